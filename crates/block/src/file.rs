@@ -16,6 +16,7 @@
 //!
 //! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
 
+mod access;
 mod buffer;
 mod byte_locks;
 mod error;
@@ -35,11 +36,12 @@ use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 pub use crate::device::Allocation;
+pub use access::Access;
 pub use buffer::{ALIGNMENT, AlignedBuffer};
 pub use error::OpenError;
 pub use extents::Extents;
 pub use holder::Holder;
-pub use open::{Access, Cache, OpenOptions};
+pub use open::{Cache, OpenOptions};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation, with_remedy};

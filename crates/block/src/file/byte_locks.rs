@@ -14,7 +14,7 @@ use std::fs::File;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 
-use super::open::Access;
+use super::access::Access;
 
 const USED: i64 = 100;
 const NOT_SHARED: i64 = 200;

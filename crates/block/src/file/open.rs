@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use umbrella_units::{ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
+use super::access::Access;
 use super::buffer::{ALIGNMENT, AlignedBuffer};
 use super::holder::holder;
 use super::transfer::{Alignment, Transfer};
@@ -26,16 +27,6 @@ use crate::device::Geometry;
 
 /// Calls at once that a file on a disk is worth.
 const QUEUE_DEPTH: u32 = 32;
-
-/// Whether a file may be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
-    /// Only read; others may read it at the same time.
-    ReadOnly,
-    /// Read and written, by this opener alone.
-    #[default]
-    ReadWrite,
-}
 
 /// What transfers go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

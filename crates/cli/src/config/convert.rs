@@ -1,109 +1,29 @@
 //! From the shape of the file to a [`PoolSpec`]; every mistake is collected, so that one run shows them all.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
-use umbrella_fs::spec::{
-    AccessTimes, BranchSpec, EnforceSpec, LONGEST_NAME, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
-    is_branch_name, is_name,
-};
+use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
 use umbrella_governor::GovernorError;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
 
 use super::complaints::Complaints;
+use super::conversion::Conversion;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
-use super::values::{Names, Scalar, all_names};
 use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
 const MOST_BRANCHES: usize = 1024;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
-const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 const MOST_THREADS: i64 = 256;
 /// The write-back that nobody governs.
 const KERNEL: &str = "kernel";
-
-/// What conversion works with: the text, what went wrong so far, and the names of the branches.
-pub(super) struct Conversion {
-    pub(super) complaints: Complaints,
-    pub(super) branches: Vec<String>,
-    pub(super) spans: Spans,
-}
-
-impl Conversion {
-    pub(super) fn fail(&mut self, span: Range<usize>, problem: Problem) {
-        self.complaints.fail(span, problem);
-    }
-
-    /// The line of a span, for "the first is at line 3".
-    pub(super) fn line(&self, span: &Range<usize>) -> usize {
-        self.complaints.source.place(span.start).line
-    }
-
-    /// A list of branch names: known, not empty, none twice.
-    pub(super) fn branch_list(&mut self, names: &Spanned<Names>) -> Vec<String> {
-        let named = all_names(names);
-        if named.is_empty() {
-            self.fail(names.span(), Problem::EmptyList { what: "branch" });
-        }
-        let mut list: Vec<String> = Vec::with_capacity(named.len());
-        for (span, name) in named {
-            self.known_branch(span.clone(), name);
-            if list.iter().any(|earlier| earlier == name) {
-                self.fail(span, Problem::Repeated { name: name.to_owned() });
-            } else {
-                list.push(name.to_owned());
-            }
-        }
-        list
-    }
-
-    /// Complains about a branch that does not exist.
-    pub(super) fn known_branch(&mut self, span: Range<usize>, name: &str) {
-        if !self.branches.iter().any(|known| known == name) {
-            let valid = self.branches.clone();
-            self.fail(span, Problem::UnknownBranch { name: name.to_owned(), valid });
-        }
-    }
-
-    /// A name for people: a branch's or a rule's.
-    pub(super) fn name(&mut self, what: &'static str, name: &Spanned<String>) -> String {
-        let text = name.get_ref();
-        let good = if what == "a branch" { is_branch_name(text) } else { is_name(text) };
-        if !good {
-            self.fail(name.span(), Problem::BadName { what, limit: LONGEST_NAME });
-        }
-        text.clone()
-    }
-
-    /// A duration that must not be zero.
-    fn interval(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>) -> Duration {
-        let interval = self.complaints.duration(key, value, DEFAULT_PROBE);
-        if let (true, Some(value)) = (interval.is_zero(), value) {
-            let given = value.get_ref().text();
-            self.fail(value.span(), Problem::OutOfRange { key, given, valid: "longer than zero" });
-        }
-        interval
-    }
-
-    fn amount(&mut self, key: &'static str, value: Option<&Spanned<Scalar>>) -> Option<Amount> {
-        let value = value?;
-        match value.get_ref().text().parse() {
-            Ok(amount) => Some(amount),
-            Err(error) => {
-                self.fail(value.span(), Problem::Size { key, error });
-                None
-            }
-        }
-    }
-}
 
 /// Turns the shape into a pool.
 pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {

@@ -14,7 +14,7 @@ use umbrella_policy::placement::spec::{
 use umbrella_policy::placement::{RuleError, Rules};
 use umbrella_units::{Amount, BranchId, ByteSize, parse_duration};
 
-use super::convert::Conversion;
+use super::conversion::Conversion;
 use super::file::{EntryFile, PerBranch, RuleFile, WhenFile};
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Scalar, Values, all_names, all_values, comparison, each_value};

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::source::FileKey;
+use super::record::FileKey;
 use crate::file::PageRange;
 
 /// Ranges of pages by file, as they come.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::GovernorError;
+
 /// The kernel does not let its dirty pages be watched. Nothing is attached then.
 #[derive(Debug, Error)]
 pub enum BpfError {
@@ -69,4 +71,73 @@ impl BpfError {
             _ => BpfError::Call { step, source },
         }
     }
+}
+
+/// Why a file system cannot be governed from outside.
+#[derive(Debug, Error)]
+pub enum WatchError {
+    /// The path cannot be looked at.
+    #[error("{}: {source}", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A device instead of what is mounted.
+    #[error("{path}: a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
+    Device {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nothing is mounted there.
+    #[error("{}: not a mount point (give the directory where the file system is mounted; see findmnt)", path.display())]
+    NoMountPoint {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file system of another kind.
+    #[error("{}: {kind} cannot be governed from outside (ext4, xfs and btrfs can)", path.display())]
+    Kind {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// Its kind.
+        kind: String,
+    },
+    /// Files cannot be reached by their numbers.
+    #[error("{}: files of this {kind} cannot be opened by their inode numbers", path.display())]
+    Handles {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// Its kind.
+        kind: String,
+    },
+    /// The caller may not open files by their numbers.
+    #[error("{}: files cannot be opened by their inode numbers: {source} (start as root; a container needs CAP_DAC_READ_SEARCH)", path.display())]
+    MayNotOpen {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// The error of the first attempt.
+        source: io::Error,
+    },
+    /// Another governor has it.
+    #[error("{}: is governed already, by process {holder} (stop that one first)", path.display())]
+    Governed {
+        /// Where it is mounted.
+        path: PathBuf,
+        /// The process that has it.
+        holder: String,
+    },
+    /// It was unmounted.
+    #[error("{}: is not mounted any more", path.display())]
+    Unmounted {
+        /// Where it was mounted.
+        path: PathBuf,
+    },
+    /// The kernel cannot be asked.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The governor does not start.
+    #[error(transparent)]
+    Governor(#[from] GovernorError),
 }

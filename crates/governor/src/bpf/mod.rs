@@ -22,7 +22,8 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use error::BpfError;
+pub use error::{BpfError, WatchError};
 pub use mounted::Mounted;
-pub use source::{FileKey, Lost, Seen, Source};
-pub use watch::{Watch, WatchError, WatchStatus};
+pub use record::{FileKey, Lost, Seen};
+pub use source::Source;
+pub use watch::{Watch, WatchStatus};

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dev, Mode, OFlags, StatxAttributes, StatxFlags};
 use umbrella_units::FileId;
 
-use super::source::FileKey;
-use super::watch::WatchError;
+use super::error::WatchError;
+use super::record::FileKey;
 use crate::file::FileHandle;
 use crate::sys;
 

@@ -2,12 +2,51 @@
 
 use umbrella_units::{FileId, Nanos, PageIndex, Pages};
 
-use super::source::{FileKey, Lost, Seen};
-
 /// In place of a folio's order.
 const WRITTEN: u32 = 0x100;
 /// No folio is larger: 2^20 pages are 4 GiB.
 const HIGHEST_ORDER: u32 = 20;
+
+/// A file of the file system that is watched: an inode number is used again, its generation is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    /// The inode number.
+    pub file: FileId,
+    /// The inode's generation.
+    pub generation: u32,
+}
+
+/// What the kernel told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Pages that were clean, or not in memory, are dirty. A write to pages that are dirty already is not told.
+    Dirtied {
+        /// Of which file.
+        file: FileKey,
+        /// The first page.
+        first: PageIndex,
+        /// How many: the kernel keeps account of a large folio as a whole.
+        pages: Pages,
+        /// When, on the monotonic clock.
+        at: Nanos,
+    },
+    /// Nothing of the file is on its way to disk any more: some of its pages were written.
+    Written {
+        /// Which file.
+        file: FileKey,
+        /// When.
+        at: Nanos,
+    },
+}
+
+/// What could not be told since the begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Records for which the ring had no room.
+    pub records: u64,
+    /// Of these, records whose file could not be noted either.
+    pub unnoted: u64,
+}
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))

@@ -8,52 +8,11 @@ use std::sync::Arc;
 use libbpf_rs::{MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 use parking_lot::Mutex;
 use rustix::fs::Dev;
-use umbrella_units::{ByteSize, FileId, Nanos, PageIndex, Pages};
+use umbrella_units::ByteSize;
 
 use super::error::BpfError;
 use super::programs::{COUNTERS, OVERFLOWED, Programs, RING};
-use super::record;
-
-/// A file of the file system that is watched: an inode number is used again, its generation is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileKey {
-    /// The inode number.
-    pub file: FileId,
-    /// The inode's generation.
-    pub generation: u32,
-}
-
-/// What the kernel told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// Pages that were clean, or not in memory, are dirty. A write to pages that are dirty already is not told.
-    Dirtied {
-        /// Of which file.
-        file: FileKey,
-        /// The first page.
-        first: PageIndex,
-        /// How many: the kernel keeps account of a large folio as a whole.
-        pages: Pages,
-        /// When, on the monotonic clock.
-        at: Nanos,
-    },
-    /// Nothing of the file is on its way to disk any more: some of its pages were written.
-    Written {
-        /// Which file.
-        file: FileKey,
-        /// When.
-        at: Nanos,
-    },
-}
-
-/// What could not be told since the begin.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
-    /// Records for which the ring had no room.
-    pub records: u64,
-    /// Of these, records whose file could not be noted either.
-    pub unnoted: u64,
-}
+use super::record::{self, FileKey, Lost, Seen};
 
 /// See the module.
 pub struct Source {

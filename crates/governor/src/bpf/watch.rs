@@ -20,23 +20,23 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use rustix::fs::FlockOperation;
 use serde::Serialize;
-use thiserror::Error;
 use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
 use super::dirtied::Dirtied;
-use super::error::BpfError;
+use super::error::WatchError;
 use super::mounted::Mounted;
+use super::record::{FileKey, Lost, Seen};
 use super::scan;
-use super::source::{FileKey, Lost, Seen, Source};
+use super::source::Source;
 use crate::sys::KernelDirty;
-use crate::{FileHandle, FileRef, Governor, GovernorError, PageRange, Settings, Status, sys};
+use crate::{FileHandle, FileRef, Governor, PageRange, Settings, Status, sys};
 
 /// Files that are remembered.
 const MOST_FILES: usize = 64 << 10;
@@ -56,75 +56,6 @@ const EXPIRED: Duration = Duration::from_secs(60);
 /// Pauses between two steps, when something happens and when nothing does.
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(250);
-
-/// Why a file system cannot be governed from outside.
-#[derive(Debug, Error)]
-pub enum WatchError {
-    /// The path cannot be looked at.
-    #[error("{}: {source}", path.display())]
-    Path {
-        /// The path.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A device instead of what is mounted.
-    #[error("{path}: a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
-    Device {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Nothing is mounted there.
-    #[error("{}: not a mount point (give the directory where the file system is mounted; see findmnt)", path.display())]
-    NoMountPoint {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A file system of another kind.
-    #[error("{}: {kind} cannot be governed from outside (ext4, xfs and btrfs can)", path.display())]
-    Kind {
-        /// Where it is mounted.
-        path: PathBuf,
-        /// Its kind.
-        kind: String,
-    },
-    /// Files cannot be reached by their numbers.
-    #[error("{}: files of this {kind} cannot be opened by their inode numbers", path.display())]
-    Handles {
-        /// Where it is mounted.
-        path: PathBuf,
-        /// Its kind.
-        kind: String,
-    },
-    /// The caller may not open files by their numbers.
-    #[error("{}: files cannot be opened by their inode numbers: {source} (start as root; a container needs CAP_DAC_READ_SEARCH)", path.display())]
-    MayNotOpen {
-        /// Where it is mounted.
-        path: PathBuf,
-        /// The error of the first attempt.
-        source: io::Error,
-    },
-    /// Another governor has it.
-    #[error("{}: is governed already, by process {holder} (stop that one first)", path.display())]
-    Governed {
-        /// Where it is mounted.
-        path: PathBuf,
-        /// The process that has it.
-        holder: String,
-    },
-    /// It was unmounted.
-    #[error("{}: is not mounted any more", path.display())]
-    Unmounted {
-        /// Where it was mounted.
-        path: PathBuf,
-    },
-    /// The kernel cannot be asked.
-    #[error(transparent)]
-    Bpf(#[from] BpfError),
-    /// The governor does not start.
-    #[error(transparent)]
-    Governor(#[from] GovernorError),
-}
 
 /// How the watching goes, beside the governor's own status.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::errors::{Broken, Ended};
 use super::input::Input;
 use super::negotiate::{Negotiation, Next, Session};
-use super::server::Shared;
+use super::shared::Shared;
 use super::socket::Socket;
 use super::tls::Tls;
 use super::transmit::Transmission;

@@ -1,187 +1,22 @@
-//! A running server: who is connected, how much they may use, and how it stops.
+//! A running server: where it listens, whom it takes in, and how it stops.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
-use serde::Serialize;
-use umbrella_units::ByteSize;
 
-use super::budget::Budget;
 use super::connection;
 use super::errors::{Ended, ServeError};
 use super::export::Exports;
 use super::listen::{Address, Listener};
-use super::seldom::Seldom;
+use super::shared::{Limits, Shared, Stats};
 use super::socket::Socket;
-use super::wire::request::{Command, Request};
 
 /// How long to wait before accepting again when the system has no more files or memory.
 const OUT_OF_FILES: Duration = Duration::from_millis(100);
-
-/// What clients may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at once; one more is closed at once.
-    pub connections: usize,
-    /// Memory that transfers of more than 256 KiB hold together; each needs 32 MiB at most. Half of it is divided among the connections, at
-    /// least 1 MiB for each; the rest, at least 32 MiB, is for those who need more. A connection needs up to 1.4 MiB besides, and 256 KiB for
-    /// each call at once that its device is worth.
-    pub memory: ByteSize,
-    /// How long a negotiation may take.
-    pub handshake: Duration,
-    /// How long a client may pause in the middle of a message, or not take its answers.
-    pub pause: Duration,
-    /// How long a stop waits for clients to take their answers.
-    pub grace: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections: 64,
-            memory: ByteSize(256 << 20),
-            handshake: Duration::from_secs(10),
-            pause: Duration::from_secs(30),
-            grace: Duration::from_secs(10),
-        }
-    }
-}
-
-/// What a server has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Stats {
-    /// Connections now.
-    pub connections: u64,
-    /// Connections since the start.
-    pub accepted: u64,
-    /// Connections closed because there were too many.
-    pub turned_away: u64,
-    /// Reads carried out.
-    pub reads: u64,
-    /// Bytes of them.
-    pub read_bytes: u64,
-    /// Writes carried out.
-    pub writes: u64,
-    /// Bytes of them.
-    pub written_bytes: u64,
-    /// Flushes carried out.
-    pub flushes: u64,
-    /// Other requests carried out.
-    pub others: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    accepted: AtomicU64,
-    turned_away: AtomicU64,
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    writes: AtomicU64,
-    written_bytes: AtomicU64,
-    flushes: AtomicU64,
-    others: AtomicU64,
-}
-
-/// What all connections have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) exports: Exports,
-    pub(super) limits: Limits,
-    pub(super) budget: Budget,
-    stopping: AtomicBool,
-    connections: Mutex<BTreeMap<u64, Arc<Socket>>>,
-    gone: Condvar,
-    counters: Counters,
-    /// Lines about connections that ended badly, and about clients turned away.
-    ended_badly: Seldom,
-    turned_away: Seldom,
-}
-
-impl Shared {
-    pub(super) fn new(exports: Exports, limits: Limits) -> Shared {
-        Shared {
-            exports,
-            limits,
-            budget: Budget::new(limits.memory, limits.connections),
-            stopping: AtomicBool::new(false),
-            connections: Mutex::default(),
-            gone: Condvar::new(),
-            counters: Counters::default(),
-            ended_badly: Seldom::default(),
-            turned_away: Seldom::default(),
-        }
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count(&self, request: &Request) {
-        let counters = &self.counters;
-        let (count, bytes) = match request.command {
-            Command::Read => (&counters.reads, Some(&counters.read_bytes)),
-            Command::Write => (&counters.writes, Some(&counters.written_bytes)),
-            Command::Flush => (&counters.flushes, None),
-            _ => (&counters.others, None),
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        if let Some(bytes) = bytes {
-            bytes.fetch_add(u64::from(request.length), Ordering::Relaxed);
-        }
-    }
-
-    /// Takes a connection in; nothing if there are too many or the server stops.
-    fn admit(self: &Arc<Shared>, socket: Socket) -> Option<Admitted> {
-        let mut connections = self.connections.lock();
-        if connections.len() >= self.limits.connections || self.is_stopping() {
-            self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        let number = self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        let socket = Arc::new(socket);
-        connections.insert(number, Arc::clone(&socket));
-        Some(Admitted { number, socket, shared: Arc::clone(self) })
-    }
-
-    fn each_connection(&self, call: impl Fn(&Socket)) {
-        self.connections.lock().values().for_each(|socket| call(socket));
-    }
-
-    /// Waits until nobody is connected; false if that took too long.
-    fn wait_until_empty(&self, limit: Option<Duration>) -> bool {
-        let mut connections = self.connections.lock();
-        match limit {
-            None => self.gone.wait_while(&mut connections, |connections| !connections.is_empty()),
-            Some(limit) => {
-                return !self
-                    .gone
-                    .wait_while_for(&mut connections, |connections| !connections.is_empty(), limit)
-                    .timed_out();
-            }
-        }
-        true
-    }
-}
-
-/// A place among the connections; free again when dropped.
-struct Admitted {
-    number: u64,
-    socket: Arc<Socket>,
-    shared: Arc<Shared>,
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.shared.connections.lock().remove(&self.number);
-        self.shared.gone.notify_all();
-    }
-}
 
 /// A running server. Dropping it stops it, too, but tells nobody of a failed flush.
 #[derive(Debug)]

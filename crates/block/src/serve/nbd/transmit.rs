@@ -14,7 +14,7 @@ use super::input::{Input, LARGEST};
 use super::negotiate::Session;
 use super::output::{Output, PIECE};
 use super::perform::Outcome;
-use super::server::Shared;
+use super::shared::Shared;
 use super::socket::Socket;
 use super::wire::reply::ErrorCode;
 use super::wire::request::{Command, REQUEST_BYTES, Request};

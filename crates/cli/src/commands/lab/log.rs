@@ -16,7 +16,7 @@ use umbrella_policy::log_layout::{Victim, schemes_for_disks};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
 use super::rows::{csv, plain};
-use super::trace::{ReadArgs, warn_of_skipped};
+use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values;
 use super::watch::Bars;
 use crate::output;

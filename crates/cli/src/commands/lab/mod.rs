@@ -15,6 +15,7 @@ mod table;
 mod trace;
 mod trace_convert;
 mod trace_info;
+mod trace_input;
 mod trace_output;
 mod values;
 mod watch;

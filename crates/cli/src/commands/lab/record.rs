@@ -23,7 +23,7 @@ use rustix::mount::{MountFlags, mount};
 use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 use umbrella_units::{Nanos, parse_duration};
 
-use super::trace::records;
+use super::trace_input::records;
 use super::trace_output::{Existing, Recorded, ending_signals};
 use crate::output::reasons;
 use crate::text::{count, visible_path};

@@ -13,7 +13,7 @@ use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
 use umbrella_units::{ByteSize, did_you_mean};
 
-use super::trace::{ReadArgs, warn_of_skipped};
+use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
 use crate::output;
 use crate::text::{visible, visible_path};

@@ -11,7 +11,7 @@ use umbrella_lab::result::Unit;
 use umbrella_lab::trace::{Event, Sizes, Summary};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
-use super::trace::{Bar, ReadArgs, open, warn_of_skipped};
+use super::trace_input::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
 use crate::text::{count, visible, visible_path};
 
