@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Ti
 use rustix::io::{Errno, Result};
 
 use super::identity::random_name;
-use crate::control::protocol::Abilities;
+use super::status::Abilities;
 
 /// An owner that no account has.
 const SOMEBODY: u32 = 12345;

@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use super::HIDDEN;
 use super::closer::Closer;
 use super::errors::speaks_of_disk;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
 use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
+use super::status::Abilities;
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
-use crate::control::protocol::Abilities;
 use crate::disk::block_device;
-use crate::pool::HIDDEN;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{self, Workers};
 

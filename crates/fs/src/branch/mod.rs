@@ -18,6 +18,7 @@ pub mod not_mounted;
 mod private_mount;
 mod space;
 pub mod state;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,6 @@ use rustix::io::Errno;
 use umbrella_units::{BranchId, Timestamp};
 
 use crate::attention::Attention;
-use crate::control::protocol::{Abilities, BranchState, BranchStatus};
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
@@ -45,6 +45,7 @@ pub use health::ProbeResult;
 pub use identity::identity_at;
 pub use space::Space;
 pub use state::{StateDir, StateError};
+pub use status::{Abilities, BranchState, BranchStatus};
 
 use closer::{Closer, Closers};
 use errors::Errors;
@@ -212,6 +213,11 @@ impl Branch {
     /// What holds while the branch is online; `None` when it is offline. Cheap.
     pub fn online(&self) -> Option<Arc<Online>> {
         self.online.load_full()
+    }
+
+    /// Which time online this is, if it is.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.online.load().as_ref().map(|online| online.epoch)
     }
 
     /// Whether it is online. Cheaper than [`Branch::online`].

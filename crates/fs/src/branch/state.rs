@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::BranchErrors;
-use crate::control::protocol::Abilities;
+use super::status::Abilities;
 
 /// Highest slot a branch can have; inode numbers keep two bits for other purposes.
 pub const MAX_SLOT: u16 = 0x3fff;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_units::{ByteSize, Timestamp};
+use umbrella_units::ByteSize;
 
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
-use crate::branch::BranchErrors;
+pub use crate::branch::{Abilities, BranchState, BranchStatus};
 use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
 
 /// A question or command.
@@ -370,44 +370,6 @@ pub struct StagingStatus {
     pub files_deleted: u64,
 }
 
-/// One branch.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BranchStatus {
-    /// Name.
-    pub name: String,
-    /// Path.
-    pub path: PathBuf,
-    /// Online, or why not.
-    pub state: BranchState,
-    /// File system type as the kernel names it (`ext4`, `xfs`, `fuse.sshfs`...).
-    pub fs_type: String,
-    /// Size in bytes.
-    pub total: ByteSize,
-    /// Free bytes for unprivileged users.
-    pub free: ByteSize,
-    /// Kept free, in bytes.
-    pub keep_free: ByteSize,
-    /// Nothing is written there.
-    pub read_only: bool,
-    /// Nothing new is placed there.
-    pub draining: bool,
-    /// What the file system can keep.
-    pub abilities: Abilities,
-    /// Files that moved here since the mount.
-    pub files_moved_in: u64,
-    /// Files that moved away since the mount.
-    pub files_moved_out: u64,
-    /// How its write-back is governed; `None`: the kernel decides.
-    #[serde(default)]
-    pub write_back: Option<umbrella_governor::Status>,
-    /// Its disk reports errors.
-    #[serde(default)]
-    pub failing: bool,
-    /// How many.
-    #[serde(default)]
-    pub errors: BranchErrors,
-}
-
 /// The write-back of one branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WriteBackStatus {
@@ -415,66 +377,6 @@ pub struct WriteBackStatus {
     pub branch: String,
     /// `None`: the kernel decides.
     pub governor: Option<umbrella_governor::Status>,
-}
-
-/// Whether a branch can be used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum BranchState {
-    /// In use.
-    Online,
-    /// Not in use.
-    Offline {
-        /// Why, for people.
-        reason: String,
-        /// Since when.
-        since: Timestamp,
-    },
-}
-
-/// What the file system of a branch can keep; found by trying when the branch comes online.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "a list of independent abilities")]
-pub struct Abilities {
-    /// Extended attributes in the user namespace.
-    pub xattr: bool,
-    /// POSIX ACLs.
-    pub acl: bool,
-    /// Holes in files.
-    pub holes: bool,
-    /// Hard links.
-    pub hard_links: bool,
-    /// Symbolic links.
-    pub symlinks: bool,
-    /// Owner and mode of files.
-    pub ownership: bool,
-    /// Device nodes, pipes and sockets.
-    pub special_files: bool,
-    /// Times in nanoseconds.
-    pub nanoseconds: bool,
-    /// `O_TMPFILE`.
-    pub tmpfile: bool,
-    /// FUSE passthrough works on it.
-    pub passthrough: bool,
-    /// `renameat2` with `RENAME_EXCHANGE` and `RENAME_NOREPLACE`.
-    pub rename_flags: bool,
-}
-
-impl Abilities {
-    /// Everything.
-    pub const ALL: Abilities = Abilities {
-        xattr: true,
-        acl: true,
-        holes: true,
-        hard_links: true,
-        symlinks: true,
-        ownership: true,
-        special_files: true,
-        nanoseconds: true,
-        tmpfile: true,
-        passthrough: true,
-        rename_flags: true,
-    };
 }
 
 /// One rule and how often it decided.

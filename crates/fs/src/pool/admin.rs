@@ -69,7 +69,7 @@ impl Pool {
                 );
             }
         }
-        *self.told.lock() = self.branches.load().iter().map(|branch| epoch(branch)).collect();
+        *self.told.lock() = self.branches.load().iter().map(|branch| branch.epoch()).collect();
         for name in self.state.branch_names() {
             if self.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
                 self.warn(
@@ -335,7 +335,7 @@ impl Pool {
         self.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
-        told.push(if known { epoch(&branch) } else { None });
+        told.push(if known { branch.epoch() } else { None });
         Ok(())
     }
 
@@ -446,11 +446,6 @@ impl Pool {
 pub(super) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
     let name = || spec.name.clone();
     not_mounted(&spec.path).map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
-}
-
-/// Which time online this is, if it is.
-pub(super) fn epoch(branch: &Branch) -> Option<u64> {
-    branch.online().map(|online| online.epoch)
 }
 
 fn recoverable(online: &[(Arc<Branch>, Arc<Online>)]) -> Vec<RecoverBranch<'_>> {

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use super::Pool;
 use super::lookup::Found;
-use super::names::{self, Site};
-use super::rename::{End, rename_known};
+use super::names::{self, End, Site};
+use super::rename::rename_known;
 use crate::error::{OpError, OpResult};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;

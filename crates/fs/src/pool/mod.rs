@@ -89,8 +89,7 @@ use crate::node::{Backing, DirState, Node, NodeId, NodeTable, PassthroughToken};
 use crate::relocate::CopyId;
 use crate::spec::{OnBranchError, PoolSpec};
 
-/// Name of the directory at each branch's root that belongs to Umbrella.
-pub const HIDDEN: &str = ".umbrella";
+pub use crate::branch::HIDDEN;
 
 /// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
 /// nobody.

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Pool;
-use super::admin::epoch;
 use crate::branch::Branch;
 
 /// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
@@ -170,7 +169,7 @@ impl Pool {
         let mut told = self.told.lock();
         let branches = self.branches.load();
         for (branch, told) in branches.iter().zip(told.iter_mut()) {
-            let now = epoch(branch);
+            let now = branch.epoch();
             if *told != now {
                 tracing::info!(branch = %branch.spec.name, online = now.is_some(), "branch changed");
                 if self.branch_changed(branch, branch.online().as_ref()) {
@@ -178,7 +177,7 @@ impl Pool {
                 }
             }
         }
-        branches.iter().zip(told.iter()).all(|(branch, told)| *told == epoch(branch))
+        branches.iter().zip(told.iter()).all(|(branch, told)| *told == branch.epoch())
     }
 }
 

@@ -3,21 +3,27 @@
 //! Whoever makes one holds up who looks up a name, so each call to a branch that may hang is made on its workers and given up in time; the branch goes
 //! offline, the others go on, and when it is back recovery sees to it that it has the same names (`relocate::names`).
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::commit::COMMIT_PATIENCE;
-use super::rename::End;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
-use crate::node::path_of;
+use crate::node::{Node, path_of};
 use crate::relocate::{
     self, BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
     Supersede, Swap,
 };
 use crate::spec::STAGING;
+
+/// One end of a rename.
+pub(super) struct End<'a> {
+    pub(super) parent: Arc<Node>,
+    pub(super) name: &'a OsStr,
+}
 
 /// Two directories on one branch, one for each of the two names, and which of the names it has in them.
 pub(super) struct Site {

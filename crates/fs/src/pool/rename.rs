@@ -12,6 +12,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::lookup::Found;
+use super::names::End;
 use super::remove::keep_special;
 use super::staging::is_stageable;
 use super::transfer::Moving;
@@ -47,12 +48,6 @@ enum Renamed {
     MoveFirst { node: Arc<Node>, other: Arc<Node>, here: BranchId, there: BranchId },
     /// A directory is concerned.
     Directory,
-}
-
-/// One end of a rename.
-pub(super) struct End<'a> {
-    pub(super) parent: Arc<Node>,
-    pub(super) name: &'a OsStr,
 }
 
 impl Pool {

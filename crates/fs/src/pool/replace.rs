@@ -9,7 +9,7 @@ use std::sync::Arc;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::admin::{epoch, is_mounted};
+use super::admin::is_mounted;
 use crate::branch::Branch;
 use crate::branch::state::Remembered;
 use crate::error::Error;
@@ -73,7 +73,7 @@ impl Pool {
         self.branches.store(Arc::new(branches));
         self.rebind_rules();
         let known = self.branch_changed(&new, new.online().as_ref());
-        told.push(if known { epoch(&new) } else { None });
+        told.push(if known { new.epoch() } else { None });
         Ok(())
     }
 

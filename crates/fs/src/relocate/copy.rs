@@ -14,7 +14,7 @@ use super::attrs::{self, When};
 use super::error::Doing;
 use super::fingerprint::{Fingerprint, Seen, look_fd};
 use super::{Durability, Limits, Loss, PACED_SLICE, Place, RelocateError};
-use crate::control::protocol::Abilities;
+use crate::branch::Abilities;
 use crate::fd_path::proc_path;
 
 const BUFFER: usize = 1 << 20;

@@ -4,25 +4,19 @@
 //! its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the one that has its name. A move has step 4 done where nobody
 //! waits for it. A crash before step 3 leaves a directory in `tmp/`, which recovery removes; made in place, one that a repetition finishes.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, XattrFlags, mkdirat, openat, removexattr, renameat_with, setxattr, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::commit::ParentTimes;
+use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::level::{ChangedAt, DirFace, Note, level_dir, note_change};
 use super::{Loss, Place, RelocateError, attrs};
-use crate::control::protocol::Abilities;
-use crate::fd_path::proc_path;
-
-/// Attributes that say something about a branch itself.
-const OF_THE_BRANCH: [&str; 2] = ["user.umbrella.", "trusted.umbrella."];
+use crate::branch::Abilities;
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
 ///
@@ -136,46 +130,4 @@ fn sync_xattrs(
     let mut wanted = attrs::xattrs(from).doing("read extended attributes")?;
     wanted.retain(is_of_the_directory);
     apply_xattrs(to, &wanted, abilities, lost)
-}
-
-/// Gives a directory these attributes and no others; adds to `lost` what it cannot keep.
-pub(super) fn apply_xattrs(
-    to: BorrowedFd<'_>,
-    wanted: &attrs::Xattrs,
-    abilities: &Abilities,
-    lost: &mut Vec<Loss>,
-) -> Result<(), RelocateError> {
-    let mut present = attrs::xattrs(to).doing("read extended attributes")?;
-    present.retain(is_of_the_directory);
-    let path = proc_path(to);
-    for (name, _) in present.iter().filter(|(name, _)| !wanted.iter().any(|(other, _)| other == name)) {
-        if removexattr(&path, name.as_os_str()).is_err() {
-            note(lost, loss_of(name));
-        }
-    }
-    for (name, value) in wanted.iter().filter(|attribute| !present.contains(attribute)) {
-        let able = if attrs::is_acl(name) { abilities.acl } else { abilities.xattr };
-        match setxattr(&path, name.as_os_str(), value, XattrFlags::empty()) {
-            Ok(()) => {}
-            Err(Errno::NOSPC | Errno::DQUOT) if able => return Err(RelocateError::NoSpace),
-            Err(_) => note(lost, loss_of(name)),
-        }
-    }
-    Ok(())
-}
-
-/// Whether all copies have it, as users gave it to the directory.
-pub(super) fn is_of_the_directory((name, _): &(OsString, Vec<u8>)) -> bool {
-    let of_the_branch = OF_THE_BRANCH.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
-    !of_the_branch && !attrs::of_the_file_system(name)
-}
-
-fn loss_of(name: &OsStr) -> Loss {
-    if attrs::is_acl(name) { Loss::Acl } else { Loss::Xattr(name.to_owned()) }
-}
-
-pub(super) fn note(lost: &mut Vec<Loss>, loss: Loss) {
-    if !lost.contains(&loss) {
-        lost.push(loss);
-    }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::{BranchUuid, DecodeError, Step};
+use super::{BranchUuid, Step};
 
 /// Something of a file that its target cannot keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,32 @@ impl fmt::Display for List<'_> {
         }
         Ok(())
     }
+}
+
+/// Why bytes are not an intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum DecodeError {
+    /// Too short, or shorter than it says.
+    #[error("cut short")]
+    Short,
+    /// Longer than it says, or than any intent may be.
+    #[error("too long")]
+    Long,
+    /// Not an intent file.
+    #[error("not an intent")]
+    Magic,
+    /// Of a newer program.
+    #[error("format version {0} is not known")]
+    Version(u16),
+    /// Damaged.
+    #[error("checksum is wrong")]
+    Checksum,
+    /// Kind or field has no meaning.
+    #[error("a field has no meaning")]
+    Field,
+    /// A path that leaves the branch or names the hidden directory.
+    #[error("a path is not allowed")]
+    Path,
 }
 
 /// Why a file was not moved. Except for `InDoubt`, `GivenUp` and `Stopped`, it is where and as it was, and the copy is gone.

@@ -14,7 +14,7 @@ use std::fmt;
 
 use umbrella_units::Timestamp;
 
-use super::{Fingerprint, HIDDEN_DIR, RelocateError};
+use super::{DecodeError, Fingerprint, HIDDEN_DIR, RelocateError};
 
 const MAGIC: &[u8] = b"UMBRINT\0";
 const VERSION: u16 = 1;
@@ -114,32 +114,6 @@ pub struct ExchangeSite {
     pub one: Option<Fingerprint>,
     /// Under the second name.
     pub other: Option<Fingerprint>,
-}
-
-/// Why bytes are not an intent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Too short, or shorter than it says.
-    #[error("cut short")]
-    Short,
-    /// Longer than it says, or than any intent may be.
-    #[error("too long")]
-    Long,
-    /// Not an intent file.
-    #[error("not an intent")]
-    Magic,
-    /// Of a newer program.
-    #[error("format version {0} is not known")]
-    Version(u16),
-    /// Damaged.
-    #[error("checksum is wrong")]
-    Checksum,
-    /// Kind or field has no meaning.
-    #[error("a field has no meaning")]
-    Field,
-    /// A path that leaves the branch or names the hidden directory.
-    #[error("a path is not allowed")]
-    Path,
 }
 
 impl Intent {

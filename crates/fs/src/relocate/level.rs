@@ -24,11 +24,11 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, XattrFlags, chmodat, chownat, get
 use rustix::io::Errno;
 
 use super::attrs;
-use super::dirs::{apply_xattrs, is_of_the_directory, note};
+use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
-use crate::control::protocol::Abilities;
+use crate::branch::Abilities;
 use crate::fd_path::proc_path;
 use crate::rights::Rights;
 

@@ -59,6 +59,7 @@ mod beneath;
 mod commit;
 mod copy;
 mod decision;
+mod dir_xattrs;
 mod dirs;
 mod error;
 mod exchange;
@@ -82,10 +83,10 @@ pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use decision::{Call, Decision, LeftAt, Side};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub(crate) use error::is_doubtful;
-pub use error::{Loss, RelocateError};
+pub use error::{DecodeError, Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
-pub use intent::{BranchUuid, DecodeError, ExchangeSite, Intent, Verdict};
+pub use intent::{BranchUuid, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
 pub use level::{
     Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Note, dir_attributes, is_reserved_xattr, kept_of,

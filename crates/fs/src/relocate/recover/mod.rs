@@ -3,6 +3,7 @@
 //! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file only when another
 //! is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a warning otherwise.
 
+mod compare;
 mod exchanges;
 mod moves;
 mod renames;
@@ -18,7 +19,7 @@ use rustix::io::Errno;
 use super::beneath::{self, Found};
 use super::journal::{BAD, NEW, read_file, record};
 use super::{BranchUuid, DecodeError, HIDDEN_DIR, INTENTS_DIR, Intent, Place, RelocateError, TEMP_DIR, attrs, dirs};
-use crate::control::protocol::Abilities;
+use crate::branch::Abilities;
 
 /// Recovery does not know what a branch can keep: it tries.
 pub(super) const EVERYTHING: Abilities = Abilities::ALL;

@@ -10,7 +10,7 @@ use super::super::commit::{ParentTimes, link_new, place_new};
 use super::super::copy::reopen;
 use super::super::fingerprint::Seen;
 use super::super::{Fingerprint, HIDDEN_DIR, Intent, Place, TEMP_DIR, attrs};
-use super::renames::is_like;
+use super::compare::{is_like, is_not_newer};
 use super::{Halt, Outcome, Recovering, show, unlink};
 
 /// One name on both branches.
@@ -213,19 +213,6 @@ fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, E
     let Some(found) = beneath::find(root, path)? else { return Ok(None) };
     let seen = found.look()?;
     Ok(seen.map(|seen| (found, seen)))
-}
-
-/// Whether a file is what it was, or an earlier state of it that a power loss brought back.
-pub(super) fn is_not_newer(now: &Fingerprint, then: &Fingerprint) -> bool {
-    let same_file = now.ino == then.ino && now.file_type() == then.file_type();
-    let data = now.mtime < then.mtime || (now.mtime == then.mtime && now.size == then.size);
-    // Losing a name counts as a change of the file, and that is what a move does to it.
-    let rest = if now.nlink < then.nlink {
-        (now.mode, now.uid, now.gid) == (then.mode, then.uid, then.gid)
-    } else {
-        now.ctime <= then.ctime
-    };
-    same_file && data && rest
 }
 
 /// Whether two files are the same in everything but their place.

@@ -2,14 +2,13 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::super::beneath;
 use super::super::commit::{ParentTimes, place_new};
 use super::super::rename::rename_one;
 use super::super::{BranchUuid, Fingerprint, Intent, RelocateError, Verdict};
-use super::moves::is_not_newer;
+use super::compare::{is_like, is_not_newer};
 use super::{Halt, Outcome, Recovering, show, unlink};
 
 impl Recovering<'_> {
@@ -155,10 +154,4 @@ fn left(intent: &Intent, waiting: Vec<BranchUuid>) -> Intent {
 
 fn is_winner(now: &Fingerprint, then: &Fingerprint) -> bool {
     now.ino == then.ino && now.file_type() == then.file_type() && (now.btime == then.btime || now.mtime == then.mtime)
-}
-
-/// The same to all appearances but the inode number.
-pub(super) fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
-    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
-    now.file_type() != FileType::Directory && face(now) == face(then)
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use super::recover::EVERYTHING;
 use super::*;
-use crate::control::protocol::Abilities;
+use crate::branch::Abilities;
 
 /// The way to a branch, on which something goes wrong after so many calls.
 #[derive(Debug, Clone)]

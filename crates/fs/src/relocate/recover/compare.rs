@@ -1,0 +1,24 @@
+//! Whether a file is what it was when an intent was written.
+
+use rustix::fs::FileType;
+
+use crate::relocate::Fingerprint;
+
+/// The same to all appearances but the inode number.
+pub(super) fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
+    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
+    now.file_type() != FileType::Directory && face(now) == face(then)
+}
+
+/// Whether a file is what it was, or an earlier state of it that a power loss brought back.
+pub(super) fn is_not_newer(now: &Fingerprint, then: &Fingerprint) -> bool {
+    let same_file = now.ino == then.ino && now.file_type() == then.file_type();
+    let data = now.mtime < then.mtime || (now.mtime == then.mtime && now.size == then.size);
+    // Losing a name counts as a change of the file, and that is what a move does to it.
+    let rest = if now.nlink < then.nlink {
+        (now.mode, now.uid, now.gid) == (then.mode, then.uid, then.gid)
+    } else {
+        now.ctime <= then.ctime
+    };
+    same_file && data && rest
+}
