@@ -7,8 +7,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use crate::creds::Caller;
-use crate::handle::{DataPath, HandleId};
-use crate::node::NodeId;
+use crate::node::{DataPath, HandleId, NodeId};
 use crate::pool::{Attr, NewTime, OpenRequest, Opened};
 
 pub(super) fn node(id: umbrella_fuse::NodeId) -> NodeId {

@@ -5,6 +5,7 @@
 //! `attributes` -> a directory's `state`. `Pool::told` and the staging area's `taken_back` come before `rename_lock`, a directory's `listing` after it; a directory's
 //! `times` after all.
 
+mod handle;
 mod table;
 mod times;
 
@@ -19,10 +20,11 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
+pub(crate) use handle::Handle;
+pub use handle::{DataPath, HandleId};
 pub(crate) use table::NodeTable;
 
 use crate::at::{DirAt, FileAt};
-use crate::handle::Handle;
 use crate::rights::Shown;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.

@@ -14,9 +14,8 @@ use super::{Attr, Pool};
 use crate::at::FileAt;
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
-use crate::handle::HandleId;
 use crate::kernel_cache::KernelCache;
-use crate::node::{File, FileState, Node, NodeId};
+use crate::node::{File, FileState, HandleId, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
 use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
 

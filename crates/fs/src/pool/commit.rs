@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::copying::End;
-use super::transfer::Leg;
+use super::moving::Leg;
 use crate::branch::{Branch, Online};
 use crate::relocate::{
     self, BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,

@@ -16,7 +16,8 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::govern::{Holds, governed};
-use super::transfer::{NotMoved, Pace};
+use super::moving::Pace;
+use super::not_moved::NotMoved;
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
 use crate::relocate::{Durability, Limits, RelocateError};

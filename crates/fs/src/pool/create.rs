@@ -19,7 +19,8 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize};
 
-use super::lookup::{Found, file_state};
+use super::found::Found;
+use super::lookup::file_state;
 use super::open::{OpenRequest, Opened};
 use super::place::NewFile;
 use super::staging::is_stageable;

@@ -9,8 +9,7 @@ use umbrella_units::ByteSize;
 use super::Pool;
 use crate::branch::{Branch, ErrorSource};
 use crate::error::{OpError, OpResult};
-use crate::handle::{DataPath, Handle, HandleId};
-use crate::node::{File, NodeId};
+use crate::node::{DataPath, File, Handle, HandleId, NodeId};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

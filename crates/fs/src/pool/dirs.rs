@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::transfer::{key_of, lock_within};
+use super::{key_of, lock_within};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;

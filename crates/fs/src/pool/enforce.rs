@@ -20,9 +20,10 @@ use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::moving::{Cause, Pace};
+use super::not_moved::NotMoved;
 pub(super) use super::pinned::Pinned;
 use super::place::{ASTRAY, settled_facts};
-use super::transfer::{Cause, NotMoved, Pace};
 use super::walks::UnderWay;
 use crate::at::DirAt;
 use crate::branch::Branch;

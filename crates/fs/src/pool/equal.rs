@@ -14,7 +14,7 @@
 //! - none that a change could not be carried over to;
 //! - none on a branch without ACLs that agrees with the others in all else.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,112 +26,15 @@ use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
 use super::Pool;
-use super::lookup::Found;
+use super::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
+use super::found::Found;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::fd_path::proc_path;
 use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
-use crate::relocate::{self, Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Intention, Mark, Note};
-use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown, shown};
+use crate::relocate::{self, ChangedAt, CopyId, Intention, Mark};
+use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
-
-/// One copy of a directory, as it was found.
-pub(super) struct Face {
-    pub(super) at: DirAt,
-    pub(super) meta: Meta,
-    attributes: Attributes,
-    mark: Option<Mark>,
-    note: Note,
-}
-
-impl Face {
-    pub(super) fn of(at: DirAt) -> OpResult<Face> {
-        let meta = at.stat_self()?;
-        let dir = Arc::clone(&at.fd);
-        let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
-        let FoundAttributes { attributes, mark, plain_mark, note } = found;
-        // Whoever may write to the directory may set this one, so it counts only where there is no other.
-        let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
-        Ok(Face { at, meta, attributes, mark, note })
-    }
-
-    fn id(&self) -> CopyId {
-        CopyId { branch: u128::from_le_bytes(self.at.online.uuid), ino: self.meta.ino }
-    }
-
-    /// Whether changes of mode and owner come to it.
-    pub(super) fn can_follow(&self) -> bool {
-        self.at.online.abilities.ownership && !self.at.branch.spec.read_only
-    }
-
-    pub(super) fn rights(&self) -> Rights {
-        let acl = |name: &str| {
-            let found = self.attributes.iter().find(|(known, _)| known == name);
-            found.map(|(_, value)| value.clone())
-        };
-        let Meta { perm, uid, gid, .. } = self.meta;
-        Rights { perm: perm & 0o7777, uid, gid, access: acl(ACCESS), default: acl(DEFAULT) }
-    }
-
-    /// Whether it has these, as far as its branch can tell.
-    pub(super) fn has(&self, wanted: &Rights) -> bool {
-        let own = self.rights();
-        let acls = !self.at.online.abilities.acl || (&own.access, &own.default) == (&wanted.access, &wanted.default);
-        acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
-    }
-
-    /// Whether its branch's file system gives new entries what those of a directory with these rights get.
-    fn passes_on(&self, wanted: &Shown) -> bool {
-        let (own, abilities) = (self.rights(), &self.at.online.abilities);
-        let Shown { rights: wanted, umask_counts } = wanted;
-        let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
-        !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
-    }
-
-    /// A face with these rights, and with the other attributes of `like`.
-    pub(super) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
-        let mut attributes: Attributes =
-            like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
-        for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
-            attributes.extend(acl.iter().map(|value| (OsString::from(name), value.clone())));
-        }
-        attributes.sort();
-        let Rights { perm, uid, gid, .. } = *wanted;
-        DirFace { perm, uid, gid, attributes: Some(attributes), changed }
-    }
-
-    /// Makes it so. False: it could not be done, or not all of it.
-    pub(super) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
-        if !self.can_follow() {
-            return false;
-        }
-        let (dir, abilities) = (Arc::clone(&self.at.fd), self.at.online.abilities);
-        let done = guarded(&self.at, move || {
-            relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
-        });
-        let branch = &self.at.branch.spec.name;
-        let path = || std::fs::read_link(proc_path(self.at.fd.as_fd())).unwrap_or_default();
-        match done {
-            Ok(lost) if lost.is_empty() => return true,
-            Ok(lost) => {
-                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep all of a directory's owner, mode and ACLs here");
-            }
-            Err(error) => {
-                tracing::warn!(%branch, path = ?path(), %error, "cannot set owner, mode or ACLs of a directory here");
-            }
-        }
-        false
-    }
-
-    pub(super) fn described(&self) -> String {
-        let acl =
-            if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
-        let Meta { perm, uid, gid, .. } = self.meta;
-        format!("{} {:04o} of {uid}:{gid}{acl}", self.at.branch.spec.name, perm & 0o7777)
-    }
-}
 
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
@@ -325,7 +228,7 @@ impl Pool {
         let (ours, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(|face| is_one(face));
         if !away.is_empty() {
             let dirs: Vec<DirAt> = ours.iter().map(|face| face.at.clone()).collect();
-            let _not_noted = super::equalise::note_change(&dirs, &away);
+            let _not_noted = note_change(&dirs, &away);
         }
         let mut done = Vec::new();
         for face in ours {
@@ -485,26 +388,4 @@ fn reread(faces: &mut [Face], changed: &[CopyId]) {
             *face = now;
         }
     }
-}
-
-pub(super) fn look(meta: &Meta) -> Look {
-    (meta.perm & 0o7777, meta.uid, meta.gid)
-}
-
-pub(super) fn keeps_all(at: &DirAt) -> bool {
-    at.online.abilities.acl && at.online.abilities.xattr
-}
-
-/// Whether a branch's root holds nothing of its users. One that cannot be read holds something.
-pub(super) fn is_empty_root(root: &DirAt) -> bool {
-    let own = |name: &OsStr| name == super::HIDDEN || name == "lost+found";
-    root.list(true).is_ok_and(|entries| entries.iter().all(|entry| own(&entry.name)))
-}
-
-/// Calls that may hang run on the branch's own workers.
-pub(super) fn guarded<T: Send + 'static>(
-    at: &DirAt,
-    call: impl FnOnce() -> Result<T, Errno> + Send + 'static,
-) -> OpResult<T> {
-    Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
 }

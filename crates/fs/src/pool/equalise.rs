@@ -11,20 +11,19 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
 use super::Pool;
 use super::dirs::Copies;
-use super::equal::{Face, guarded, is_empty_root};
-use super::transfer::key_of;
+use super::face::{Face, guarded, is_empty_root, keeps_all, note_change};
+use super::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
-use crate::relocate::{self, ChangedAt, CopyId, DirFace, Intention, Note};
+use crate::relocate::{self, ChangedAt, CopyId, DirFace, Intention};
 use crate::rights::{Rights, RightsChange};
 
 impl Pool {
@@ -133,8 +132,8 @@ impl Pool {
         if let Some(unlike) = &dir.state.read().unlike {
             return Ok(unlike.shown.rights.clone());
         }
-        let keeps_all = copies.iter().find(|copy| super::equal::keeps_all(copy)).or(copies.first());
-        Ok(Face::of(keeps_all.ok_or(OpError::Offline)?.clone())?.rights())
+        let keeping_all = copies.iter().find(|copy| keeps_all(copy)).or(copies.first());
+        Ok(Face::of(keeping_all.ok_or(OpError::Offline)?.clone())?.rights())
     }
 
     /// Copies that are known and cannot be reached now: of the root, every branch that is away.
@@ -273,39 +272,4 @@ fn mark(copy: &DirAt, intention: &Intention) {
         // Then a kill in the midst leaves copies that differ, and what all allow is shown.
         tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be marked");
     }
-}
-
-/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those that lack an earlier one still do.
-/// Fails where no copy has room for the note.
-pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-    let noted: Vec<Note> = copies
-        .iter()
-        .filter_map(|copy| {
-            let dir = Arc::clone(&copy.fd);
-            guarded(copy, move || Ok(Note::of(dir.as_fd()))).ok()
-        })
-        .collect();
-    let latest = noted.iter().map(|note| note.at).max();
-    let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
-    let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| u128::from_le_bytes(copy.online.uuid) == lacks.branch);
-    let mut lacking: Vec<CopyId> =
-        noted.iter().flat_map(|note| &note.owed).filter(|lacks| !gets_it(lacks)).copied().collect();
-    lacking.extend(owed);
-    lacking.sort_unstable();
-    lacking.dedup();
-    let (mut any, mut full) = (false, None);
-    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
-        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
-        match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
-            Ok(()) => any = true,
-            Err(error) if error.is_full() => full = Some(error),
-            // Where copies differ later, what all of them allow is shown.
-            Err(error) => {
-                tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
-            }
-        }
-    }
-    full.filter(|_| !any).map_or(Ok(()), Err)
 }

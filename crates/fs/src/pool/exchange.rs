@@ -7,7 +7,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::Pool;
-use super::lookup::Found;
+use super::found::Found;
 use super::names::{self, End, Site};
 use super::rename::rename_known;
 use crate::error::{OpError, OpResult};

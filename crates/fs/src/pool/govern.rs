@@ -22,9 +22,8 @@ use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, ErrorSource};
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
-use crate::handle::HandleId;
 use crate::metrics::Metric;
-use crate::node::{Backing, Node};
+use crate::node::{Backing, HandleId, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
 

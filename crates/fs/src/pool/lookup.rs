@@ -10,7 +10,8 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
 use super::dirs::Copies;
-use super::equal::look;
+use super::face::look;
+use super::found::Found;
 use super::{Pool, is_reserved};
 use crate::at::DirAt;
 use crate::branch::Online;
@@ -31,24 +32,6 @@ pub struct Attr {
     pub meta: Meta,
     /// Whether the kernel may keep them. Not where they can change without the daemon learning of it.
     pub cacheable: bool,
-}
-
-/// An entry as found on the branches: several only for directories and for names that more than one branch holds.
-pub(crate) struct Found {
-    pub(crate) at: SmallVec<[(DirAt, Meta); 2]>,
-    /// The directory's count of moves before it was looked at; `None` for what cannot have moved since: it is new.
-    pub(crate) moves: Option<u64>,
-}
-
-impl Found {
-    /// Where a file is.
-    pub(crate) fn first(&self) -> OpResult<&(DirAt, Meta)> {
-        self.at.first().ok_or(OpError::Sys(Errno::NOENT))
-    }
-
-    pub(crate) fn kind(&self) -> FileKind {
-        self.at.first().map_or(FileKind::File, |(_, meta)| meta.kind)
-    }
 }
 
 impl Pool {

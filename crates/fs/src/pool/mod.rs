@@ -24,11 +24,15 @@ mod enforce;
 mod equal;
 mod equalise;
 mod exchange;
+mod face;
+mod found;
 mod govern;
 mod leftover;
+mod list;
 mod lookup;
 mod monitor;
 mod mover;
+mod moving;
 mod names;
 mod not_moved;
 mod open;
@@ -55,10 +59,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{EventfdFlags, eventfd};
 use umbrella_units::{BranchId, Ino};
@@ -69,7 +73,6 @@ pub(crate) use bind::ActiveRules;
 pub use data::TreeSpace;
 pub use enforce::Walk;
 pub use lookup::Attr;
-pub(crate) use lookup::Found;
 pub(crate) use mover::MOVERS;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
@@ -79,13 +82,12 @@ pub use staging::obstacle as staging_obstacle;
 
 use crate::attention::Attention;
 use crate::branch::mounts::MountId;
-use crate::branch::{Branch, StateDir};
+use crate::branch::{Branch, Online, StateDir};
 use crate::control::protocol::TransportStatus;
 use crate::error::{Error, OpError, OpResult};
-use crate::handle::{Handle, HandleId};
-use crate::inode_map::InodeMap;
+use crate::inode_map::{BackingKey, InodeMap};
 use crate::metrics::{Metric, Metrics};
-use crate::node::{Backing, DirState, Node, NodeId, NodeTable, PassthroughToken};
+use crate::node::{Backing, DirState, Handle, HandleId, Node, NodeId, NodeTable, PassthroughToken};
 use crate::relocate::CopyId;
 use crate::spec::{OnBranchError, PoolSpec};
 
@@ -389,4 +391,14 @@ impl Pool {
 /// Whether a name at the root is Umbrella's own.
 pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
     parent.id == NodeId::ROOT && name == HIDDEN
+}
+
+/// Locks something; `None`: it took longer than it may.
+fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
+    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
+}
+
+/// The key of an inode's number.
+fn key_of(online: &Online, backing: Backing) -> BackingKey {
+    BackingKey { slot: online.slot, foreign_dev: backing.foreign_dev, ino: backing.ino }
 }

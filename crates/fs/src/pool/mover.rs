@@ -18,7 +18,8 @@ use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
-use super::transfer::{Cause, NotMoved, Pace};
+use super::moving::{Cause, Pace};
+use super::not_moved::NotMoved;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};

@@ -17,9 +17,8 @@ use super::Pool;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
-use crate::handle::{DataPath, Handle, HandleId};
 use crate::meta::Meta;
-use crate::node::{FileState, Node, NodeId, PassthroughToken};
+use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
 /// How a file is to be opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
+use super::moving::{Cause, Pace};
+use super::not_moved::NotMoved;
 use super::place::settled_facts;
 use super::staging::Staging;
-use super::transfer::{Cause, NotMoved, Pace};
 use crate::error::{OpError, OpResult};
-use crate::handle::Handle;
 use crate::metrics::Metric;
+use crate::node::Handle;
 
 /// How often a copy begins anew because attributes or names changed meanwhile.
 const ATTEMPTS: usize = 10;

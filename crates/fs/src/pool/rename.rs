@@ -11,11 +11,11 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::lookup::Found;
+use super::found::Found;
+use super::moving::Moving;
 use super::names::End;
 use super::remove::keep_special;
 use super::staging::is_stageable;
-use super::transfer::Moving;
 use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};

@@ -17,7 +17,7 @@ use umbrella_units::BranchId;
 
 use super::Pool;
 use super::enforce::Pinned;
-use super::equal::Face;
+use super::face::Face;
 use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };

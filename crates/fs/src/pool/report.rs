@@ -19,9 +19,8 @@ use crate::control::protocol::{
     BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
 };
 use crate::error::{Error, OpError};
-use crate::handle::DataPath;
 use crate::meta::{Meta, now};
-use crate::node::{Node, NodeId, path_of};
+use crate::node::{DataPath, Node, NodeId, path_of};
 
 /// So few are short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;

@@ -15,96 +15,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
-use super::Pool;
 use super::commit::commit_guarded;
 use super::copying::{Copying, End, Unclaimed};
-use super::govern::Holds;
 use super::mover::show;
-pub(super) use super::not_moved::{NotMoved, OTHER_NAMES};
+use super::moving::{Cause, Leg, Moving, Pace};
+use super::not_moved::{NotMoved, OTHER_NAMES};
 use super::place::settled_facts;
+use super::{Pool, key_of, lock_within};
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
-use crate::handle::Handle;
-use crate::kernel_cache::KernelCache;
 use crate::metrics::Metric;
-use crate::node::{Backing, FileState, Node, path_of};
-use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal, Throttle};
-
-/// Why a file moves: what its users may be doing meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A rule says so. Not while somebody writes.
-    Rule,
-    /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
-    Full,
-    /// It leaves volatile staging, and owes a power loss nothing. The caller holds the file's `io` lock exclusively.
-    Staged,
-}
-
-impl Cause {
-    fn durability(self) -> Durability {
-        match self {
-            Cause::Rule | Cause::Full => Durability::Now,
-            Cause::Staged => Durability::Begun,
-        }
-    }
-
-    fn holds(self) -> Holds {
-        match self {
-            Cause::Rule => Holds::Nothing,
-            Cause::Full | Cause::Staged => Holds::Locks,
-        }
-    }
-}
-
-/// What holds a move back, if anything does.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Pace<'a> {
-    pub(crate) throttle: Option<&'a Arc<Throttle>>,
-    /// Asked again and again during the copy; true drops what was copied.
-    pub(crate) stop: Option<&'a dyn Fn() -> bool>,
-    /// Called whenever the copy gets on.
-    pub(crate) alive: Option<&'a dyn Fn()>,
-    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
-    pub(crate) patience: Option<Duration>,
-}
-
-/// One name of a file that moves.
-pub(super) struct Leg {
-    parent: Arc<Node>,
-    pub(super) name: OsString,
-    pub(super) from: DirAt,
-    pub(super) to: DirAt,
-}
-
-impl Leg {
-    /// As [`relocate::verify_unchanged`], wherever the source may hang.
-    fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
-        let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
-        let verify = move |_: &Online| Ok(relocate::verify_unchanged(Place { dir: dir.as_fd(), name: &name }, &copied));
-        Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
-    }
-
-    /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
-    fn lift_times(&self, patience: Option<Duration>) {
-        // Else it is done before the old copy goes.
-        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
-        if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
-            && old.mtime > new.mtime
-        {
-            // A directory that looks unchanged; nothing is lost.
-            let _cosmetic = self.to.as_file().set_times(super::dirs::modified_at(&old), KernelCache::SAME_SHOWN);
-        }
-    }
-}
+use crate::node::{Backing, FileState, Handle, Node, path_of};
+use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal};
 
 impl Pool {
     /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
@@ -413,36 +342,6 @@ impl Pool {
 
 const DIRECTORY_BUSY: &str = "its directory is being changed";
 
-/// Locks something; `None`: it took longer than it may.
-pub(super) fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
-    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
-}
-
-/// While it lives, lookups in these directories that find nothing, or too much, wait.
-pub(super) struct Moving<'a> {
-    parents: SmallVec<[&'a Arc<Node>; 2]>,
-}
-
-impl<'a> Moving<'a> {
-    pub(super) fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
-        let moving = Moving { parents: parents.iter().copied().collect() };
-        moving.step();
-        moving
-    }
-
-    fn step(&self) {
-        for dir in self.parents.iter().filter_map(|parent| parent.dir()) {
-            dir.moves.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-}
-
-impl Drop for Moving<'_> {
-    fn drop(&mut self) {
-        self.step();
-    }
-}
-
 /// Deletes what was copied to the hidden place of a branch. What cannot be deleted is at the next mount.
 pub(super) fn drop_copy(branch: &Branch, name: OsString) {
     let unlink = move |online: &Online| match &online.hidden {
@@ -470,10 +369,6 @@ pub(super) fn reopen_all(
         Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(online.own(fd)) })
     };
     handles.iter().map(reopen).collect()
-}
-
-pub(super) fn key_of(online: &Online, backing: Backing) -> crate::inode_map::BackingKey {
-    crate::inode_map::BackingKey { slot: online.slot, foreign_dev: backing.foreign_dev, ino: backing.ino }
 }
 
 /// Whether the file may move now; otherwise it is judged again when it is closed.

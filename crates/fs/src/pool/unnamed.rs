@@ -15,12 +15,14 @@ use umbrella_units::{BranchId, ByteSize};
 use super::Pool;
 use super::copying::{Copying, End, Unclaimed};
 use super::govern::Holds;
-use super::transfer::{NotMoved, Pace, drop_copy, key_of, reopen_all};
+use super::key_of;
+use super::moving::Pace;
+use super::not_moved::NotMoved;
+use super::transfer::{drop_copy, reopen_all};
 use crate::at::FileAt;
 use crate::error::OpError;
-use crate::handle::Handle;
 use crate::metrics::Metric;
-use crate::node::{Backing, FileState, Node};
+use crate::node::{Backing, FileState, Handle, Node};
 use crate::relocate::{self, Copied, Durability, Fingerprint, Limits, Place, RelocateError};
 
 /// A finished copy, and how those who have the file open get at it.

@@ -27,8 +27,9 @@ use crate::pool::Pool;
 use crate::pool::dirs::modified_at;
 use crate::pool::enforce::Pinned;
 use crate::pool::mover::show;
+use crate::pool::moving::Pace;
+use crate::pool::not_moved::NotMoved;
 use crate::pool::place::settled_facts;
-use crate::pool::transfer::{NotMoved, Pace};
 
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;

@@ -20,7 +20,7 @@ use umbrella_units::{BranchId, FileId, format_duration};
 use super::{Staging, id_of};
 use crate::node::Node;
 use crate::pool::Pool;
-use crate::pool::transfer::NotMoved;
+use crate::pool::not_moved::NotMoved;
 
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);

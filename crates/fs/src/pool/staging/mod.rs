@@ -53,8 +53,8 @@ use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
 use groups::Groups;
 
 use super::Pool;
+use super::moving::Cause;
 use super::place::NewFile;
-use super::transfer::Cause;
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{Abilities, StagingStatus};

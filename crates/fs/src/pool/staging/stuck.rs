@@ -8,7 +8,7 @@ use super::{Staging, id_of};
 use crate::node::Node;
 use crate::pool::Pool;
 use crate::pool::mover::show;
-use crate::pool::transfer::NotMoved;
+use crate::pool::not_moved::NotMoved;
 
 impl Staging {
     /// A file could not leave. It is logged where no other is stuck for the same reason.

@@ -7,9 +7,9 @@ use arc_swap::ArcSwap;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::Node;
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
-use crate::node::Node;
 
 /// Number of a handle towards the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
