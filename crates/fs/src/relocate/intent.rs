@@ -10,11 +10,9 @@
 //! checksum      4   CRC32C of all before
 //! ```
 
-use std::fmt;
-
 use umbrella_units::Timestamp;
 
-use super::{DecodeError, Fingerprint, HIDDEN_DIR, RelocateError};
+use super::{BranchUuid, DecodeError, Fingerprint, HIDDEN_DIR, RelocateError};
 
 const MAGIC: &[u8] = b"UMBRINT\0";
 const VERSION: u16 = 1;
@@ -22,16 +20,6 @@ const HEADER: usize = 16;
 const CHECKSUM: usize = 4;
 /// No intent file is longer.
 pub(super) const MAX_INTENT: usize = 1 << 20;
-
-/// The identity that a branch keeps for life.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BranchUuid(pub [u8; 16]);
-
-impl fmt::Display for BranchUuid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// A change of several steps that a crash must not leave halfway. Paths are bytes relative to every branch's root.
 #[derive(Debug, Clone, PartialEq, Eq)]

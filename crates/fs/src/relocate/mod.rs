@@ -56,6 +56,7 @@
 
 mod attrs;
 mod beneath;
+mod branch_uuid;
 mod commit;
 mod copy;
 mod decision;
@@ -78,6 +79,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use attrs::failed_writes;
+pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use decision::{Call, Decision, LeftAt, Side};
@@ -86,7 +88,7 @@ pub(crate) use error::is_doubtful;
 pub use error::{DecodeError, Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
-pub use intent::{BranchUuid, ExchangeSite, Intent, Verdict};
+pub use intent::{ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
 pub use level::{
     Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Note, dir_attributes, is_reserved_xattr, kept_of,
