@@ -19,6 +19,12 @@ fn trace() -> Command {
     command
 }
 
+fn bench_record() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
+    command.args(["bench", "record"]);
+    command
+}
+
 fn run(command: &mut Command) -> Output {
     command.output().expect("the program can be started")
 }
@@ -440,8 +446,7 @@ struct Recorder(Child);
 impl Recorder {
     /// One that may end by itself before it is looked at.
     fn spawn(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
-        let child = trace()
-            .arg("record")
+        let child = bench_record()
             .arg(&disk.device)
             .arg("-o")
             .arg(output)
@@ -557,7 +562,7 @@ fn a_recording_of_a_disk_that_goes_away_ends_and_says_so() {
     let said = recorder.end();
     assert!(said.contains("is gone: the recording ends") && said.ends_with("(exit status: 0)"), "{said}");
     assert!(output.exists() && !recorder.instance().exists());
-    let done = run(trace().arg("record").arg(&disk.device).arg("-o").arg(disk.folder.path().join("other.csv")));
+    let done = run(bench_record().arg(&disk.device).arg("-o").arg(disk.folder.path().join("other.csv")));
     assert!(self::said(&done).contains("has no medium"), "{}", self::said(&done));
 }
 
@@ -649,7 +654,7 @@ fn the_kernels_tracing_is_mounted_where_it_is_not() {
     let script = "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; exec \"$@\"";
     let output = run(Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
-        .args([env!("CARGO_BIN_EXE_umbrella"), "lab", "trace", "record"])
+        .args([env!("CARGO_BIN_EXE_umbrella"), "bench", "record"])
         .arg(&disk.device)
         .arg("-o")
         .arg(disk.folder.path().join("out.csv"))
@@ -658,8 +663,14 @@ fn the_kernels_tracing_is_mounted_where_it_is_not() {
 }
 
 #[test]
+fn the_lab_touches_no_device_and_says_which_command_does() {
+    let output = run(trace().args(["record", "/dev/sda", "--seconds", "1"]));
+    assert!(!output.status.success() && said(&output).contains("umbrella bench record"), "{}", said(&output));
+}
+
+#[test]
 fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
-    let output = run(trace().args(["record", "/dev/null"]));
+    let output = run(bench_record().arg("/dev/null"));
     assert!(said(&output).contains("/dev/null is not a block device"), "{}", said(&output));
     let disk = LoopDisk::new();
     // Where nobody may run it, whoever may reach the folder of the build.
@@ -671,7 +682,7 @@ fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
     let output = run(Command::new("setpriv")
         .args(["--reuid=65534", "--clear-groups"])
         .arg(&program)
-        .args(["lab", "trace", "record"])
+        .args(["bench", "record"])
         .arg(&disk.device));
     assert!(said(&output).contains("recording needs root"), "{}", said(&output));
 }

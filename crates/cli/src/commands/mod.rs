@@ -1,7 +1,9 @@
 //! The subcommands, one file each.
 
+mod bench;
 mod branch;
 mod check;
+mod claims;
 mod completions;
 mod disk;
 mod enforce;
@@ -13,6 +15,7 @@ mod repair;
 mod rules;
 mod status;
 mod sync;
+mod trace_output;
 mod unmount;
 mod write_back;
 
@@ -42,6 +45,7 @@ pub(crate) enum Command {
     Disk(disk::DiskArgs),
     Governor(governor::GovernorArgs),
     Lab(lab::LabArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -68,6 +72,7 @@ impl Command {
             Command::Disk(args) => args.run(verbose),
             Command::Governor(args) => args.run(),
             Command::Lab(args) => args.run(),
+            Command::Bench(args) => args.run(),
             Command::Completions(args) => args.run(),
         }
     }

@@ -1,4 +1,4 @@
-//! `umbrella lab`: the laboratory; nothing of it touches a pool.
+//! `umbrella lab`: the laboratory. Nothing of it touches a pool or a device.
 
 mod compare;
 mod events;
@@ -7,8 +7,6 @@ mod log;
 mod paper;
 mod paper_nvcache;
 mod paper_r_lfs;
-mod paper_r_lfs_live;
-mod record;
 mod rows;
 mod setup;
 mod table;
@@ -16,7 +14,6 @@ mod trace;
 mod trace_convert;
 mod trace_info;
 mod trace_input;
-mod trace_output;
 mod values;
 mod watch;
 

@@ -3,16 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use clap::Args;
-use comfy_table::{ContentArrangement, Table, presets};
-use serde::Serialize;
-use umbrella_lab::paper::{self, Claim, Effort, Figure, Judged, Verdict, nvcache, r_lfs};
+use umbrella_lab::paper::{self, Effort, Figure, Judged, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
 
-use super::paper_r_lfs_live::live_step;
 use super::values;
 use super::watch::Bars;
+use crate::commands::claims::{Shown, heading, print_claims, print_count, rows};
 use crate::output;
 
 /// Run the figures of a paper again, and hold its claims against what comes out.
@@ -20,7 +18,6 @@ use crate::output;
 /// For each claim: what was published, what is measured here, and whether it holds in sign and within a stated tolerance. Figures
 /// are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab paper tesa --quick               # in under a minute, with shrunk sizes
@@ -39,11 +36,6 @@ pub(crate) struct PaperArgs {
     /// Repeatable; run beside the synthetic inputs. Without it, those in the folder that UMBRELLA_TRACES names (for r-lfs not with --quick).
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
-    /// The benchmark of r-lfs's prototype (figure 7): ext4 on a log store on an emulated disk, mounted. Needs root; some minutes.
-    #[arg(long, conflicts_with_all = ["figure", "traces"])]
-    live: bool,
-    #[arg(long, hide = true, num_args = 2..)]
-    live_step: Vec<String>,
     /// Shrink sizes so that all of it takes less than a minute.
     #[arg(long)]
     pub(super) quick: bool,
@@ -58,56 +50,10 @@ pub(crate) struct PaperArgs {
     pub(super) csv: bool,
 }
 
-/// A claim and the paper that makes it.
-#[derive(Serialize)]
-pub(super) struct Row<'a> {
-    paper: &'a str,
-    #[serde(flatten)]
-    claim: &'a Claim,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    assumed: &'a str,
-    #[serde(flatten)]
-    watts: Option<&'a Watts>,
-}
-
-/// Where the watts come from that energies were reckoned with: for each profile, what its watts are.
-#[derive(Serialize)]
-pub(super) struct Watts {
-    pub(super) disk_watts: String,
-    pub(super) flash_watts: String,
-}
-
-/// A figure with its claims.
-pub(super) struct Shown<'a> {
-    pub(super) figure: &'a str,
-    pub(super) title: &'a str,
-    pub(super) assumed: &'a str,
-    /// If energies are part of it.
-    pub(super) watts: Option<Watts>,
-    pub(super) claims: &'a [Claim],
-}
-
-/// All claims, as the JSON has them.
-pub(super) fn rows<'a>(paper: &'a str, shown: &'a [Shown<'a>]) -> Vec<Row<'a>> {
-    let row = |shown: &'a Shown<'a>| {
-        let (assumed, watts) = (shown.assumed, shown.watts.as_ref());
-        shown.claims.iter().map(move |claim| Row { paper, claim, assumed, watts })
-    };
-    shown.iter().flat_map(row).collect()
-}
-
 impl PaperArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.name == nvcache::NAME {
             return self.run_nvcache();
-        }
-        if !self.live_step.is_empty() {
-            return live_step(&self.live_step);
-        }
-        if self.live {
-            ensure!(self.name == r_lfs::NAME, "only r-lfs has a live part: umbrella lab paper r-lfs --live");
-            ensure!(!self.csv, "--live has no CSV: give --json");
-            return self.run_r_lfs_live();
         }
         if self.name == r_lfs::NAME {
             return self.run_r_lfs();
@@ -165,46 +111,4 @@ impl PaperArgs {
         let sizes = format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)");
         print_count(&shown, if self.quick { &sizes } else { "" })
     }
-}
-
-/// The table of a figure's claims, and what was assumed.
-pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
-    if !shown.claims.is_empty() {
-        output::line(&table(shown.claims))?;
-    }
-    if !shown.assumed.is_empty() {
-        output::line(&format!("  assumed: {}", shown.assumed))?;
-    }
-    Ok(())
-}
-
-/// How many of all claims hold, and a note.
-pub(super) fn print_count(shown: &[Shown], note: &str) -> anyhow::Result<()> {
-    let claims = || shown.iter().flat_map(|shown| shown.claims);
-    let (hold, all) = (claims().filter(|claim| claim.holds).count(), claims().count());
-    if all == 0 {
-        return Ok(output::line(&format!("no claim was judged{note}"))?);
-    }
-    let sign = claims().filter(|claim| claim.verdict == Verdict::SignOnly).count();
-    Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{note}"))?)
-}
-
-/// `8` is a figure; `Table I` says itself what it is.
-pub(super) fn heading(id: &str) -> String {
-    if id.starts_with(|first: char| first.is_ascii_digit()) { format!("figure {id}") } else { id.to_owned() }
-}
-
-fn table(claims: &[Claim]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["", "claim", "published", "measured", ""]);
-    for claim in claims {
-        let mark = match claim.verdict {
-            Verdict::Holds => "holds",
-            Verdict::SignOnly => "sign only",
-            Verdict::Fails => "FAILS",
-        };
-        table.add_row([" ".to_owned(), claim.claim.clone(), claim.wanted(), claim.shown(), mark.to_owned()]);
-    }
-    table.trim_fmt()
 }

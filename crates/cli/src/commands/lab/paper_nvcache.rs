@@ -11,9 +11,10 @@ use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
 
-use super::paper::{PaperArgs, Shown, Watts, heading, print_claims, print_count, rows};
+use super::paper::PaperArgs;
 use super::rows::{csv, plain};
 use super::watch::Bars;
+use crate::commands::claims::{Shown, Watts, heading, print_claims, print_count, rows};
 use crate::output;
 use crate::text::visible_path;
 

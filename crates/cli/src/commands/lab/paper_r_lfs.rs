@@ -10,22 +10,20 @@ use umbrella_lab::log_store::{Cell, Input};
 use umbrella_lab::paper::r_lfs::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 
-use super::paper::{PaperArgs, Shown, heading, print_claims, print_count, rows};
+use super::paper::PaperArgs;
 use super::paper_nvcache::FOLDER;
 use super::rows::{csv, plain};
 use super::watch::Bars;
+use crate::commands::claims::{Shown, heading, print_claims, print_count, rows};
 use crate::output;
 
-/// The figure that `--live` shows.
+/// The figure of the prototype.
 const LIVE_FIGURE: &str = "7";
 
 impl PaperArgs {
     pub(super) fn run_r_lfs(&self) -> anyhow::Result<ExitCode> {
         if self.figure.as_deref() == Some(LIVE_FIGURE) {
-            bail!(
-                "figure {LIVE_FIGURE} is of a mounted file system: umbrella lab paper {} --live (needs root)",
-                r_lfs::NAME
-            );
+            bail!("figure {LIVE_FIGURE} is measured on a mounted file system: umbrella bench r-lfs (needs root)");
         }
         let figures = r_lfs::choose(self.figure.as_deref())?;
         let later = Bars::later()?;

@@ -1,14 +1,17 @@
 //! `umbrella lab trace`: block traces.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 
-use super::record::RecordArgs;
 use super::trace_convert::ConvertArgs;
 use super::trace_info::InfoArgs;
 
-/// Say what a block trace holds, convert it, or record one.
+/// Say what a block trace holds, or convert it.
+///
+/// To record one: umbrella bench record DEVICE.
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
     #[command(subcommand)]
@@ -19,7 +22,11 @@ pub(super) struct TraceArgs {
 enum TraceCommand {
     Info(InfoArgs),
     Convert(ConvertArgs),
-    Record(RecordArgs),
+    #[command(hide = true)]
+    Record {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        _given: Vec<OsString>,
+    },
 }
 
 impl TraceArgs {
@@ -27,7 +34,7 @@ impl TraceArgs {
         match self.command {
             TraceCommand::Info(args) => args.run(),
             TraceCommand::Convert(args) => args.run(),
-            TraceCommand::Record(args) => args.run(),
+            TraceCommand::Record { .. } => bail!("the lab touches no device: it is `umbrella bench record` now"),
         }
     }
 }

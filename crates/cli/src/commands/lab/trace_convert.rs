@@ -9,7 +9,7 @@ use umbrella_lab::trace::{self, Devices, Format, Order, Record, WriteError, Writ
 use umbrella_units::Nanos;
 
 use super::trace_input::{Bar, ReadArgs, duration, open, records, warn_of_skipped};
-use super::trace_output::{Existing, Output, Progress};
+use crate::commands::trace_output::{Existing, Output, Progress};
 use crate::output::OutputError;
 use crate::text::visible_path;
 

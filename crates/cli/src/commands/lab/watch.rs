@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::commands::trace_output::ending_signals;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use umbrella_lab::experiment::{Cell, Observe};
 use umbrella_lab::hybrid::{HybridOutcome, ObserveHybrid};
 use umbrella_lab::log_store::{LogOutcome, ObserveLog};
 use umbrella_lab::result::Outcome;
-
-use super::trace_output::ending_signals;
 
 /// Steps of a bar.
 const WHOLE: u64 = 1000;

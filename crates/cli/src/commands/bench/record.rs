@@ -1,4 +1,4 @@
-//! `umbrella lab trace record`: requests of a real disk, from the kernel's block tracepoints.
+//! `umbrella bench record`: requests of a real disk, from the kernel's block tracepoints.
 //!
 //! Steps: an own tracing instance (so that nobody else's tracing is disturbed), the event filtered by device, its `trace_pipe` read
 //! until time is up or a signal comes; then the event is switched off, what is left is read, and the instance removed. It is
@@ -23,8 +23,7 @@ use rustix::mount::{MountFlags, mount};
 use umbrella_lab::trace::{BlockEvent, CSV_HEADER, lost_events, parse_trace_pipe};
 use umbrella_units::{Nanos, parse_duration};
 
-use super::trace_input::records;
-use super::trace_output::{Existing, Recorded, ending_signals};
+use crate::commands::trace_output::{Existing, Recorded, ending_signals};
 use crate::output::reasons;
 use crate::text::{count, visible_path};
 
@@ -34,8 +33,8 @@ use crate::text::{count, visible_path};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella lab trace record /dev/sda --seconds 3600 -o hour.csv.gz
-  umbrella lab trace record /dev/sda | tee live.csv")]
+  umbrella bench record /dev/sda --seconds 3600 -o hour.csv.gz
+  umbrella bench record /dev/sda | tee live.csv")]
 pub(super) struct RecordArgs {
     /// The disk: a whole block device.
     #[arg(value_name = "DEVICE")]
@@ -127,7 +126,7 @@ impl RecordArgs {
             Ok(kept) => kept,
             Err(error) => return Err(ended.err().unwrap_or(error)),
         };
-        let recorded = format!("{}: {}", visible_path(&kept.path), records(written.saturating_sub(kept.lost)));
+        let recorded = format!("{}: {}", visible_path(&kept.path), count(written.saturating_sub(kept.lost), "record"));
         let Some(error) = ended.err().or(kept.error) else {
             tell!("{recorded}");
             return Ok(ExitCode::SUCCESS);

@@ -1,4 +1,4 @@
-//! `umbrella lab paper r-lfs --live`: the paper's benchmark of its prototype (section 5), on a real ext4 on a log store on an emulated disk.
+//! `umbrella bench r-lfs`: the paper's benchmark of its prototype (section 5), on a real ext4 on a log store on an emulated disk.
 //!
 //! 1. An emulated disk of 7200 rpm in memory, a log store on it, offered as a loop device, ext4 on that.
 //! 2. Files of 100 KB in 100 directories, until 85 % of the file system are full.
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use umbrella_block::BlockDevice;
@@ -27,7 +28,7 @@ use umbrella_lab::paper::{Claim, Expect, r_lfs};
 use umbrella_model::device::{Options as DeviceOptions, profile};
 use umbrella_units::ByteSize;
 
-use super::paper::{PaperArgs, Shown, print_claims, print_count, rows};
+use crate::commands::claims::{Shown, print_claims, print_count, rows};
 use crate::output;
 
 const ASSUMED: &str = "ext4 stands for the file system of the log, which has one of its own in the paper; the disk is emulated and smaller, the number of \
@@ -66,9 +67,32 @@ struct Run {
     written_blocks: u64,
 }
 
-impl PaperArgs {
-    pub(super) fn run_r_lfs_live(&self) -> anyhow::Result<ExitCode> {
-        ensure!(rustix::process::geteuid().is_root(), "--live makes a file system and mounts it: run it as root");
+/// Run the benchmark of R-LFS's prototype again (figure 7 of the paper), and judge its claims.
+///
+/// Puts ext4 on a log store on an emulated disk, mounts it, fills it and rewrites its files. Touches no disk of yours. Needs root; takes some minutes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella bench r-lfs            # a disk of 512 MiB, 50,000 updates
+  umbrella bench r-lfs --quick    # a smaller disk, fewer updates
+  umbrella bench r-lfs --json     # one object a claim")]
+pub(super) struct RLfsArgs {
+    /// Take a smaller disk and fewer updates.
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON: one object a claim.
+    #[arg(long)]
+    json: bool,
+    #[arg(long, hide = true, num_args = 2..)]
+    step: Vec<String>,
+}
+
+impl RLfsArgs {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if !self.step.is_empty() {
+            return run_step(&self.step);
+        }
+        ensure!(rustix::process::geteuid().is_root(), "it makes a file system and mounts it: run it as root");
         let scale = if self.quick { QUICK } else { FULL_SCALE };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -251,7 +275,7 @@ fn benchmark(
 /// killed then, neither could end.
 fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["lab", "paper", r_lfs::NAME, "--live-step"]).args(arguments);
+    command.args(["bench", "r-lfs", "--step"]).args(arguments);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("a step cannot be started")?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -271,7 +295,7 @@ fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
 }
 
 /// A step of the benchmark, in a process of its own.
-pub(super) fn live_step(arguments: &[String]) -> anyhow::Result<ExitCode> {
+fn run_step(arguments: &[String]) -> anyhow::Result<ExitCode> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["fill", root] => output::line(&fill(Path::new(root))?.to_string())?,
