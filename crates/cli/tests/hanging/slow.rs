@@ -5,9 +5,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread::{self, JoinHandle};
 
+use nix::sys::signal::Signal;
+
 use crate::support::disk::Disk;
 use crate::support::foreign::{Mirror, Tampered, delay};
 use crate::support::pool::Pool;
+use crate::support::process::signal;
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
 use crate::{alone, wait_until};
 
@@ -285,9 +288,12 @@ fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
     fs::write(pool.join("file"), "x").unwrap();
     mirror.kill();
     wait_until(&pool, "mirror", false);
+    // The pool must not look at the branch before it is slow.
+    signal(pool.pid(), Signal::SIGSTOP);
     mirror.start();
     // Nothing else lists directories there.
     let delayed = mirror.delay("getdents64", "delay_enter", "4000000");
+    signal(pool.pid(), Signal::SIGCONT);
     for _ in 0..60 {
         fs::write(pool.join("file"), "y").unwrap();
         thread::sleep(std::time::Duration::from_millis(50));

@@ -588,14 +588,10 @@ impl Drop for Pool {
         }
         if self.daemon.is_some() {
             if let Ok(mut child) = self.command().arg("unmount").stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
-                poll(Duration::from_secs(10), || child.try_wait().ok().flatten());
-                let _ = child.kill();
-                let _ = child.wait();
+                end_within(&mut child, Duration::from_secs(10));
             }
             if let Some(mut daemon) = self.daemon.take() {
-                poll(Duration::from_secs(5), || daemon.try_wait().ok().flatten());
-                let _ = daemon.kill();
-                let _ = daemon.wait();
+                end_within(&mut daemon, Duration::from_secs(5));
             }
         }
         self.guard.store(0, Ordering::SeqCst);
@@ -604,6 +600,14 @@ impl Drop for Pool {
         for area in mounts_below(self.dir()) {
             let _ = Command::new("umount").arg("-q").arg("-l").arg(area).output();
         }
+    }
+}
+
+/// Waits for a process, and kills it when it takes too long. One with a thread in a call to a branch that hangs does not even end then.
+fn end_within(child: &mut Child, limit: Duration) {
+    if poll(limit, || child.try_wait().ok().flatten()).is_none() {
+        let _ = child.kill();
+        poll(limit, || child.try_wait().ok().flatten());
     }
 }
 
