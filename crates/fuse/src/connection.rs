@@ -28,9 +28,10 @@ pub struct Agreement {
     pub flags: InitFlags,
     /// The most bytes to read ahead.
     pub max_readahead: u32,
-    /// Requests in the background (read-ahead, asynchronous I/O) that may be under way; more wait in the kernel.
+    /// Requests in the background (read-ahead, asynchronous I/O, releases) that may be under way; more wait in the kernel. Over io_uring
+    /// no more than half of [`Config::max_entries`](crate::Config::max_entries): they never take all entries of a queue.
     pub max_background: u16,
-    /// From how many on the file system is called busy.
+    /// From how many requests in the background on the file system is called busy.
     pub congestion_threshold: u16,
     /// Nanoseconds that times are rounded to.
     pub time_granularity: u32,
@@ -122,19 +123,22 @@ impl Agreed {
         (self.max_write as usize).next_multiple_of(4096).max(abi::MIN_READ_BUFFER)
     }
 
-    /// Answers INIT. From here on requests come; with rings, when those are ready.
-    pub(crate) fn answer(&self, device: &Device, rings: bool) -> io::Result<()> {
+    /// Answers INIT. From here on requests come; with rings of so many entries a queue, when those are ready.
+    pub(crate) fn answer(&self, device: &Device, entries: Option<usize>) -> io::Result<()> {
         let mut flags = self.agreement.flags | (InitFlags::INIT_EXT | InitFlags::MAX_PAGES) & self.offer.flags;
-        if rings {
+        let Agreement { mut max_background, mut congestion_threshold, .. } = self.agreement;
+        if let Some(entries) = entries {
             flags |= InitFlags::OVER_IO_URING;
+            max_background = max_background.min(u16::try_from(entries / 2).unwrap_or(u16::MAX));
+            congestion_threshold = congestion_threshold.min(max_background);
         }
         let answer = abi::InitOut {
             major: abi::MAJOR,
             minor: abi::MINOR.min(self.offer.minor),
             max_readahead: self.agreement.max_readahead,
             flags: flags.bits() as u32,
-            max_background: self.agreement.max_background,
-            congestion_threshold: self.agreement.congestion_threshold,
+            max_background,
+            congestion_threshold,
             max_write: self.max_write,
             time_gran: self.agreement.time_granularity,
             max_pages: (self.payload() / 4096) as u16,

@@ -52,6 +52,15 @@ impl Pages {
         self.start
     }
 
+    /// Gives back the memory behind the first `used` bytes: it reads as zero, and takes room again when it is touched.
+    pub(crate) fn give_back_from(&self, used: usize) {
+        let used = used.next_multiple_of(4096).min(self.length);
+        // SAFETY: the range is within the mapping, and what is in it has no meaning to anyone.
+        let _ = unsafe {
+            rustix::mm::madvise(self.start.as_ptr().add(used).cast(), self.length - used, Advice::LinuxDontNeed)
+        };
+    }
+
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping has this length, is initialised (zero), and is borrowed for as long as the slice.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }

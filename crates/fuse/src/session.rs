@@ -14,7 +14,7 @@ use crate::notify::Notifier;
 use crate::reply::Observer;
 use crate::transport::dev::{Crew, Readers};
 use crate::transport::poker::Pokers;
-use crate::transport::ring::{self, Rings};
+use crate::transport::ring::{self, Refused, Rings};
 
 /// How requests come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,8 +45,9 @@ pub struct Config {
     pub threads: usize,
     /// Threads that there may be while handlers wait, without io_uring.
     pub max_threads: usize,
-    /// Requests of one processor that may be with the file system at once, over io_uring. Each takes a thread and a buffer while it is
-    /// there. More wait in the kernel: nothing that one of these needs to end may be among them.
+    /// Requests of one processor that may be with the file system at once, over io_uring; at least 2. More wait in the kernel until one
+    /// of these is answered: nothing that these need to be answered may be among them. Each takes a thread, a ring and a buffer, which stay
+    /// until the connection ends: some 40 KiB.
     pub max_entries: usize,
     /// The program that keeps requests from waiting beside a free entry, over io_uring: it must call [`run_poker`](crate::run_poker)
     /// and do nothing else. Without it this process forks once, at mount.
@@ -220,25 +221,29 @@ fn connect_rings<F: Filesystem>(
     config: &Config,
     pokers: Result<(usize, Pokers), String>,
 ) -> Result<Arc<Rings>, NoRings> {
+    let most = config.max_entries.max(2);
     let prepared = pokers.and_then(|(processors, pokers)| {
         if !agreed.offers_rings() {
             return Err("the kernel does not offer it".to_owned());
         }
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(server);
-        let sizes = ring::Sizes { queues: processors, most: config.max_entries.max(2), payload: agreed.payload() };
+        let sizes = ring::Sizes { queues: processors, most, payload: agreed.payload() };
         Rings::prepare(device, serve, sizes, pokers).map_err(|error| format!("its rings cannot be made: {error}"))
     });
     match prepared {
         Err(reason) => {
-            agreed.answer(device, false).map_err(NoRings::Connection)?;
+            agreed.answer(device, None).map_err(NoRings::Connection)?;
             Err(NoRings::Reason(reason))
         }
         Ok(prepared) => {
-            if let Err(error) = agreed.answer(device, true) {
+            if let Err(error) = agreed.answer(device, Some(most)) {
                 prepared.abandon();
                 return Err(NoRings::Connection(error));
             }
-            prepared.register().map_err(|error| NoRings::Reason(format!("its rings cannot be registered: {error}")))
+            prepared.register().map_err(|refused| match refused {
+                Refused::GivenBack(error) => NoRings::Reason(format!("its rings cannot be registered: {error}")),
+                Refused::Stuck(error) => NoRings::Connection(error),
+            })
         }
     }
 }

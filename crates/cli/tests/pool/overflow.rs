@@ -229,6 +229,21 @@ fn when_every_branch_is_full_the_write_fails_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_file_overflows_into_room_that_was_made_a_moment_ago() {
+    let tiny = tiny();
+    let mut file = File::create(tiny.join("file")).unwrap();
+    file.write_all(&bytes(1, 900_000)).unwrap();
+    let filler = tiny.large.join("filler");
+    assert_errno(fs::write(&filler, vec![1; 33 * MIB as usize]), libc::ENOSPC);
+    let seen = rustix::fs::statvfs(tiny.mount_point()).unwrap();
+    assert!(seen.f_bavail * seen.f_frsize < MIB, "the pool knows that both are full");
+    fs::remove_file(&filler).unwrap();
+    file.write_all(&bytes(2, 300_000)).unwrap();
+    drop(file);
+    tiny.expect_on("large", "file");
+}
+
+#[test]
 fn many_small_files_run_over_into_the_next_branch() {
     let tiny = tiny();
     fs::create_dir(tiny.join("dir")).unwrap();

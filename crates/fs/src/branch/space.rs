@@ -39,19 +39,26 @@ pub(super) struct CachedSpace {
 impl Branch {
     /// Room on the branch, at most 100 ms old; older while the branch does not answer, and zero before it ever did.
     pub fn space(&self) -> Space {
-        let changes = {
+        {
             let mut cache = self.space.lock();
             let fresh = cache.read_at.is_some_and(|at| at.elapsed() < SPACE_AGE);
             if fresh || (cache.refreshing && cache.value.total.0 > 0) {
                 return cache.value;
             }
             cache.refreshing = true;
-            cache.changes
-        };
+        }
+        self.read_space()
+    }
+
+    fn read_space(&self) -> Space {
+        let changes = self.space.lock().changes;
         let read = self.io(|online| rustix::fs::fstatvfs(online.root()));
         let mut cache = self.space.lock();
         cache.refreshing = false;
-        if let Ok(stat) = read {
+        let is_newest = cache.changes == changes;
+        if let Ok(stat) = read
+            && (is_newest || cache.read_at.is_none())
+        {
             let block = stat.f_frsize.max(1);
             cache.value = Space {
                 total: ByteSize(stat.f_blocks.saturating_mul(block)),
@@ -62,7 +69,7 @@ impl Branch {
             };
         }
         // Also after a failure: an offline branch is not asked again for each file.
-        if cache.changes == changes {
+        if is_newest {
             cache.read_at = Some(Instant::now());
         }
         cache.value
@@ -79,14 +86,23 @@ impl Branch {
     pub fn space_now(&self) -> Space {
         if self.online.load().as_ref().is_some_and(|online| !online.guarded) {
             self.invalidate_space();
+            return self.read_space();
         }
         self.space()
     }
 
     /// What placement wants to know.
     pub fn view(&self) -> BranchView {
+        self.view_with(self.space())
+    }
+
+    /// As [`Branch::view`], with [`Branch::space_now`].
+    pub fn view_now(&self) -> BranchView {
+        self.view_with(self.space_now())
+    }
+
+    fn view_with(&self, space: Space) -> BranchView {
         let online = self.is_online();
-        let space = self.space();
         BranchView {
             online,
             writable: online && self.is_writable() && !self.draining(),

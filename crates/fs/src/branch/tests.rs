@@ -580,6 +580,19 @@ fn space_is_read_anew_when_it_was_invalidated_and_kept_when_the_branch_is_offlin
 }
 
 #[test]
+fn space_that_is_asked_now_waits_for_no_reading_that_began_before() {
+    let place = Place::new();
+    let branch = place.branch("disk", &place.state());
+    branch.bring_online().unwrap();
+    branch.space();
+    {
+        let mut cache = branch.space.lock();
+        (cache.value.free, cache.refreshing) = (ByteSize(1), true);
+    }
+    assert!(branch.space_now().free.0 > 1);
+}
+
+#[test]
 fn headroom_is_a_tenth_but_at_least_a_gibibyte_and_what_is_kept_free() {
     let place = Place::new();
     let headroom = |configured: Option<&str>, keep_free: &str, total: u64| {

@@ -25,8 +25,12 @@ pub(crate) struct Serving {
     pub(crate) poker: Option<Command>,
 }
 
-/// How many requests there may be while all of them wait: for a disk, or for a file on its way to another branch. Each takes a thread. Many at once cost memory only, a megabyte each when all of them write. More than the kernel has in the background.
-const MOST_WAITING: usize = 1100;
+/// Requests from `/dev/fuse` that may wait at once: for a disk, or for a file on its way to another branch. Each takes a thread, and a
+/// mebibyte while it writes. More than the kernel sends in the background.
+const MOST_THREADS: usize = 1100;
+/// The same for each processor's queue over io_uring, where threads and rings stay until the mount ends: 20 MiB a processor after such
+/// a burst. Callers beyond these wait in the kernel until a request of their processor is answered.
+const MOST_ENTRIES: usize = 512;
 
 /// Mounts a pool on its directory. `source` is what the table of mounts shows.
 pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::io::Result<Mounted> {
@@ -39,8 +43,8 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
     let config = Config {
         transport: transport(wanted),
         threads: serving.threads,
-        max_threads: MOST_WAITING,
-        max_entries: MOST_WAITING,
+        max_threads: MOST_THREADS,
+        max_entries: MOST_ENTRIES,
         poker: serving.poker,
         ..Config::default()
     };
@@ -51,24 +55,23 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
     Ok(Mounted { session })
 }
 
-/// What is tried. `auto` is /dev/fuse until pools over io_uring have proven themselves.
+/// What is tried.
 fn transport(wanted: Transport) -> umbrella_fuse::Transport {
     match wanted {
-        Transport::IoUring => umbrella_fuse::Transport::Auto,
-        Transport::Auto | Transport::Dev => umbrella_fuse::Transport::Dev,
+        Transport::Auto | Transport::IoUring => umbrella_fuse::Transport::Auto,
+        Transport::Dev => umbrella_fuse::Transport::Dev,
     }
 }
 
 /// What came of it, for people.
 fn in_use(wanted: Transport, got: &TransportInUse) -> TransportStatus {
-    match (got, wanted) {
-        (TransportInUse::IoUring, _) => TransportStatus::IoUring,
-        (TransportInUse::Dev(reason), Transport::IoUring) => {
-            tracing::warn!(%reason, "no io_uring: requests come from /dev/fuse");
-            TransportStatus::Dev { reason: Some(reason.clone()) }
-        }
-        (TransportInUse::Dev(_), _) => TransportStatus::Dev { reason: None },
+    let TransportInUse::Dev(reason) = got else { return TransportStatus::IoUring };
+    match wanted {
+        Transport::Dev => return TransportStatus::Dev { reason: None },
+        Transport::IoUring => tracing::warn!(%reason, "no io_uring: requests come from /dev/fuse"),
+        Transport::Auto => tracing::info!(%reason, "no io_uring: requests come from /dev/fuse"),
     }
+    TransportStatus::Dev { reason: Some(reason.clone()) }
 }
 
 impl Mounted {

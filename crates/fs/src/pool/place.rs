@@ -34,9 +34,13 @@ pub(crate) struct NewFile<'a> {
 
 impl Pool {
     pub(crate) fn views(&self) -> Views {
+        self.views_by(Branch::view)
+    }
+
+    fn views_by(&self, look: impl Fn(&Branch) -> BranchView) -> Views {
         // No rule sends a file to the staging area, however full the others are.
         let view = |branch: &Arc<Branch>| {
-            let view = branch.view();
+            let view = look(branch);
             let (online, may) = (view.online && branch.in_use().is_some(), !self.is_staging(branch.id));
             BranchView { online, writable: view.writable && may, ..view }
         };
@@ -207,9 +211,11 @@ impl Pool {
         }
     }
 
-    /// The next branch for a file that needs `need` bytes and must leave those in `full`.
+    /// The next branch for a file that needs `need` bytes and must leave those in `full`. The answer is none only after the branches were
+    /// asked for their room anew.
     pub(crate) fn place_next(&self, facts: &FileFacts<'_>, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
-        self.rules.load().rules.next_choice(facts, &self.views(), full, need)
+        let next = |views: &Views| self.rules.load().rules.next_choice(facts, views, full, need);
+        next(&self.views()).or_else(|| next(&self.views_by(Branch::view_now)))
     }
 }
 

@@ -40,13 +40,28 @@ fn what_is_not_offered_is_not_used() {
     });
     let agreed = agreed.unwrap();
     assert!(agreed.offers_rings());
-    agreed.answer(&device, false).unwrap();
+    agreed.answer(&device, None).unwrap();
     let (header, out) = answer(&kernel);
     let flags = InitFlags::from_bits_retain(u64::from(out.flags) | u64::from(out.flags2) << 32);
     assert_eq!((header.unique, header.error), (2, 0));
     let used = InitFlags::PASSTHROUGH | InitFlags::ASYNC_READ | InitFlags::INIT_EXT | InitFlags::MAX_PAGES;
     assert_eq!(flags, used, "io_uring only with rings");
     assert_eq!((out.max_readahead, out.max_write, out.max_pages, out.max_stack_depth), (65_536, 1 << 20, 256, 1));
+}
+
+#[test]
+fn requests_in_the_background_leave_half_of_the_entries() {
+    for (entries, allowed) in [(None, (1024, 768)), (Some(512), (256, 256)), (Some(4096), (1024, 768))] {
+        let (device, kernel) = fake_kernel();
+        send_init(&kernel, 2, &modern());
+        let agreed = agree(&device, 1 << 20, |_, agreement| {
+            (agreement.max_background, agreement.congestion_threshold) = (1024, 768);
+            Ok(())
+        });
+        agreed.unwrap().answer(&device, entries).unwrap();
+        let (_, out) = answer(&kernel);
+        assert_eq!((out.max_background, out.congestion_threshold), allowed, "{entries:?} entries");
+    }
 }
 
 #[test]
@@ -57,7 +72,7 @@ fn an_older_kernel_sends_less_and_takes_smaller_writes() {
         abi::InitShortIn { major: 7, minor: 31, max_readahead: 4096, flags: InitFlags::ASYNC_READ.bits() as u32 };
     rustix::io::write(&kernel, &[header.as_bytes(), init.as_bytes()].concat()).unwrap();
     let agreed = agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
-    agreed.answer(&device, false).unwrap();
+    agreed.answer(&device, None).unwrap();
     let (_, out) = answer(&kernel);
     assert_eq!((out.minor, out.max_write, out.flags2), (31, 32 * 4096, 0));
     assert!(!agreed.offers_rings());
@@ -69,7 +84,7 @@ fn a_later_major_version_is_told_ours_and_asks_again() {
     send_init(&kernel, 2, &abi::InitIn { major: 8, ..modern() });
     send_init(&kernel, 4, &modern());
     let agreed = agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
-    agreed.answer(&device, false).unwrap();
+    agreed.answer(&device, None).unwrap();
     assert_eq!((answer(&kernel).1.major, answer(&kernel).0.unique), (7, 4));
 }
 

@@ -108,7 +108,10 @@ impl Ring {
         let of_completions = at.completions.sixth as usize + at.cq_entries as usize * 16;
         let rings = Pages::of_file(file.as_fd(), 0, of_submissions.max(of_completions))?;
         let submissions = Pages::of_file(file.as_fd(), SUBMISSIONS, at.sq_entries as usize * size_of::<Submission>())?;
-        Ok(Ring { file, rings, submissions, at })
+        let ring = Ring { file, rings, submissions, at };
+        // A filter of system calls may forbid this one alone: better known now than when the kernel holds requests back for the rings.
+        tolerate_interruption(ring.enter(0, 0))?;
+        Ok(ring)
     }
 
     /// A number that the kernel looks at too.

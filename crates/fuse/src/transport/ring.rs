@@ -11,8 +11,10 @@
 //! - Once INIT's answer accepts io_uring the kernel holds every request back until each queue has an entry or a registration fails. So rings,
 //!   buffers and threads are made before. Once the rings are ready there is no way back.
 //! - Entries are never given back before the connection ends.
+//! - Forgets and interruptions come from `/dev/fuse`: they get through when all entries are taken.
 //!
-//! An idle entry holds a thread's stack, a ring and what its buffer was ever used for: some 40 KiB.
+//! An idle entry holds a thread's stack and a ring, some 40 KiB, and what its buffer was used for. Of entries beyond the first
+//! [`WARM`] of a queue, which only a burst needs, the buffer gives a large request's memory back.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -34,6 +36,10 @@ use crate::sys::uring::{Entry, Fetched};
 
 /// Entries of a queue at the beginning: one that works, and the spare.
 const AT_FIRST: usize = 2;
+/// Entries of a queue that keep the memory of large requests.
+const WARM: usize = 4;
+/// More than this of a buffer is given back.
+const KEPT: usize = 64 << 10;
 /// Where root allows the kernel to do it.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -53,13 +59,20 @@ pub(crate) fn possible(transport: Transport) -> Result<usize, String> {
     if transport == Transport::Dev {
         return Err("it was asked for".to_owned());
     }
+    // Loads the kernel's module, which has the switch.
+    let _ = Device::open();
     let switch = std::fs::read_to_string(SWITCH).map_err(|_| "this kernel has no FUSE over io_uring".to_owned())?;
     if switch.trim() != "Y" {
         std::fs::write(SWITCH, "Y").map_err(|error| format!("{SWITCH} is N and cannot be changed: {error}"))?;
         tracing::info!("FUSE over io_uring was off and is now on ({SWITCH})");
     }
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
-    match last_processor(&text) {
+    queues_for(&text)
+}
+
+/// One queue for each processor up to the last of this list of possible ones.
+fn queues_for(possible: &str) -> Result<usize, String> {
+    match last_processor(possible) {
         Some(last) if last < MOST_PROCESSORS => Ok(last + 1),
         Some(last) => Err(format!("it needs threads for each of {} possible processors", last + 1)),
         None => Err("the possible processors are not known".to_owned()),
@@ -128,6 +141,17 @@ impl Gate {
 pub(crate) struct Prepared {
     rings: Arc<Rings>,
     registered: Vec<Receiver<io::Result<()>>>,
+    /// Made before it is needed: by then there may be no descriptors.
+    give_back: Entry,
+}
+
+/// Why there are no rings after all.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// `/dev/fuse` has the requests.
+    GivenBack(io::Error),
+    /// Nobody gets requests.
+    Stuck(io::Error),
 }
 
 impl Rings {
@@ -150,13 +174,12 @@ impl Rings {
             slots: Mutex::default(),
         });
         let prepared = (0..sizes.queues).flat_map(|queue| [queue; AT_FIRST]).map(|queue| rings.start(queue));
-        match prepared.collect() {
-            Ok(registered) => Ok(Prepared { rings, registered }),
-            Err(error) => {
-                rings.end();
-                Err(error)
-            }
-        }
+        let prepared = prepared.collect::<io::Result<_>>().and_then(|registered| {
+            let slot = Arc::new(Slot::new(4096)?);
+            let give_back = Entry::new(&slot, device.as_fd().as_raw_fd(), 0)?;
+            Ok(Prepared { rings: Arc::clone(&rings), registered, give_back })
+        });
+        prepared.inspect_err(|_| rings.end())
     }
 
     /// Starts one entry's thread, which registers when the gate lets it and says how that went.
@@ -164,9 +187,10 @@ impl Rings {
         let slot = Arc::new(Slot::new(self.sizes.payload)?);
         let entry = Entry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16)?;
         let (say, hear) = sync_channel(1);
+        let is_warm = self.queues.get(queue).is_none_or(|queue| queue.all.load(Ordering::SeqCst) < WARM);
         let (rings, kept) = (Arc::clone(self), Arc::clone(&slot));
         let thread = Builder::new().name(format!("fuse-ring-{queue}")).spawn(move || {
-            Worker { rings, queue, slot, entry, pinned: false, tries: 0 }.run(&say);
+            Worker { rings, queue, slot, entry, is_warm, pinned: false, tries: 0 }.run(&say);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
@@ -227,7 +251,7 @@ impl Prepared {
     }
 
     /// Registers all entries. If one fails, all end, and `/dev/fuse` has the requests.
-    pub(crate) fn register(self) -> io::Result<Arc<Rings>> {
+    pub(crate) fn register(mut self) -> Result<Arc<Rings>, Refused> {
         self.rings.gate.set(Phase::Registering);
         let mut result = Ok(());
         for hear in &self.registered {
@@ -235,11 +259,12 @@ impl Prepared {
         }
         if let Err(error) = result {
             // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that far.
-            let device = self.rings.device.as_fd().as_raw_fd();
-            let entry = Slot::new(4096).and_then(|slot| Entry::new(&Arc::new(slot), device, 0));
-            let _ = entry.and_then(|mut entry| entry.register_too_short());
+            let refused = self.give_back.register_too_short();
             self.rings.end();
-            return Err(error);
+            return Err(match refused {
+                Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => Refused::GivenBack(error),
+                _ => Refused::Stuck(error),
+            });
         }
         Ok(self.rings)
     }
@@ -251,6 +276,7 @@ struct Worker {
     queue: usize,
     slot: Arc<Slot>,
     entry: Entry,
+    is_warm: bool,
     pinned: bool,
     /// Requests that came while it was not.
     tries: u32,
@@ -279,6 +305,9 @@ impl Worker {
             let Some((error, length)) = self.carry_out(&fetched) else { break };
             if let Some(queue) = self.rings.queues.get(self.queue) {
                 queue.free.fetch_add(1, Ordering::SeqCst);
+            }
+            if !self.is_warm && fetched.payload > KEPT {
+                self.slot.give_back_from(length);
             }
             self.entry.answer(&fetched, error, length);
         }

@@ -92,6 +92,11 @@ impl Slot {
         Some((error, length))
     }
 
+    /// Gives back the memory behind an answer of this length, which is in the payload and not yet committed.
+    pub(crate) fn give_back_from(&self, length: usize) {
+        self.payload.give_back_from(length);
+    }
+
     /// Nobody waits any more.
     pub(crate) fn end(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -16,16 +17,27 @@ use crate::server::{Count, Memory};
 pub(crate) struct Setup {
     pub(crate) transport: &'static str,
     pub(crate) max_entries: usize,
-    /// Runs on processor 0 only.
-    pub(crate) confined: bool,
+    /// What confines it to processor 0.
+    pub(crate) confined: Confined,
+    /// A system call that it may not make.
+    pub(crate) forbidden: Option<libc::c_long>,
     /// The server may have so many descriptors, if that is limited.
     pub(crate) descriptors: Option<u32>,
     /// Queues are poked by a program, not by a fork of the server.
     pub(crate) poker: &'static str,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Confined {
+    No,
+    /// Nobody in it can be put on another.
+    Cpuset,
+    /// As it was started; a thread may be put on another.
+    Affinity,
+}
+
 pub(crate) const DEV: Setup =
-    Setup { transport: "dev", max_entries: 256, confined: false, descriptors: None, poker: "" };
+    Setup { transport: "dev", max_entries: 256, confined: Confined::No, forbidden: None, descriptors: None, poker: "" };
 pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
 
 /// What each thread of a server sets for itself, in nanoseconds.
@@ -102,15 +114,20 @@ impl Mount {
             fs::write(at.with_extension("backing"), backing).unwrap();
         }
         let myself = std::env::current_exe().unwrap();
-        let mut before = String::new();
-        if setup.confined {
-            before = format!("echo $$ > {}/cgroup.procs && ", first_processor().display());
-        }
+        let mut before = match setup.confined {
+            Confined::No => String::new(),
+            Confined::Cpuset => format!("echo $$ > {}/cgroup.procs && ", first_processor().display()),
+            Confined::Affinity => "taskset -pc 0 $$ >&2 && ".to_owned(),
+        };
         if let Some(descriptors) = setup.descriptors {
             before = format!("ulimit -n {descriptors} && ");
         }
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{before}exec \"$0\" \"$@\"")]).arg(&myself);
+        if let Some(call) = setup.forbidden {
+            // SAFETY: one system call between fork and exec.
+            unsafe { command.pre_exec(move || forbid(call)) };
+        }
         let child = command
             .args(["--exact", "harness::server_process", "--nocapture"])
             .env("UMBRELLA_FUSE_SERVE", &at)
@@ -182,6 +199,24 @@ impl Drop for Mount {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Makes a system call fail with EPERM, here and in what is started from here.
+fn forbid(call: libc::c_long) -> std::io::Result<()> {
+    let statement = |code, k, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut filter = [
+        // The number of the call comes first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 1),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, which outlives the call.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DEV, Mount, RING, SLACK, Setup, wait_for};
+use crate::harness::{Confined, DEV, Mount, RING, SLACK, Setup, wait_for};
 use crate::on_both_transports;
 
 on_both_transports! {
@@ -157,28 +157,47 @@ fn queues_are_poked_by_a_program_too() {
     burst(&Mount::new(Setup { poker: "program", ..RING }), 40);
 }
 
+/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody is stuck.
 #[test]
 fn requests_beyond_the_last_entry_wait_in_the_kernel() {
     let mount = Mount::new(Setup { max_entries: 8, ..RING });
     File::create(mount.path("gate")).unwrap();
-    let mut readers = blocked_readers(&mount, "gate", 30, 0);
-    std::thread::sleep(Duration::from_millis(300));
+    let at_gates = |many: usize| {
+        wait_for("callers at the gates", || {
+            fs::read_to_string(mount.file("waiting")).is_ok_and(|text| text == many.to_string())
+        });
+    };
+    let mut readers = blocked_readers(&mount, "gate", 7, 0);
+    at_gates(7);
+    pin(0).unwrap();
+    for round in 0..100 {
+        assert!(!mount.path(&format!("absent-{round}")).exists());
+    }
+    readers.extend(blocked_readers(&mount, "gate", 23, 0));
+    at_gates(8);
     pin(1).unwrap();
     assert!(!mount.path("absent").exists(), "the other processor's queue is free");
+    std::thread::sleep(Duration::from_millis(200));
+    at_gates(8);
+    assert!(readers.iter_mut().all(|reader| reader.try_wait().unwrap().is_none()));
     File::create(mount.path("open-gates")).unwrap();
     for reader in &mut readers {
         wait_for("a reader", || reader.try_wait().unwrap().is_some());
     }
+    pin(0).unwrap();
+    assert!(!mount.path("absent-on-0").exists());
 }
 
 #[test]
 fn a_server_confined_to_one_processor_serves_all() {
-    let mount = Mount::new(Setup { confined: true, ..RING });
-    assert_eq!(mount.transport, "IoUring");
-    for processor in [0, 1] {
-        pin(processor).unwrap();
-        fs::write(mount.path("file"), "text").unwrap();
-        assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+    for confined in [Confined::Cpuset, Confined::Affinity] {
+        let mount = Mount::new(Setup { confined, ..RING });
+        assert_eq!(mount.transport, "IoUring");
+        for processor in [0, 1] {
+            pin(processor).unwrap();
+            fs::write(mount.path("file"), "text").unwrap();
+            assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+        }
     }
 }
 
@@ -268,6 +287,16 @@ fn without_rings_requests_come_from_the_device_and_the_reason_is_said() {
     assert!(mount.transport.contains("its rings cannot be made"), "{}", mount.transport);
     fs::write(mount.path("file"), "text").unwrap();
     assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+}
+
+#[test]
+fn a_server_that_may_not_use_io_uring_reads_the_device() {
+    for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
+        let mount = Mount::new(Setup { forbidden: Some(call), ..RING });
+        assert!(mount.transport.contains("its rings cannot be made: "), "{}", mount.transport);
+        fs::write(mount.path("file"), "text").unwrap();
+        assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+    }
 }
 
 #[test]

@@ -8,6 +8,13 @@ fn the_last_possible_processor_is_read_from_any_list() {
 }
 
 #[test]
+fn very_many_possible_processors_get_no_queues() {
+    assert_eq!(queues_for("0-255\n"), Ok(256));
+    assert_eq!(queues_for("0-256\n").unwrap_err(), "it needs threads for each of 257 possible processors");
+    assert!(queues_for("none").is_err());
+}
+
+#[test]
 fn a_gate_lets_through_what_is_over() {
     let gate = Gate::default();
     gate.set(Phase::Serving);
@@ -51,8 +58,9 @@ mod live {
         // Shorter than what was agreed on: the kernel refuses it.
         let sizes = Sizes { queues, most: 2, payload: 4096 };
         let prepared = Rings::prepare(&device, Arc::clone(&server), sizes, pokers).unwrap();
-        agreed.answer(&device, true).unwrap();
-        assert_eq!(prepared.register().err().and_then(|error| error.raw_os_error()), Some(libc::EINVAL));
+        agreed.answer(&device, Some(sizes.most)).unwrap();
+        let refused = prepared.register().err().unwrap();
+        assert!(matches!(refused, Refused::GivenBack(error) if error.raw_os_error() == Some(libc::EINVAL)));
         let unmounter = mounting.attach(Arc::clone(&device), folder.path().to_owned()).unwrap();
         let readers = Readers::new(device, server, Crew { least: 2, most: 2 }, agreed.payload());
         let served = std::thread::spawn(move || readers.run());

@@ -38,6 +38,19 @@ fn data_is_put_where_the_kernel_takes_it() {
 }
 
 #[test]
+fn memory_behind_an_answer_is_given_back_and_the_answer_is_not() {
+    let slot = Slot::new(1 << 20).unwrap();
+    // SAFETY: nobody else has the slot.
+    unsafe { slot.payload_mut(1 << 20) }.fill(7);
+    slot.begin(true);
+    slot.send(RequestId(2), Ok(&[b"answer"]));
+    assert_eq!(slot.wait_for_answer(), Some((0, 6)));
+    slot.give_back_from(6);
+    assert_eq!(payload(&slot, 7), b"answer\x07");
+    assert!(payload(&slot, 1 << 20)[4096..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn an_answer_that_has_no_room_is_eio() {
     for in_use in [false, true] {
         let slot = Slot::new(4096).unwrap();
