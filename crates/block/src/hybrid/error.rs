@@ -265,8 +265,7 @@ pub enum HybridError {
     },
     /// The flash does not give back what was written.
     #[error(
-        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again; or end the disk with \
-         `umbrella disk detach --keep-cache`, and go on without them (`umbrella disk attach --salvage`)"
+        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again, or restore the files there from a backup"
     )]
     Damaged {
         /// The flash.

@@ -166,7 +166,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(0), &fill(1, 1000), Durability::Cached).expect("to the log");
     hybrid.close().expect("it ends");
-    flip(&pair, BLOCK);
+    (1..=125).for_each(|block| flip(&pair, block * BLOCK));
     damaged(&pair).skip().expect("it is known what is lost");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.lost(), [range(0, 1000)]);
