@@ -63,7 +63,7 @@ pub use error::{Fault, HybridError, Place};
 pub use format::{Damage, Epoch, Sequence};
 pub use losses::Losses;
 pub use occupied::{Contents, Signature, refuse_occupied};
-pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash, has_tag};
+pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash, free_flash, has_tag};
 pub use salvage::DamagedPair;
 pub use stats::{HybridStats, Motion};
 pub use umbrella_policy::flash_cache::Options;

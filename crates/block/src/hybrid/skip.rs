@@ -3,7 +3,7 @@
 //! [`DamagedPair::skip`] is for a pair of which it is known what is lost, in this order:
 //! 1. The flash is flushed: what was just read of the log may be in its cache only.
 //! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the damage again, and the same sectors.
-//! 3. Fillers are written in the places of the damaged records, and flushed. The pair can be opened from now on.
+//! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is flushed. The pair can be opened from now on.
 //!
 //! While the pair is open, a write of lost sectors goes to the log, also while the disk spins: its record takes them from the list at the next opening too, or a
 //! superblock that says that the record is durable. The list has room for [`MOST_LOST`] ranges, so that a write that would make more of them fails.
@@ -15,10 +15,12 @@ use std::collections::VecDeque;
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
-use super::format::{Header, MOST_LOST, Sequence, Superblock};
+use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Sequence, Superblock};
 use super::pair::{read_labels, write_superblock};
 use super::recover::{joined, write_fillers};
 use super::salvage::DamagedPair;
+use crate::device::Durability;
+use crate::error::BlockError;
 
 /// The sectors of an open pair that damage has taken.
 #[derive(Debug, Default)]
@@ -150,8 +152,22 @@ impl DamagedPair {
         };
         write_superblock(&*self.flash.device, &superblock)?;
         write_fillers(&self.flash, &superblock, fillers)?;
+        fillers.iter().try_for_each(|filler| self.replace_unreadable(filler))?;
         self.flash.device.flush()?;
         tracing::warn!(flash = self.flash.name, lost = ?superblock.lost, "damaged records are passed over; what they held is an error until it is written again");
+        Ok(())
+    }
+
+    /// Writes over lost blocks that cannot be read: an opening reads whole records.
+    fn replace_unreadable(&self, filler: &Header) -> Result<(), BlockError> {
+        let mut block = vec![0; BLOCK_BYTES];
+        for at in filler.lost_blocks() {
+            let place = Lba(LOG_START.0 + at.0 % self.survey.superblock.log_size);
+            if self.flash.device.read(place, &mut block).is_err() {
+                block.fill(0);
+                self.flash.device.write(place, &block, Durability::Cached)?;
+            }
+        }
         Ok(())
     }
 }

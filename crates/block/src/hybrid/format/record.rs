@@ -212,6 +212,15 @@ impl Header {
         self.entries.iter().zip(self.is_damaged(data)).filter_map(|(entry, damaged)| damaged.then_some(entry.range))
     }
 
+    /// The blocks behind the header in which all is lost.
+    pub(in crate::hybrid) fn lost_blocks(&self) -> impl Iterator<Item = LogSector> + '_ {
+        let overlaps = |(entry, at): (&Entry, LogSector), block: u64| {
+            matches!(entry.content, Content::Data(_)) && at.0 < block + BLOCK && block < at.0 + entry.data()
+        };
+        let blocks = (self.at.0 + BLOCK..self.end().0).step_by(BLOCK as usize);
+        blocks.filter(move |block| !self.placed().any(|placed| overlaps(placed, *block))).map(LogSector)
+    }
+
     /// The same record without the entries whose data is not what was written.
     pub(in crate::hybrid) fn without_damaged(&self, data: &[u8]) -> Header {
         let mend = |(entry, damaged): (&Entry, bool)| {
