@@ -1,8 +1,11 @@
 //! The record that is being put together.
+//!
+//! Each entry has a checksum, and what is wrong with it is lost as a whole should the log be damaged when it is opened. So a long write is several entries: of a block
+//! each, or of as few as the header has room for (four blocks, in a record of 1 MiB).
 
-use umbrella_units::{SECTOR_BYTES, SectorRange};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
-use super::format::{BLOCK_BYTES, Content, Entry, Header, MOST_DATA, MOST_ENTRIES, record_sectors};
+use super::format::{BLOCK, BLOCK_BYTES, Content, Entry, Header, MOST_DATA, MOST_ENTRIES, record_sectors};
 use crate::device::Zeroes;
 
 /// What is to be written.
@@ -12,24 +15,14 @@ pub(super) enum Payload<'a> {
     Zeroes(Zeroes),
 }
 
-/// A write that fits into one record, with its checksum.
+/// A write that fits into one record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece<'a> {
     pub(super) range: SectorRange,
     pub(super) payload: Payload<'a>,
-    content: Content,
 }
 
-impl<'a> Piece<'a> {
-    /// The checksum is made here, before any lock is taken.
-    pub(super) fn new(range: SectorRange, payload: Payload<'a>) -> Piece<'a> {
-        let content = match payload {
-            Payload::Data(data) => Content::Data(crc32c::crc32c(data)),
-            Payload::Zeroes(_) => Content::Zeroes,
-        };
-        Piece { range, payload, content }
-    }
-
+impl Piece<'_> {
     /// Sectors of data.
     pub(super) fn data(&self) -> u64 {
         match self.payload {
@@ -42,8 +35,9 @@ impl<'a> Piece<'a> {
 /// Writes that will be one record.
 #[derive(Debug, Default)]
 pub(super) struct Building {
-    zeroes: Vec<Entry>,
-    entries: Vec<Entry>,
+    zeroes: Vec<SectorRange>,
+    /// Those with data.
+    writes: Vec<SectorRange>,
     /// Room for the header, then the data.
     bytes: Vec<u8>,
     data: u64,
@@ -51,12 +45,12 @@ pub(super) struct Building {
 
 impl Building {
     pub(super) fn is_empty(&self) -> bool {
-        self.zeroes.is_empty() && self.entries.is_empty()
+        self.zeroes.is_empty() && self.writes.is_empty()
     }
 
     /// Whether one more fits into the record.
     pub(super) fn fits(&self, piece: &Piece<'_>) -> bool {
-        self.zeroes.len() + self.entries.len() < MOST_ENTRIES && self.data + piece.data() <= MOST_DATA
+        self.zeroes.len() + self.writes.len() < MOST_ENTRIES && self.data + piece.data() <= MOST_DATA
     }
 
     /// Sectors of the record, with so much data more.
@@ -65,14 +59,13 @@ impl Building {
     }
 
     pub(super) fn add(&mut self, piece: &Piece<'_>) {
-        let entry = Entry { range: piece.range, content: piece.content };
         match piece.payload {
-            Payload::Zeroes(_) => self.zeroes.push(entry),
+            Payload::Zeroes(_) => self.zeroes.push(piece.range),
             Payload::Data(data) => {
                 if self.bytes.is_empty() {
                     self.bytes.resize(BLOCK_BYTES, 0);
                 }
-                self.entries.push(entry);
+                self.writes.push(piece.range);
                 self.bytes.extend_from_slice(data);
                 self.data += piece.range.sectors;
             }
@@ -87,13 +80,34 @@ impl Building {
 
     /// The record's header, which has its entries now, and all of its bytes.
     pub(super) fn finish(mut self, header: Header) -> (Header, Vec<u8>) {
-        let mut entries = self.zeroes;
-        entries.append(&mut self.entries);
-        let header = Header { entries, ..header };
+        let zeroes = self.zeroes.iter().map(|&range| Entry { range, content: Content::Zeroes });
+        let mut data = self.bytes.get(BLOCK_BYTES..).unwrap_or_default();
+        let parts = self.writes.iter().flat_map(|write| parts_of(*write, self.part_length()));
+        let with_data = parts.map(|range| {
+            let (own, rest) = data.split_at((range.sectors * SECTOR_BYTES) as usize);
+            data = rest;
+            Entry { range, content: Content::Data(crc32c::crc32c(own)) }
+        });
+        let header = Header { entries: zeroes.chain(with_data).collect(), ..header };
         self.bytes.resize((header.sectors() * SECTOR_BYTES) as usize, 0);
         if let Some(first) = self.bytes.first_chunk_mut::<BLOCK_BYTES>() {
             first.copy_from_slice(&header.encode());
         }
         (header, self.bytes)
     }
+    /// Sectors of the longest entry, so that all find room in the header.
+    fn part_length(&self) -> u64 {
+        let room = (MOST_ENTRIES - self.zeroes.len()) as u64;
+        let fits = |length: &u64| self.writes.iter().map(|write| write.sectors.div_ceil(*length)).sum::<u64>() <= room;
+        std::iter::successors(Some(BLOCK), |length| Some(2 * length))
+            .find(|length| fits(length) || *length >= MOST_DATA)
+            .unwrap_or(MOST_DATA)
+    }
+}
+
+fn parts_of(write: SectorRange, length: u64) -> impl Iterator<Item = SectorRange> {
+    (write.start.0..write.end().0).step_by(length as usize).map(move |start| {
+        let end = (start + length).min(write.end().0);
+        SectorRange::between(Lba(start), Lba(end))
+    })
 }

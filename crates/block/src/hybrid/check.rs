@@ -1,6 +1,7 @@
 //! Verifies a pair without changing it.
 
 use serde::Serialize;
+use umbrella_policy::flash_cache::Source;
 use umbrella_units::{ByteSize, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
@@ -26,7 +27,7 @@ pub struct CheckReport {
     pub log_used: ByteSize,
     /// Bytes of the log.
     pub log_size: ByteSize,
-    /// Bytes of the disk whose newest data is only in the log.
+    /// Bytes of the disk whose newest data is only in the log, and whole.
     pub cached: ByteSize,
     /// Of them, zeroes, which take no room in the log.
     pub cached_zeroes: ByteSize,
@@ -50,6 +51,8 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
     let survey = Survey::of(disk, flash)?;
     let superblock = &survey.superblock;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
+    let whole: Vec<_> = survey.whole().collect();
+    let zeroes = whole.iter().filter(|piece| matches!(piece.source, Source::Zeroes(_)));
     Ok(CheckReport {
         flash: superblock.flash,
         disk: superblock.disk,
@@ -57,13 +60,13 @@ pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
         records: survey.records,
         log_used: bytes(survey.end.at.0 - superblock.tail.0),
         log_size: bytes(superblock.log_size),
-        cached: bytes(survey.map.sectors()),
-        cached_zeroes: bytes(survey.map.zeroes()),
+        cached: bytes(whole.iter().map(|piece| piece.range.sectors).sum()),
+        cached_zeroes: bytes(zeroes.map(|piece| piece.range.sectors).sum()),
         flash_written: ByteSize(superblock.written),
         torn: survey.end.torn,
         damage: survey.damage.as_ref().map(ToString::to_string),
         perhaps_lost: survey.perhaps_lost(),
-        only_in_log: joined(survey.whole().map(|piece| piece.range)),
+        only_in_log: joined(whole.iter().map(|piece| piece.range)),
         losses: survey.losses(),
     })
 }

@@ -117,7 +117,7 @@ impl Shared {
                 continue;
             }
             let payload = head_of(payload, part.sectors);
-            let piece = MutexGuard::unlocked(&mut state, || Piece::new(part, payload));
+            let piece = Piece { range: part, payload };
             if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
                 state.marks.flush_follows |= durability == Durability::Through;
                 self.wait_for(&mut state, number)?;

@@ -1,5 +1,7 @@
 //! Bringing the log to the disk: the steps 1 to 7 at the head of [`super`].
 //!
+//! A block of the log that is damaged stops no drain: its sectors are lost (`lose`), and all others go to the disk.
+//!
 //! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
 //! rests after each write, so that it takes its share of the time and no more; a full log takes all.
 
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::{
-    Chunk, DiskWrite, LogSector, MOST_WRITE, MOST_ZEROED_AT_ONCE, Part, Planner, frees, pass_end,
+    Chunk, DiskWrite, LogSector, MOST_WRITE, MOST_ZEROED_AT_ONCE, Part, Piece, Planner, frees, pass_end,
 };
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -180,7 +182,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it stays in the log.
+    /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it is lost.
     fn write_newest(&self, range: SectorRange) -> Result<(), HybridError> {
         let mut at = range.start;
         while at < range.end() {
@@ -189,12 +191,35 @@ impl Shared {
                 let state = self.state.lock();
                 (Cached::of(state.log.map(), &state.sums, part), state.log.size())
             };
+            let mut damaged = Vec::new();
             self.paced(part.sectors, || {
                 let brought = bring(&self.disk, &self.flash, size, &cached);
-                brought.map_err(|failed| self.unread(&mut self.state.lock(), failed))
+                damaged = brought.map_err(|failed| self.unread(&mut self.state.lock(), failed))?;
+                Ok(())
             })?;
+            damaged.iter().try_for_each(|piece| self.lose(piece))?;
             at = part.end();
         }
+        Ok(())
+    }
+
+    /// The log goes on without what it has damaged, where nothing newer was written meanwhile. Fails if the superblock has no room for that; then it stays in the log.
+    fn lose(&self, damaged: &Piece) -> Result<(), HybridError> {
+        let mut state = self.state.lock();
+        // The list is of what durable records hold.
+        self.flush_records(&mut state)?;
+        let behind = |newest: &Piece| damaged.source.at().0 + newest.range.start.0 - damaged.range.start.0;
+        let newest = state.log.map().pieces(damaged.range);
+        let lost: Vec<_> =
+            newest.filter(|newest| newest.source.at().0 == behind(newest)).map(|newest| newest.range).collect();
+        let state = &mut *state;
+        let fits = state.lost.add(&lost, state.durable, &state.superblock.lost, state.pending.len());
+        state.tally.damaged_reads += 1;
+        let (flash, range) = (self.flash.name.clone(), damaged.range);
+        if !fits {
+            return Err(HybridError::Damaged { flash, range });
+        }
+        tracing::error!("{}", HybridError::Lost { flash, range });
         Ok(())
     }
 

@@ -282,10 +282,13 @@ impl Hybrid {
 
     /// Ends it: all that the log has goes to the disk, and the disk says so. It can be used without the flash from then on, and the two still belong together.
     ///
-    /// Where sectors are lost the disk does not say so: alone it would show what was there before.
-    pub fn detach(mut self) -> Result<(), HybridError> {
+    /// Where sectors are lost the disk does not say so: alone it would show what was there before. Returns them.
+    pub fn detach(mut self) -> Result<Vec<SectorRange>, HybridError> {
         let superblock = self.empty()?;
-        if superblock.lost.is_empty() { pair::note_empty(&self.shared.disk, &superblock) } else { Ok(()) }
+        if superblock.lost.is_empty() {
+            pair::note_empty(&self.shared.disk, &superblock)?;
+        }
+        Ok(superblock.lost)
     }
 
     /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.

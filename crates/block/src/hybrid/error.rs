@@ -98,6 +98,19 @@ pub enum HybridError {
         /// What is wrong with the first copy of the superblock.
         damage: Damage,
     },
+    /// The disk has no tag, and the flash has the log of a disk of its size.
+    #[error(
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk and goes on without what only the flash has: \
+         `umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; what is on {disk} stays. Otherwise give the right disk"
+    )]
+    TagGone {
+        /// The disk.
+        disk: String,
+        /// The flash.
+        flash: String,
+        /// Its disk.
+        wanted: Uuid,
+    },
     /// The disk has become larger, so that its tag is not where it is looked for.
     #[error(
         "{disk} had {was} when it was joined with its flash, and has {is}: make it as large as it was, and detach it before it becomes larger"
@@ -265,8 +278,7 @@ pub enum HybridError {
     },
     /// The flash does not give back what was written.
     #[error(
-        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again; or end the disk with \
-         `umbrella disk detach --keep-cache`, and go on without them (`umbrella disk attach --salvage`)"
+        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again, or restore the files there from a backup"
     )]
     Damaged {
         /// The flash.

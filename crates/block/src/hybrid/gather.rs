@@ -1,10 +1,11 @@
 //! Reads sectors from where they are: pieces from the log, the rest from the disk.
 
 use smallvec::SmallVec;
-use umbrella_policy::flash_cache::{LogMap, Piece, Source};
-use umbrella_units::{SECTOR_BYTES, SectorRange};
+use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
+use super::format::BLOCK;
 use super::pair::Half;
 use super::sums::{Part, Sums, Unread, read_log};
 use crate::device::{Durability, Zeroes};
@@ -87,18 +88,42 @@ pub(super) fn gather(
     if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(Failed::Disk) }
 }
 
-/// Writes to the disk what the log has of a range.
-pub(super) fn bring(disk: &Half, flash: &Half, log_size: u64, cached: &Cached) -> Result<(), Failed> {
+/// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out, block by block of the log, and returned.
+pub(super) fn bring(disk: &Half, flash: &Half, log_size: u64, cached: &Cached) -> Result<Vec<Piece>, Failed> {
+    let mut damaged = Vec::new();
     for (piece, sums) in cached.iter() {
-        let brought = match piece.source {
-            Source::Zeroes(_) => disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached),
-            Source::Log(from) => {
-                let mut buffer = vec![0; (piece.range.sectors * SECTOR_BYTES) as usize];
-                read_log(flash, from, log_size, sums, &mut buffer).map_err(|unread| Failed::of(piece, unread))?;
-                disk.device.write(piece.range.start, &buffer, Durability::Cached)
+        match piece.source {
+            Source::Zeroes(_) => {
+                let zeroed = disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached);
+                zeroed.map_err(Failed::Disk)?;
             }
-        };
-        brought.map_err(Failed::Disk)?;
+            Source::Log(from) => bring_data(disk, flash, log_size, (piece, from, sums), &mut damaged)?,
+        }
     }
-    Ok(())
+    Ok(damaged)
+}
+
+fn bring_data(
+    disk: &Half,
+    flash: &Half,
+    log_size: u64,
+    (piece, from, sums): (&Piece, LogSector, &Part),
+    damaged: &mut Vec<Piece>,
+) -> Result<(), Failed> {
+    let mut buffer = vec![0; piece.range.bytes().0 as usize];
+    match read_log(flash, from, log_size, sums, &mut buffer) {
+        Ok(()) => disk.device.write(piece.range.start, &buffer, Durability::Cached).map_err(Failed::Disk),
+        Err(Unread::Failed(error)) => Err(Failed::Flash(error)),
+        Err(Unread::Damaged) if sums.len() <= 1 => {
+            damaged.push(*piece);
+            Ok(())
+        }
+        Err(Unread::Damaged) => (from.0 / BLOCK..).zip(sums).try_for_each(|(block, &sum)| {
+            let (begin, end) = (from.0.max(block * BLOCK), (from.0 + piece.range.sectors).min((block + 1) * BLOCK));
+            let start = Lba(piece.range.start.0 + begin - from.0);
+            let from = LogSector(begin);
+            let own = Piece { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
+            bring_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), damaged)
+        }),
+    }
 }

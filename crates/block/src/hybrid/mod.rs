@@ -19,6 +19,8 @@
 //! 7. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
+//! Where the flash does not give back what was written, the drain goes on around it: the sectors are lost (`skip`), and the superblock of step 5 lists them.
+//!
 //! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. the superblock says
 //! how it begins (`label`); 5. standby. A write that changes its beginning has the superblock forget that first.
 //!
@@ -61,7 +63,7 @@ pub use error::{Fault, HybridError, Place};
 pub use format::{Damage, Epoch, Sequence};
 pub use losses::Losses;
 pub use occupied::{Contents, Signature, refuse_occupied};
-pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash, has_tag};
+pub use pair::{Created, Half, LEAST_FLASH, create, finish_detach, flash_of, forget_flash, free_flash, has_tag};
 pub use salvage::DamagedPair;
 pub use stats::{HybridStats, Motion};
 pub use umbrella_policy::flash_cache::Options;

@@ -80,7 +80,7 @@ impl Contents {
     pub(super) fn remedy(&self) -> &'static str {
         match self {
             Contents::LogOf(_) | Contents::LogInUse => {
-                "end that pair first (`umbrella disk detach --dissolve`; where its disk goes on without it, say --force)"
+                "end that pair first (`umbrella disk detach --dissolve`; --forget-flash where its disk goes on without it), or say --force"
             }
             Contents::HalfWith(_) => {
                 "bring it to the disk first (`umbrella disk detach`; with --forget-flash if the flash is lost)"

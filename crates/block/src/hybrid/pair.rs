@@ -268,13 +268,16 @@ fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
     }
 }
 
-/// The tag lies at the end of the disk as it was.
-fn resized_disk(error: HybridError, disk: &Half, superblock: &Superblock) -> HybridError {
+/// What has become of a disk without tag: that lies at the end of the disk as it was.
+fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &Superblock) -> HybridError {
     let (was, is) = (Lba(superblock.capacity.0 + TAG_SECTORS), disk.device.geometry().capacity);
     let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
     match error {
         HybridError::NoTag { disk, .. } if was < is => HybridError::DiskGrew { disk, was: bytes(was), is: bytes(is) },
         HybridError::NoTag { disk, .. } if is < was => HybridError::DiskCut { disk, was: bytes(was), is: bytes(is) },
+        HybridError::NoTag { disk, first: Damage::Magic, second: Damage::Magic } => {
+            HybridError::TagGone { disk, flash: flash.name.clone(), wanted: superblock.disk }
+        }
         error => error,
     }
 }
@@ -285,7 +288,7 @@ pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridErr
     if superblock.state == State::Detached {
         return Err(HybridError::Detached { flash: flash.name.clone() });
     }
-    let tag = read_tag(disk).map_err(|error| resized_disk(error, disk, &superblock))?;
+    let tag = read_tag(disk).map_err(|error| disk_without_tag(error, disk, flash, &superblock))?;
     if tag.disk != superblock.disk {
         return Err(HybridError::ForeignDisk {
             disk: disk.name.clone(),
@@ -444,6 +447,21 @@ pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
         tag => tag?.capacity,
     };
     wipe(&*disk.device, tag)
+}
+
+/// Gives up what a flash has for a disk that went on without it, or is about to, so that it can be used again: the disk has its tag or none, and is as large as it was. Whether it
+/// was the flash of such a disk.
+pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
+    let superblock = read_superblock(flash)?;
+    let is_of = match read_tag(disk) {
+        Ok(tag) => tag.disk == superblock.disk && tag.flash == superblock.flash,
+        Err(error) => matches!(disk_without_tag(error, disk, flash, &superblock), HybridError::TagGone { .. }),
+    };
+    if is_of && superblock.state == State::Attached {
+        let generation = superblock.generation + 1;
+        write_superblock(&*flash.device, &Superblock { state: State::Detached, generation, ..superblock })?;
+    }
+    Ok(is_of)
 }
 
 /// Zeroes the two blocks of a label.

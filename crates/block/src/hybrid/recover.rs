@@ -186,11 +186,7 @@ impl Walk<'_> {
 
     /// A record whose header is whole: only what is damaged of its data is lost, or all of it if it may be left over.
     fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
-        let at_risk = if self.certain {
-            self.scanner.damaged(header)?.iter().map(|lost| lost.range).collect()
-        } else {
-            header.addresses()
-        };
+        let at_risk = if self.certain { self.scanner.damaged(header)? } else { header.addresses() };
         let expected = Expected { at: header.at, sequence: header.sequence, epoch: header.epoch };
         Ok(Gap {
             fillers: Some(vec![self.scanner.without_damaged(header)?]),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use umbrella_policy::flash_cache::{LogSector, Logged};
-use umbrella_units::{Lba, SECTOR_BYTES};
+use umbrella_policy::flash_cache::LogSector;
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::Fault;
 use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
@@ -128,8 +128,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The writes of a record whose data is not what was written.
-    pub(super) fn damaged(&mut self, header: &Header) -> Result<Vec<Logged>, BlockError> {
+    /// The sectors of a record whose data is not what was written.
+    pub(super) fn damaged(&mut self, header: &Header) -> Result<Vec<SectorRange>, BlockError> {
         let data = self.window_from(LogSector(header.at.0 + BLOCK), header.data())?;
         Ok(header.damaged(data).collect())
     }

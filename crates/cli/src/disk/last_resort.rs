@@ -18,6 +18,10 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     let name = spec.name.to_string();
     let salvage = match DamagedPair::open(disk.clone(), flash.clone()) {
         // It was being taken apart when the power went; what was lost was known then.
+        Err(HybridError::Detached { .. }) if !hybrid::has_tag(&disk) => bail!(
+            "{name} was taken apart already: {} is a plain disk, and the flash is free; `umbrella disk create` joins them again",
+            disk.name
+        ),
         Err(HybridError::Detached { .. }) => {
             hybrid::finish_detach(&disk, &flash)?;
             remembered::forget(&spec.disk);
@@ -43,17 +47,30 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
 pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let disk = half(&spec.disk, Access::ReadWrite)?;
-    let lost = match half(&cache.flash, Access::ReadOnly).and_then(|flash| Ok(DamagedPair::open(disk.clone(), flash)?))
-    {
+    let flash = half(&cache.flash, Access::ReadWrite).or_else(|_| half(&cache.flash, Access::ReadOnly));
+    let pair = flash
+        .as_ref()
+        .map_err(reasons)
+        .and_then(|flash| DamagedPair::open(disk.clone(), flash.clone()).map_err(|error| error.to_string()));
+    let lost = match pair {
         Ok(salvage) => Some(Losses { at_risk: salvage.only_in_log(), ..salvage.losses() }),
         Err(error) => {
-            tracing::warn!("what only the flash had cannot be known: {}", reasons(&error));
+            tracing::warn!("what only the flash had cannot be known: {error}");
             None
         }
     };
+    let is_free = match flash.map(|flash| hybrid::free_flash(&disk, &flash)) {
+        Ok(Ok(is_free)) => is_free,
+        // It is lost, or is of no pair.
+        Ok(Err(HybridError::NoSuperblock { .. })) | Err(_) => false,
+        Ok(Err(error)) => {
+            tracing::warn!("the flash still says that it belongs to the disk: {error}");
+            false
+        }
+    };
     match hybrid::forget_flash(&disk) {
-        // A disk that was cut has no label any more.
-        Err(HybridError::NoTag { .. }) if remembered::recall(&spec.disk).is_some() => {}
+        // A disk that was cut, or was forgotten before its flash was found, has no label any more.
+        Err(HybridError::NoTag { .. }) if is_free || remembered::recall(&spec.disk).is_some() => {}
         forgotten => forgotten?,
     }
     remembered::forget(&spec.disk);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion, finish_detach};
 use umbrella_block::scrub::Scrub;
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
+use umbrella_block::{BlockDevice, BlockError, Operation};
 use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::ByteSize;
 
@@ -44,9 +44,14 @@ fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
     if spec.log.is_some() { OnDamage::Refuse } else { on_damage }
 }
 
-/// Whether a hybrid disk could not be opened because of its log.
+/// Whether a hybrid disk could not be opened because of its log: it is damaged, or cannot be read.
 fn is_damage(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(HybridError::Corrupt { .. }))
+    let unread = |error: &BlockError| matches!(error, BlockError::Io { operation: Operation::Read, .. });
+    match error.downcast_ref() {
+        Some(HybridError::Corrupt { .. }) => true,
+        Some(HybridError::Device(error)) => unread(error),
+        _ => false,
+    }
 }
 
 /// A disk that is open.
@@ -373,12 +378,16 @@ impl Offered {
 
 /// Ends a hybrid disk whose disk is to be used alone, and remembers no more that it has a flash.
 fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -> anyhow::Result<()> {
-    let is_whole = hybrid.lost().is_empty();
-    match flash_is {
-        AtDetach::Dissolve => hybrid.dissolve().context("taking the flash from the disk")?,
-        AtDetach::Empty | AtDetach::Keep => hybrid.detach().context("bringing to the disk what is on flash")?,
-    }
-    if is_whole || flash_is == AtDetach::Dissolve {
+    let needs_flash = match flash_is {
+        AtDetach::Dissolve => {
+            hybrid.dissolve().context("taking the flash from the disk")?;
+            false
+        }
+        AtDetach::Empty | AtDetach::Keep => {
+            !hybrid.detach().context("bringing to the disk what is on flash")?.is_empty()
+        }
+    };
+    if !needs_flash {
         remembered::forget(&spec.disk);
     }
     Ok(())

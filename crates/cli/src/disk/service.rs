@@ -255,11 +255,12 @@ impl DiskService {
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
         let perhaps_lost = hybrid.as_ref().map(|hybrid| hybrid.perhaps_lost().clone()).unwrap_or_default();
-        let at_risk = hybrid.as_ref().map(|hybrid| hybrid.lost()).unwrap_or_default();
-        let drained = match hybrid.filter(|_| flash != AtDetach::Keep) {
-            Some(hybrid) => drain(&hybrid, tell)?,
+        let drained = match hybrid.as_ref().filter(|_| flash != AtDetach::Keep) {
+            Some(hybrid) => drain(hybrid, tell)?,
             None => ByteSize(0),
         };
+        // What is damaged was found on the way. Whoever holds it keeps the disk from ending.
+        let at_risk = hybrid.map(|hybrid| hybrid.lost()).unwrap_or_default();
         let (send, words) = channel();
         self.end.send(End::Detach { flash, requester: Requester(send) })?;
         let mut ending = false;

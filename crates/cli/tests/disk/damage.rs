@@ -66,7 +66,13 @@ fn a_damaged_pair_goes_on_without_what_is_lost_until_that_is_written_again() {
         (&detached["outcome"], only_range(&detached["lost"]["at_risk"])),
         (&"detached_with_cache".into(), lost.clone())
     );
-    house.refused(&["check", config], 1, &["at risk: sectors", "until they are written again"]);
+    house.refused(
+        &["check", config],
+        1,
+        &["at risk: sectors", "until they are written again", "not on the disk yet: 0 B, in 0 ranges; "],
+    );
+    house.refused(&["attach", config], 0, &[]);
+    house.refused(&["detach"], 0, &["umbrella disk detach --salvage CONFIG"]);
     // Without --salvage: it was passed over for good.
     let attached = house.json(&["attach", config]);
     assert_whole_but(&attached["device"], &data, &lost);
@@ -111,7 +117,26 @@ fn a_damaged_pair_is_taken_apart_without_what_is_lost_when_told_so() {
     let mut plain = data;
     plain[lost].fill(0);
     assert!(first(&house.path("media.disk"), plain.len()) == plain);
+    house.refused(&["detach", &config, "--salvage"], 1, &["was taken apart already", "umbrella disk create"]);
     house.given(&["create", &config]);
+}
+
+#[test]
+fn a_block_of_flash_that_is_damaged_while_it_is_in_use_keeps_nobody_from_detaching() {
+    let house = House::new();
+    let data = bytes(9, MIB);
+    let config = house.asleep();
+    house.write("media", &data);
+    damage(&house);
+    let detached = house.json(&["detach"]);
+    let lost = only_range(&detached["lost"]["at_risk"]);
+    assert_eq!((&detached["outcome"], lost.len()), (&"detached_with_cache".into(), 4096), "{detached}");
+    let on_disk = first(&house.path("media.disk"), data.len());
+    assert!(on_disk[..lost.start] == data[..lost.start] && on_disk[lost.end..] == data[lost.end..]);
+    let attached = house.json(&["attach", &config]);
+    assert_whole_but(&attached["device"], &data, &lost);
+    house.refused(&["detach"], 0, &["without its flash it is not whole", "umbrella disk detach --salvage CONFIG"]);
+    assert_eq!(house.json(&["detach", &config, "--salvage"])["outcome"], "salvaged");
 }
 
 #[test]
@@ -192,6 +217,31 @@ fn a_flash_that_is_forgotten_while_it_can_be_read_says_what_it_had() {
     ends(house.signal("media", Signal::KILL));
     house.refused(&["detach", &config, "--forget-flash"], 0, &["forgotten", "lost: sectors 0 to 2047"]);
     assert!(first(&house.path("media.disk"), 4096) == vec![0; 4096]);
+    house.refused(&["attach", &config], 1, &["is a plain disk now", "umbrella disk create"]);
+    house.refused(&["detach", &config, "--salvage"], 1, &["was taken apart already"]);
+    house.given(&["create", &config]);
+}
+
+#[test]
+fn a_flash_that_is_found_again_after_it_was_forgotten_is_freed_and_the_disk_keeps_what_it_holds() {
+    let house = House::new();
+    let config = asleep_with(&house, &bytes(5, MIB));
+    let config = config.as_str();
+    fs::rename(house.path("media.flash"), house.path("away")).expect("it can be renamed");
+    house.given(&["detach", config, "--forget-flash"]);
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    disk.write_all_at(&bytes(6, MIB), 0).expect("it can be written");
+    drop(disk);
+    fs::rename(house.path("away"), house.path("media.flash")).expect("it can be renamed");
+    for command in [&["attach", config][..], &["detach", config, "--salvage"], &["check", config]] {
+        house.refused(command, 1, &["has no label of a hybrid disk", "umbrella disk detach --forget-flash"]);
+    }
+    house.refused(&["create", config], 1, &["--forget-flash"]);
+    house.given(&["detach", config, "--forget-flash"]);
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    assert!(house.read("media", MIB as usize) == bytes(6, MIB));
+    house.given(&["detach"]);
 }
 
 #[test]

@@ -134,3 +134,66 @@ fn a_store_whose_flushed_data_is_damaged_goes_on_without_it_if_asked_to() {
     house.given(&["serve", "s.img", "--daemon"]);
     house.given(&["detach"]);
 }
+
+#[test]
+fn a_store_on_a_hybrid_disk_whose_flash_is_damaged_goes_on_without_what_is_lost() {
+    let house = House::new();
+    let [disk, flash] = ["d", "f"].map(|half| text(&house.path(half)));
+    let config = house.config(
+        "both",
+        &format!("[disk]\npath = \"{disk}\"\nsize = \"64MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"32MiB\"\n[cache]\nspin_down = \"fixed:timeout=0\"\nwhen = \"full\"\n[log]\n"),
+    );
+    house.given(&["create", &config]);
+    house.given(&["serve", &config, "--daemon"]);
+    eventually("it sleeps", || house.status("both")["power"] == "standby");
+    let data = bytes(3, MIB);
+    house.write("both", &data);
+    house.given(&["detach", "both", "--keep-cache"]);
+    let image = fs::read(&flash).expect("it is there");
+    let file = OpenOptions::new().write(true).open(&flash).expect("it is there");
+    for number in [20, 100, 200] {
+        let block = &data[number * 4096..][..4096];
+        let at = image.chunks(4096).position(|found| found == block).expect("it lies somewhere");
+        file.write_all_at(&[0xff; 100], at as u64 * 4096).expect("there is room");
+    }
+    house.refused(&["serve", &config, "--daemon"], 1, &["--salvage"]);
+    house.refused(&["check", &config], 1, &["at risk"]);
+    house.given(&["serve", &config, "--daemon", "--salvage"]);
+    let status = house.status("both");
+    assert_eq!((&status["read_only"], &status["kind"]), (&json!(false), &json!("log")), "{status}");
+    let mut client = Client::connect(&house.path("run/disks/both.nbd"), "both").expect("it is served");
+    let mut lost = Vec::new();
+    for number in 0..256 {
+        match client.read(number as u64, 1) {
+            Ok(read) => assert!(read == data[number * 4096..][..4096], "block {number}"),
+            Err(_) => lost.push(number),
+        }
+    }
+    assert!([20, 100, 200].iter().all(|block| lost.contains(block)) && lost.len() <= 12, "{lost:?}");
+    for number in lost {
+        client.write(number as u64, &data[number * 4096..][..4096]).expect("it is written again");
+    }
+    drop(client);
+    assert!(house.read("both", data.len()) == data);
+    house.given(&["detach"]);
+    house.given(&["serve", &config, "--daemon"]);
+    assert!(house.read("both", data.len()) == data);
+    house.given(&["detach"]);
+}
+
+#[test]
+fn damage_that_the_last_scrub_found_is_told_by_check_until_it_is_written_again() {
+    let (house, data) = made();
+    let image = fs::read(house.path("s.img")).expect("it is there");
+    let at = image.chunks(4096).position(|block| block == &data[100 * 4096..][..4096]).expect("it lies somewhere");
+    flip(&house, at as u64 * 4096 + 9);
+    house.given(&["check", "s.img"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.refused(&["scrub", "s.img"], 1, &["1 range damaged"]);
+    house.given(&["detach"]);
+    house.refused(&["check", "s.img"], 1, &["the last scrub found 1 range damaged, and 1 range cannot be read now"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.write("s.img", &data);
+    house.given(&["detach"]);
+    house.given(&["check", "s.img"]);
+}

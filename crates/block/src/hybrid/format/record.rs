@@ -37,7 +37,7 @@ pub(in crate::hybrid) enum Content {
     Lost,
 }
 
-/// A write in a record.
+/// A write in a record, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::hybrid) struct Entry {
     /// Where it belongs.
@@ -171,17 +171,29 @@ impl Header {
         })
     }
 
-    /// Its writes as the log keeps account of them.
+    /// Its writes as the log keeps account of them: what lies one behind the other on the disk too is one.
     pub(in crate::hybrid) fn logged(&self) -> impl Iterator<Item = Logged> + '_ {
         // The header counts for the first that has data.
         let mut metadata = BLOCK as u32;
-        self.placed().filter_map(move |(entry, at)| match entry.content {
-            Content::Zeroes => Some(Logged { range: entry.range, source: Source::Zeroes(self.at), metadata: 0 }),
-            Content::Data(_) => {
-                let metadata = std::mem::take(&mut metadata);
-                Some(Logged { range: entry.range, source: Source::Log(at), metadata })
+        let mut entries = self.placed().peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let (entry, at) = entries.next()?;
+                let mut range = entry.range;
+                match entry.content {
+                    Content::Lost => {}
+                    Content::Zeroes => return Some(Logged { range, source: Source::Zeroes(self.at), metadata: 0 }),
+                    Content::Data(_) => {
+                        let goes_on =
+                            |next: &Entry, end| matches!(next.content, Content::Data(_)) && next.range.start == end;
+                        while let Some((next, _)) = entries.next_if(|(next, _)| goes_on(next, range.end())) {
+                            range.sectors += next.range.sectors;
+                        }
+                        let metadata = std::mem::take(&mut metadata);
+                        return Some(Logged { range, source: Source::Log(at), metadata });
+                    }
+                }
             }
-            Content::Lost => None,
         })
     }
 
@@ -195,10 +207,18 @@ impl Header {
         })
     }
 
-    /// The writes whose data is not what was written. `data` is what lies behind the header.
-    pub(in crate::hybrid) fn damaged<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = Logged> + 'a {
-        let kept = self.entries.iter().zip(self.is_damaged(data)).filter(|(entry, _)| entry.content != Content::Lost);
-        self.logged().zip(kept).filter_map(|(logged, (_, damaged))| damaged.then_some(logged))
+    /// The sectors whose data is not what was written. `data` is what lies behind the header.
+    pub(in crate::hybrid) fn damaged<'a>(&'a self, data: &'a [u8]) -> impl Iterator<Item = SectorRange> + 'a {
+        self.entries.iter().zip(self.is_damaged(data)).filter_map(|(entry, damaged)| damaged.then_some(entry.range))
+    }
+
+    /// The blocks behind the header in which all is lost.
+    pub(in crate::hybrid) fn lost_blocks(&self) -> impl Iterator<Item = LogSector> + '_ {
+        let overlaps = |(entry, at): (&Entry, LogSector), block: u64| {
+            matches!(entry.content, Content::Data(_)) && at.0 < block + BLOCK && block < at.0 + entry.data()
+        };
+        let blocks = (self.at.0 + BLOCK..self.end().0).step_by(BLOCK as usize);
+        blocks.filter(move |block| !self.placed().any(|placed| overlaps(placed, *block))).map(LogSector)
     }
 
     /// The same record without the entries whose data is not what was written.

@@ -138,12 +138,12 @@ fn the_entries_of_a_record_lie_one_behind_the_other() {
     assert_eq!((logged[2].source, logged[2].metadata), (Source::Log(LogSector(27)), 0));
     assert_eq!((header.data(), header.sectors(), header.end()), (11, 24, LogSector(40)));
     let data = [vec![1; 1536], vec![2; 4096]].concat();
-    let damaged = |data: &[u8]| header.damaged(data).collect::<Vec<Logged>>();
+    let damaged = |data: &[u8]| header.damaged(data).collect::<Vec<SectorRange>>();
     assert_eq!(damaged(&data), []);
-    assert_eq!(damaged(&[vec![1; 1536], vec![3; 4096]].concat()), [logged[2]]);
-    assert_eq!(damaged(&[vec![3; 1536], vec![2; 4096]].concat()), [logged[1]]);
-    assert_eq!(damaged(&data[..2000]), [logged[2]], "cut off");
-    assert_eq!(damaged(&[]), [logged[1], logged[2]], "cut off");
+    assert_eq!(damaged(&[vec![1; 1536], vec![3; 4096]].concat()), [logged[2].range]);
+    assert_eq!(damaged(&[vec![3; 1536], vec![2; 4096]].concat()), [logged[1].range]);
+    assert_eq!(damaged(&data[..2000]), [logged[2].range], "cut off");
+    assert_eq!(damaged(&[]), [logged[1].range, logged[2].range], "cut off");
     let mended = header.without_damaged(&[vec![3; 1536], vec![2; 4096]].concat());
     assert_eq!(mended.logged().collect::<Vec<Logged>>(), [logged[0], Logged { metadata: 8, ..logged[2] }]);
     assert_eq!((mended.end(), mended.damaged(&[vec![3; 1536], vec![2; 4096]].concat()).count()), (header.end(), 0));

@@ -200,10 +200,14 @@ fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label:
 fn outcome_while_open(killed: &Killed, pair: &Pair, hybrid: &Hybrid, label: &str) -> Outcome {
     let refused = killed.refused(hybrid, &Losses::default(), label);
     hybrid.sleep().expect("it sleeps");
-    assert_eq!(hybrid.drain().is_err(), refused > 0, "{label}");
+    hybrid.drain().unwrap_or_else(|error| panic!("{label}: {error}"));
+    let lost = |hybrid: &Hybrid| hybrid.lost().iter().map(|lost| lost.sectors).sum::<u64>();
+    assert_eq!((hybrid.stats().log_used, lost(hybrid)), (ByteSize(0), refused as u64 * BLOCK), "{label}");
     assert_eq!(killed.refused(hybrid, &Losses::default(), label), refused, "{label}: damage went to the disk");
     assert_eq!(hybrid.stats().damaged_reads > 0, refused > 0, "{label}");
     assert_eq!(pair.bed.disturbed(), 0, "{label}");
+    let again = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!(killed.refused(&again, &Losses::default(), label), refused, "{label}: it is forgotten");
     if refused > 0 { Outcome::Errors } else { Outcome::Whole }
 }
 

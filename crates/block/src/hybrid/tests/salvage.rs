@@ -72,6 +72,28 @@ fn damaged_data_is_an_error_exactly_where_nothing_newer_replaces_it() {
     assert_eq!(report.only_in_log, [range(4, 8), range(100, 8)]);
 }
 
+/// A record has one header for up to 1 MiB.
+#[test]
+fn of_a_long_write_only_the_damaged_block_is_lost_or_its_neighbours_in_the_longest_records() {
+    for (written, lost) in [(24, 8), (800, 8), (1600, 16), (2048, 32)] {
+        let pair = Pair::new(4000);
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        hybrid.write(Lba(0), &fill(3, 4000), Durability::Through).expect("to the disk");
+        hybrid.sleep().expect("it sleeps");
+        hybrid.write(Lba(1000), &fill(1, written), Durability::Through).expect("to the log");
+        hybrid.close().expect("it ends");
+        damage(&pair, 8 + 19);
+        let start = 1000 + 16 / lost * lost;
+        assert_eq!(salvage(&pair).losses(), losses(&[range(start, lost)], 0), "{written} sectors");
+        salvage(&pair).skip().expect("it is known what is lost");
+        let hybrid = pair.open(by_hand(Algorithm::Whole));
+        assert_eq!(hybrid.lost(), [range(start, lost)], "{written} sectors");
+        let (behind, end) = (start + lost, 1000 + written);
+        let whole = [fill(1, end - behind), fill(3, 4000 - end)].concat();
+        assert!(read(&hybrid, behind, 4000 - behind) == whole, "{written} sectors");
+    }
+}
+
 #[test]
 fn behind_a_header_that_is_lost_what_the_last_opening_wrote_still_counts() {
     let pair = three_records();

@@ -3,7 +3,7 @@
 use super::super::format::{BLOCK, MOST_LOST};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::{CallFault, Faulty, Plan, ReadFault, Rule};
 
 /// Sectors of a record with one block of data.
 const RECORD: u64 = 2 * BLOCK;
@@ -68,6 +68,7 @@ fn a_damaged_pair_goes_on_and_what_is_lost_is_an_error_also_after_restarts() {
     hybrid.close().expect("it ends");
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
     assert_eq!((report.damage, report.losses.at_risk.len(), report.records), (None, 2, 0));
+    assert_eq!((report.cached, report.cached_zeroes), (ByteSize(0), ByteSize(0)), "what is lost is no zeroes");
     assert_holds(&pair.open(by_hand(Algorithm::Whole)), &LOST);
     assert_holds(&damaged(&pair), &LOST);
 }
@@ -133,6 +134,22 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
 }
 
 #[test]
+fn flash_that_cannot_be_read_until_it_is_written_again_is_passed_over_too() {
+    for (sector, lost) in [(3 * RECORD + BLOCK, 3), (3 * RECORD, 3)] {
+        let pair = Pair::new(DISK);
+        blocks(&pair, 20);
+        let copy = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
+        let latent = Rule::on_read(ReadFault::Latent).within(range(LOG_START.0 + sector, BLOCK));
+        let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(latent))));
+        let open = || Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+        assert!(matches!(open().map(|_| ()), Err(HybridError::Device(BlockError::Io { .. }))));
+        let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
+        damaged.skip().expect("it is known what is lost");
+        assert_holds(&open().expect("all of the log can be read"), &[lost]);
+    }
+}
+
+#[test]
 fn where_nobody_knows_what_is_lost_or_it_is_too_much_the_pair_is_only_read() {
     let pair = Pair::new(DISK);
     blocks(&pair, 20);
@@ -166,7 +183,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(0), &fill(1, 1000), Durability::Cached).expect("to the log");
     hybrid.close().expect("it ends");
-    flip(&pair, BLOCK);
+    (1..=125).for_each(|block| flip(&pair, block * BLOCK));
     damaged(&pair).skip().expect("it is known what is lost");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.lost(), [range(0, 1000)]);

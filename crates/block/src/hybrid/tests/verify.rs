@@ -3,9 +3,10 @@
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::format::BLOCK;
+use super::super::format::{BLOCK, MOST_LOST};
 use super::*;
 use crate::error::Operation;
+use crate::fault::{CallFault, Faulty, Plan, Rule};
 
 const DISK: u64 = 4000;
 
@@ -41,7 +42,7 @@ fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written
 }
 
 #[test]
-fn damaged_data_is_not_brought_to_the_disk_and_what_replaces_it_is() {
+fn a_drain_goes_on_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
     for algorithm in [Algorithm::Alg1, Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
         let pair = Pair::new(DISK);
         let hybrid = pair.open(by_hand(algorithm));
@@ -51,18 +52,95 @@ fn damaged_data_is_not_brought_to_the_disk_and_what_replaces_it_is() {
             hybrid.write(Lba(100 * number), &fill(1, 24), Durability::Cached).expect("to the log");
         }
         flip(&pair, 32 * 7 + 2 * BLOCK, 5);
-        let refused = hybrid.drain().expect_err("the flash does not have what was written");
-        assert!(refused.to_string().contains("its copy is damaged"), "{refused}");
-        assert!(hybrid.stats().drain_failure.is_some() && hybrid.stats().refuses_writes.is_none());
-        let on_disk = read(&pair.bed.inner, 700, 24);
-        assert!(on_disk[8 * 512..16 * 512] == fill(9, 8), "{algorithm:?}: the disk has what it had");
-        hybrid.read(Lba(708), &mut fill(0, 8)).expect_err("it is still kept, and still damaged");
-        hybrid.write(Lba(708), &fill(2, 8), Durability::Cached).expect("to the log");
-        hybrid.drain().expect("what is damaged is not needed any more");
-        assert_eq!((hybrid.at_risk(), hybrid.stats().drain_failure), (vec![], None));
-        assert_eq!(read(&pair.bed.inner, 700, 24), [fill(1, 8), fill(2, 8), fill(1, 8)].concat(), "{algorithm:?}");
+        hybrid.drain().expect("it goes on around what is damaged");
+        let (stats, damaged) = (hybrid.stats(), range(708, 8));
+        assert_eq!((hybrid.lost(), stats.log_used, stats.damaged_reads), (vec![damaged], ByteSize(0), 1));
+        assert_eq!((stats.drain_failure, stats.refuses_writes), (None, None));
+        assert_eq!(read(&pair.bed.inner, 700, 24), [fill(1, 8), fill(9, 8), fill(1, 8)].concat(), "{algorithm:?}");
         assert_eq!(read(&pair.bed.inner, 1900, 25), [fill(1, 24), fill(9, 1)].concat(), "{algorithm:?}");
+        hybrid.read(Lba(700), &mut fill(0, 24)).expect_err("what the disk has there is old");
+        drop(hybrid);
+        let hybrid = pair.open(by_hand(algorithm));
+        assert_eq!(hybrid.lost(), [damaged], "the flash says so");
+        hybrid.write(Lba(708), &fill(2, 8), Durability::Cached).expect("to the log");
+        assert_eq!(read(&hybrid, 700, 24), [fill(1, 8), fill(2, 8), fill(1, 8)].concat(), "{algorithm:?}");
+        hybrid.drain().expect("nothing is wrong");
+        assert_eq!((hybrid.at_risk(), hybrid.lost()), (vec![], vec![]));
+        assert_eq!(read(&pair.bed.inner, 700, 24), [fill(1, 8), fill(2, 8), fill(1, 8)].concat(), "{algorithm:?}");
     }
+}
+
+#[test]
+fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair, Algorithm::Whole);
+    hybrid.write(Lba(0), &fill(1, 80), Durability::Cached).expect("to the log");
+    flip(&pair, BLOCK + 4 * BLOCK, 5);
+    // A record takes two blocks, and two stay free for marks.
+    while hybrid.stats().log_used.0 + (4 * BLOCK * SECTOR_BYTES) <= hybrid.stats().log_size.0 {
+        hybrid.write(Lba(1000), &fill(3, 8), Durability::Cached).expect("to the log");
+    }
+    hybrid.write(Lba(32), &fill(2, 8), Durability::Through).expect("the log makes room");
+    assert_eq!(read(&hybrid, 0, 80), [fill(1, 32), fill(2, 8), fill(1, 40)].concat());
+    assert_eq!((hybrid.lost(), hybrid.stats().drains), (vec![], 1));
+}
+
+/// One superblock can list so many, and the drain that finds one more leaves it in the log.
+#[test]
+fn a_drain_that_finds_more_damage_than_can_be_listed_leaves_it_in_the_log() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair, Algorithm::Whole);
+    for number in 0..MOST_LOST as u64 + 1 {
+        hybrid.write(Lba(16 * number), &fill(1, 8), Durability::Cached).expect("to the log");
+        flip(&pair, 2 * BLOCK * number + BLOCK, 5);
+    }
+    let refused = hybrid.drain().expect_err("too many");
+    assert!(matches!(refused, HybridError::Damaged { .. }), "{refused}");
+    assert_eq!((hybrid.lost().len(), hybrid.at_risk().len()), (MOST_LOST, MOST_LOST + 1));
+    hybrid.write(Lba(0), &fill(2, 8), Durability::Cached).expect("to the log");
+    hybrid.drain().expect("there is room for the last one now");
+    assert_eq!((hybrid.lost().len(), hybrid.at_risk()), (MOST_LOST, vec![]));
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
+    assert_eq!((hybrid.lost().len(), read(&hybrid, 0, 8)), (MOST_LOST, fill(2, 8)));
+}
+
+#[test]
+fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_its_list() {
+    let mut outcomes = (0, 0);
+    for written in 0..12 {
+        let pair = Pair::new(DISK);
+        let cut =
+            Rule::on(Operation::Write, CallFault::Error(rustix::io::Errno::IO)).within(range(0, 16)).from_nth(written);
+        let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG));
+        let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(cut))));
+        let opened = Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+        let Ok(hybrid) = opened else { continue };
+        hybrid.write(Lba(700), &fill(9, 24), Durability::Cached).expect("to the disk");
+        let slept = hybrid.sleep();
+        let logged = hybrid.write(Lba(700), &fill(1, 24), Durability::Through);
+        // It says that the one before is certain.
+        let logged = logged.and_then(|()| hybrid.write(Lba(900), &fill(1, 8), Durability::Through));
+        if slept.and(logged.map_err(Into::into)).is_err() {
+            continue;
+        }
+        let mut block = read(&*flash.device, LOG_START.0 + 2 * BLOCK, 1);
+        block[5] ^= 16;
+        flash.device.write(Lba(LOG_START.0 + 2 * BLOCK), &block, Durability::Cached).expect("it is no superblock");
+        let drained = hybrid.drain();
+        drop(hybrid);
+        let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash.device, 0, LOG_START.0 + LEAST_LOG))));
+        match Hybrid::open(pair.disk.clone(), left.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None) {
+            Ok(hybrid) => assert_eq!(hybrid.lost(), [range(708, 8)], "{written}"),
+            Err(error) => {
+                assert!(drained.is_err() && matches!(error, HybridError::Corrupt { .. }), "{written}: {error}");
+                let salvage = DamagedPair::open(pair.disk.clone(), left).expect("it is a pair");
+                assert_eq!(salvage.losses().at_risk, [range(708, 8)], "{written}");
+            }
+        }
+        let counted = if drained.is_ok() { &mut outcomes.0 } else { &mut outcomes.1 };
+        *counted += 1;
+    }
+    assert!(outcomes.0 > 0 && outcomes.1 > 0, "{outcomes:?}");
 }
 
 /// Records of any length, in this opening or an earlier one, also such that share blocks of the log.

@@ -25,6 +25,7 @@ use crate::disk::losses::{passed_over, unknown};
 use crate::disk::offered::keeps;
 use crate::disk::open::{self, Part};
 use crate::disk::place;
+use crate::disk::scrub::Scrubs;
 use crate::disk::serve::open_to_others;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
@@ -175,6 +176,9 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     }
     if report.unread.is_none() {
         look_at_store(&disk, depth, &mut report);
+        if report.store.is_some() && depth == Depth::Structure {
+            look_at_last_scrub(&disk, &mut report);
+        }
     }
     report.ok = if report.errors.is_empty() { report.unread.is_none().then_some(true) } else { Some(false) };
     report.disk = Some(disk);
@@ -271,6 +275,20 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
     }
 }
 
+/// Reads again what the last scrub of a log store found damaged: what was written since is whole.
+fn look_at_last_scrub(disk: &DiskSpec, report: &mut Report) {
+    let Some(last) = Scrubs::of(disk).status().last.filter(|last| last.ranges() > 0) else { return };
+    match check_store::unreadable(disk, &last.damaged) {
+        Ok(still) if still == 0 && last.unnamed == 0 => {}
+        Ok(still) => report.error(format!(
+            "log store: the last scrub found {} damaged, and {} cannot be read now; --data lists the blocks",
+            count(last.ranges(), "range"),
+            count(still + last.unnamed, "range"),
+        )),
+        Err(error) => report.error(reasons(&error)),
+    }
+}
+
 /// Why a flash is too small, if it is: what is there counts, else what would be made.
 pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
@@ -319,8 +337,10 @@ const AT_RISK_SHOWN: usize = 20;
 /// What is in the log.
 fn log(pair: &CheckReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
+    let lost = pair.losses.at_risk.iter().chain(&pair.perhaps_lost.at_risk).map(|range| range.bytes().0).sum();
+    let lost = if lost == 0 { String::new() } else { format!("; {} lost", ByteSize(lost)) };
     format!(
-        "log: {}, {} of {} in use{torn}; not on the disk yet: {}, in {}",
+        "log: {}, {} of {} in use{torn}; not on the disk yet: {}, in {}{lost}",
         count(pair.records, "record"),
         pair.log_used,
         pair.log_size,

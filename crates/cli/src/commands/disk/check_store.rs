@@ -6,8 +6,8 @@ use serde::Serialize;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::DamagedPair;
-use umbrella_block::log_store::{self, CheckReport, Depth, Problem};
-use umbrella_units::ByteSize;
+use umbrella_block::log_store::{self, CheckReport, Depth, LogStore, Problem};
+use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
 use super::progress::View;
 use crate::config::disk::{DiskSpec, LogSpec};
@@ -44,21 +44,43 @@ pub(super) struct Looked {
     pub(super) warnings: Vec<String>,
 }
 
-/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together have it.
-pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
-    let Some(part) = Part::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
+/// What the store of a disk lies on, and what messages call it; nothing of it is written.
+fn below(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String)>> {
+    let Some(disk) = Part::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
     let device: Arc<dyn BlockDevice> = match &spec.cache {
-        None => part.device,
+        None => disk.device,
         Some(cache) => {
             let Some(flash) = Part::open_data(&cache.flash, Access::ReadOnly)? else { return Ok(None) };
-            Arc::new(DamagedPair::open(part.half(), flash.half())?)
+            Arc::new(DamagedPair::open(disk.half(), flash.half())?)
         }
     };
-    if spec.log.is_none() && !log::is_on(&*device, &part.name)? {
+    Ok(Some((device, disk.name)))
+}
+
+/// How many of these ranges of a store cannot be read.
+pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Result<u64> {
+    let Some((device, name)) = below(spec)? else { return Ok(0) };
+    let options = spec.log.clone().unwrap_or_default().options();
+    let store = LogStore::open(device, &name, options, log_store::Access::ReadOnly)?;
+    let block = |range: &SectorRange, at: u64| (range.end().0 - at).min(BLOCK_SECTORS);
+    let mut buffer = [0; PAGE_BYTES as usize];
+    let is_unreadable = |range: &&SectorRange| {
+        (range.start.0..range.end().0).step_by(BLOCK_SECTORS as usize).any(|at| {
+            let length = (block(range, at) * SECTOR_BYTES) as usize;
+            buffer.get_mut(..length).is_none_or(|buffer| store.read(Lba(at), buffer).is_err())
+        })
+    };
+    Ok(ranges.iter().filter(is_unreadable).count() as u64)
+}
+
+/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together have it.
+pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
+    let Some((device, name)) = below(spec)? else { return Ok(None) };
+    if spec.log.is_none() && !log::is_on(&*device, &name)? {
         return Ok(None);
     }
     let mut view = View::new("{bar:30} {percent} % of the log read  {eta} left");
-    let report = log_store::check(device, &part.name, depth, &mut |done, steps| {
+    let report = log_store::check(device, &name, depth, &mut |done, steps| {
         view.show(done, steps, || format!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0)));
     });
     drop(view);

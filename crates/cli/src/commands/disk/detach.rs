@@ -191,6 +191,11 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
             lines.extend(unknown(lost));
         }
     }
+    let waits_for_data =
+        matches!(outcome, Outcome::DetachedWithCache) && lost.as_ref().is_some_and(|lost| !lost.is_empty());
+    lines.extend(waits_for_data.then(|| {
+        "attach it again and write what is lost; or end the pair without it: `umbrella disk detach --salvage CONFIG`".to_owned()
+    }));
     lines.extend((!perhaps.is_empty()).then(|| perhaps_lost(perhaps)));
     lines.push(String::new());
     lines.join("\n")
