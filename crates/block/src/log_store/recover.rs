@@ -112,6 +112,7 @@ impl LogStore {
             poisoned: None,
             read_only: !is_written,
             gives_up: access == Access::Salvage,
+            unread: std::collections::BTreeSet::new(),
             mending: false,
             closing: false,
             threads: false,
