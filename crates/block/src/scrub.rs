@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, SECTOR_BYTES, SectorRange};
+use uuid::Uuid;
 
 use crate::error::BlockError;
 
@@ -12,13 +13,20 @@ const MOST_RANGES: usize = 10_000;
 /// Bytes that one step reads at most.
 const STEP: usize = 256 << 10;
 
+/// The id of a store or pair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubId(pub Uuid);
+
 /// A device that keeps checksums of its data.
 pub trait Scrub: Send + Sync {
+    /// Which store or pair it is.
+    fn id(&self) -> ScrubId;
+
     /// How much has checksums now.
     fn checksummed(&self) -> ByteSize;
 
     /// Reads the first data at or behind a sector that has checksums, as much of it as the buffer holds (at least one block of 4 KiB), and compares it. Which range that
-    /// was, and what came of it; `None` if there is no more.
+    /// was, and what came of it; `None` if there is no more. It does not count as an access of users.
     fn scrub(&self, from: Lba, buffer: &mut [u8]) -> Option<(SectorRange, Result<(), BlockError>)>;
 }
 

@@ -7,9 +7,13 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::engine::Hybrid;
 use super::gather::{Cached, gather};
 use crate::error::BlockError;
-use crate::scrub::Scrub;
+use crate::scrub::{Scrub, ScrubId};
 
 impl Scrub for Hybrid {
+    fn id(&self) -> ScrubId {
+        ScrubId(self.shared.state.lock().superblock.flash)
+    }
+
     fn checksummed(&self) -> ByteSize {
         let stats = self.stats();
         ByteSize(stats.cached.0.saturating_sub(stats.cached_zeroes.0))

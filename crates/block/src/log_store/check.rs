@@ -1,7 +1,7 @@
 //! Checking a store: whether superblock, checkpoint, log, map, summaries and usage agree. Nothing is written.
 //!
 //! 1. The store is opened as ever, but for reading only: both superblocks, the newest checkpoint, the log after it.
-//! 2. Every page of the map is read. No two blocks may lie at one place, and none where nothing can be.
+//! 2. Every page of the map is read; a damaged one is rebuilt from the log, as an opening does. No two blocks may lie at one place, and none where nothing can be.
 //! 3. Each segment's live blocks are counted and compared with the segment table.
 //! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
 //! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is what was written. The map is read once more to say which blocks that are.
@@ -20,7 +20,8 @@ use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use super::named::Named;
 use super::problem::{MOST_RUNS, Problem};
-use super::recover::{Access, Recovered, recover};
+use super::rebuild::{Rebuilt, rebuild};
+use super::recover::{Access, Recovered, as_noted, recover};
 use crate::device::BlockDevice;
 
 /// How much is checked.
@@ -103,7 +104,9 @@ pub fn check(
         report,
         taken,
         live: vec![0; segments],
+        told_pages: BTreeSet::new(),
         lost_pages: BTreeSet::new(),
+        rebuilt: None,
         lost: Vec::new(),
         unnamed,
         keep,
@@ -114,9 +117,8 @@ pub fn check(
     if let Some(error) = check.recovered.checkpoint {
         check.found(Problem::Checkpoint(error));
     }
-    for (page, error, _) in std::mem::take(&mut check.recovered.rebuilt) {
-        check.found(Problem::Page(page, error));
-        check.lost_pages.insert(page);
+    for (page, error, doubtful) in std::mem::take(&mut check.recovered.rebuilt) {
+        check.damaged_page(page, error, doubtful);
     }
     if let Some(copy) = repair {
         check.found(Problem::SuperblockCopy(copy));
@@ -152,8 +154,12 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
-    /// Pages of the map that cannot be used, and have been told: what they name is not counted.
+    /// Pages of the map that are damaged, and have been told.
+    told_pages: BTreeSet<MapPage>,
+    /// Those of them that cannot be used: what they name is not counted.
     lost_pages: BTreeSet<MapPage>,
+    /// Pages of the map that turned out to be damaged, if one did.
+    rebuilt: Option<Rebuilt>,
     /// The first runs of blocks that are lost.
     lost: Vec<Range<u64>>,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
@@ -232,9 +238,14 @@ impl Check<'_> {
         if self.recovered.core.map.is_absent(page)
             && let Err(error) = self.named.bring(&mut self.recovered.core, page)
         {
-            self.found(Problem::Page(page, error));
-            self.lost_pages.insert(page);
-            return;
+            let mut rebuilt = self.rebuild();
+            let whole = rebuilt.pages.remove(&page).filter(|rebuilt| rebuilt.doubtful() == 0);
+            self.damaged_page(page, error, u64::from(whole.is_none()));
+            self.rebuilt = Some(rebuilt);
+            let Some(whole) = whole else { return };
+            self.recovered.core.map.install(page, &whole.entries);
+            // What lies on the disk is damaged: it stays in memory.
+            self.recovered.core.map.mark_dirty(page);
         }
         let Some(entries) = self.recovered.core.map.entries(page).copied() else { return };
         for (nth, word) in (0..).zip(entries) {
@@ -251,6 +262,25 @@ impl Check<'_> {
         if self.recovered.core.map.present() > self.keep {
             self.recovered.core.map.evict(self.keep / 2, None);
         }
+    }
+
+    /// All damaged pages of the map as the log has them, as an opening would rebuild them.
+    fn rebuild(&mut self) -> Rebuilt {
+        self.rebuilt.take().unwrap_or_else(|| {
+            let core = as_noted(self.named, Options::default(), self.recovered.noted).ok();
+            core.and_then(|core| rebuild(self.named, &core, &|| true)).unwrap_or_default()
+        })
+    }
+
+    /// Tells of a page of which so many blocks are in doubt.
+    fn damaged_page(&mut self, page: MapPage, error: LogStoreError, doubtful: u64) {
+        self.told_pages.insert(page);
+        if doubtful == 0 {
+            self.found(Problem::RebuiltPage(page));
+            return;
+        }
+        self.found(Problem::Page(page, error));
+        self.lost_pages.insert(page);
     }
 
     /// Notes a block that is lost; in the order of their numbers.
@@ -381,7 +411,7 @@ impl Check<'_> {
             let begin = slot.0 as usize * BLOCK_BYTES;
             if let Some(data) = window.get(begin..begin + BLOCK_BYTES) {
                 self.report.data_checked.0 += PAGE_BYTES;
-                let is_told = matches!(problem, Problem::DamagedPage(page, _) if self.lost_pages.contains(&page));
+                let is_told = matches!(problem, Problem::DamagedPage(page, _) if self.told_pages.contains(&page));
                 if !is_told && entry.checksum() != Some(Checksum::of(data)) {
                     self.found(problem);
                 }

@@ -3,6 +3,7 @@
 //! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper cleans and makes checkpoints. Who has to wait does so on
 //! one of four condition variables: `writer` (a chunk is complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -76,6 +77,8 @@ pub(super) struct State {
     pub(super) read_only: bool,
     /// Whether blocks of which nobody can tell where they lie are given up.
     pub(super) gives_up: bool,
+    /// Pages of the map that could not be read and not be rebuilt.
+    pub(super) unread: BTreeSet<MapPage>,
     /// Whether somebody rebuilds pages of the map: nothing becomes free meanwhile.
     pub(super) mending: bool,
     pub(super) closing: bool,
@@ -325,18 +328,22 @@ impl Shared {
         if let Some(error) = state.core.unusable.get(&page) {
             return Err(error.clone().on(&self.named.name));
         }
-        let mut block = [0; BLOCK_BYTES];
-        if let Some(data) = state.core.chunks.block(at.place()) {
-            block.copy_from_slice(data);
+        let superblock = state.core.superblock.clone();
+        let read = if let Some(data) = state.core.chunks.block(at.place()) {
+            self.named.decode_page(data, &superblock, page, at)
         } else {
             let freed = state.freed;
-            MutexGuard::unlocked(state, || self.read_log(at.place(), &mut block))?;
+            let read = MutexGuard::unlocked(state, || {
+                self.moved(self.device_block(at.place()), BLOCK_BYTES);
+                self.named.read_page(&superblock, page, at)
+            });
             if state.core.page_entry(page) != Some(at) || state.freed != freed {
                 return Ok(());
             }
-        }
+            read
+        };
         state.tally.map_reads += 1;
-        match self.named.decode_page(&block, &state.core.superblock, page, at) {
+        match read {
             Ok(entries) => state.core.map.install(page, &entries),
             Err(error) => self.mend(state, page, error)?,
         }

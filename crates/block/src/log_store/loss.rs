@@ -1,7 +1,8 @@
 //! What is lost at the end of the log: told by the marks of flushes that later chunks carry, and by what each repeats of the chunk before it.
 //!
 //! The log ends at the first chunk that is missing or not whole. If a mark says that this chunk had been flushed, flushed data is lost. If it was promised by a flush of which nobody knows whether
-//! it was answered, perhaps. Without either nobody was told that it is durable: so a power cut leaves the log.
+//! it was answered, perhaps. Without either nobody was told that it is durable: so a power cut leaves the log. The very last chunk has no later one that speaks of it. There what is left of its own
+//! header has to do.
 //!
 //! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
 //!
@@ -16,7 +17,7 @@ use umbrella_units::BlockNo;
 
 use super::buffer::CHUNK_BLOCKS;
 use super::follow::Replay;
-use super::format::{ChunkHeader, Entry, Repeat, Sequence, joined};
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, Repeat, Sequence, Wanted, joined, promised_in};
 use super::headers::headers_in;
 
 /// How far behind the end of a stream later chunks are looked for, in blocks: 64 MiB.
@@ -114,6 +115,7 @@ impl Replay<'_> {
     pub(super) fn loss(&self, behind: &Behind) -> Option<Loss> {
         let first = self.core.next_sequence;
         let (flushed, promised) = self.marks(behind);
+        let promised = promised.max(self.promised_at_end().unwrap_or(first.before()));
         let is_certain = first <= flushed;
         let last = if is_certain { flushed } else { promised };
         if first > last {
@@ -132,6 +134,23 @@ impl Replay<'_> {
         let written = found().flat_map(|header| header.entries.iter().map(Entry::blocks));
         let (blocks, among) = (joined(written.chain(of(true)).collect()), joined(of(false).collect()));
         Some(Loss { first, last, is_certain, blocks, among, unknown })
+    }
+
+    /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream goes on.
+    fn promised_at_end(&self) -> Option<Sequence> {
+        let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
+        let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();
+        let wanted = Wanted {
+            epochs: self.core.epoch..=self.first_epoch.next(),
+            numbers: first..Sequence(first.0 + heads.len() as u64),
+        };
+        let with_room = heads.iter().filter(|(_, slot)| slot + 1 < shape.segment_blocks);
+        let promised = with_room.filter_map(|(segment, slot)| {
+            let mut block = [0; BLOCK_BYTES];
+            self.named.log(&self.core.superblock, shape.place(*segment, *slot), &mut block).ok()?;
+            promised_in(&block, &self.core.superblock, &wanted)
+        });
+        promised.max()
     }
 
     /// The headers of chunks behind the end of the log, as far as they are near to where it ends.

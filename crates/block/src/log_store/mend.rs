@@ -6,7 +6,9 @@
 //! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are lost if the store may give them up
 //!    ([`Access::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
 //!
-//! Who needs such a page waits; all others go on, as long as there is room.
+//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt nothing is given up: the disk may read it later. It is tried once.
+//!
+//! Who needs such a page waits, and the log says every ten seconds how far it is; all others go on, as long as there is room.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::MapPage;
@@ -36,6 +38,9 @@ impl Shared {
         page: MapPage,
         error: LogStoreError,
     ) -> Result<(), BlockError> {
+        if state.unread.contains(&page) && matches!(error, LogStoreError::Device(_)) {
+            return Err(error.on(&self.named.name));
+        }
         if state.mending {
             while state.mending {
                 self.room.wait(state);
@@ -57,11 +62,12 @@ impl Shared {
             return Err(error.on(store));
         }
         tracing::info!(store, page = page.0, "rebuilding the map has ended");
-        if state.core.map.is_absent(page) {
-            let error = state.core.unusable.entry(page).or_insert(error).clone();
-            return Err(error.on(store));
+        match state.core.unusable.get(&page) {
+            Some(error) => Err(error.clone().on(store)),
+            // It could not be read, or can be now.
+            None if state.core.map.is_absent(page) => Err(error.on(store)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is kept.
@@ -113,7 +119,7 @@ impl Shared {
 
     /// Puts pages that are absent into the map.
     fn take_rebuilt(&self, state: &mut State, rebuilt: Rebuilt) {
-        let gives_up = state.gives_up || state.read_only;
+        let gives_up = (state.gives_up || state.read_only) && !rebuilt.may_be_read_later();
         if gives_up {
             rebuilt.give_up(&mut state.core.layout);
             state.core.map.count_lost(rebuilt.lost_with(&state.core.map));
@@ -122,7 +128,11 @@ impl Shared {
             let (store, doubtful) = (&self.named.name, page.doubtful());
             if doubtful > 0 && !gives_up {
                 tracing::error!(store, page = number.0, doubtful, error = %page.error, "a page of the map is damaged");
-                state.core.unusable.insert(number, page.error);
+                if page.is_unread() {
+                    state.unread.insert(number);
+                } else {
+                    state.core.unusable.insert(number, page.error);
+                }
                 continue;
             }
             state.core.map.install(number, &page.entries);

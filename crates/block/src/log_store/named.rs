@@ -175,9 +175,28 @@ impl Named {
     /// A page of the map as the checkpoint has it.
     pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
         let Some(at) = core.page_entry(page) else { return Ok([0; PAGE_ENTRIES]) };
-        let mut block = [0; BLOCK_BYTES];
-        self.log(&core.superblock, at.place(), &mut block)?;
-        self.decode_page(&block, &core.superblock, page, at)
+        self.read_page(&core.superblock, page, at)
+    }
+
+    /// Reads a page of the map from the disk; once more if that fails or is not what was written, for a disk may misread.
+    pub(super) fn read_page(
+        &self,
+        superblock: &Superblock,
+        page: MapPage,
+        at: IndexEntry,
+    ) -> Result<Entries, LogStoreError> {
+        let read = || {
+            let mut block = [0; BLOCK_BYTES];
+            self.log(superblock, at.place(), &mut block)?;
+            self.decode_page(&block, superblock, page, at)
+        };
+        let found = read();
+        let Err(error) = found else { return found };
+        let again = read();
+        if again.is_ok() {
+            tracing::warn!(store = self.name, page = page.0, %error, "a page of the map was misread, and is whole when it is read again");
+        }
+        again
     }
 
     /// The entries of a page of the map as it was read, if it is the one that the index means.

@@ -27,6 +27,8 @@ pub enum Problem {
     LogUnreadable(BlockError),
     /// A page of the map cannot be used.
     Page(MapPage, LogStoreError),
+    /// A page of the map is damaged, and the log has all of it; whoever needs it rebuilds it.
+    RebuiltPage(MapPage),
     /// Blocks that are lost, until they are written again: how many, and the first runs of them.
     Lost(u64, Vec<Range<u64>>),
     /// A block lies where nothing can be.
@@ -69,6 +71,13 @@ impl fmt::Display for Problem {
             }
             Problem::Page(_, error @ LogStoreError::MapPage { .. }) => write!(f, "{error}"),
             Problem::Page(page, error) => write!(f, "page {} of the map: {error}", page.0),
+            Problem::RebuiltPage(page) => {
+                write!(
+                    f,
+                    "page {} of the map is damaged; nothing is lost with it, and the store rebuilds it from the log when it is needed",
+                    page.0
+                )
+            }
             Problem::Lost(count, runs) => {
                 write!(
                     f,

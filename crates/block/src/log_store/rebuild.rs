@@ -1,18 +1,21 @@
 //! Rebuilding pages of the map that cannot be used, as they were at the last checkpoint, from the headers of chunks.
 //!
-//! 1. All pages of the map are read. Of the live blocks that the segment table counts in each segment, those are taken off that the other pages name, and the pages of the map
+//! 1. All pages of the map are read, in the order in which they lie on the disk. Of the live blocks that the segment table counts in each segment, those are taken off that the other pages name, and the pages of the map
 //!    themselves: what is left are blocks of the lost pages.
-//! 2. The headers of all segments are read. For each block of the lost pages the newest entry counts.
+//! 2. The headers of the segments where something is left are read. For each block of the lost pages the newest entry counts.
 //! 3. A segment is proved if all of its headers are whole, and if the number of blocks whose newest entry lies there equals what is left of its count. Each of these blocks is live then. If
 //!    nothing is left of the count, no block of the segment is live.
-//! 4. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded since, and the entry that said so is gone. Blocks without an entry are
+//! 4. Where that leaves a block in doubt the headers of all segments are read: one without live blocks may say that an entry elsewhere is not the newest.
+//! 5. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded since, and the entry that said so is gone. Blocks without an entry are
 //!    doubtful too if a damaged header may hide one, or if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
 //!
-//! Cost: every page of the map is read, and every header of the log, and if more than 4096 pages are lost twice for each 4096 of them. Memory: 40 bytes for each block of so many pages, and all
-//! lost pages themselves.
+//! Cost: every page of the map is read. For a lost page the headers of 512 segments are read at most; in step 4 every header of the log, and if more than 4096 pages are lost twice for each 4096 of
+//! them. Memory: 40 bytes for each block of so many pages, and all lost pages themselves.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use umbrella_policy::log_layout::{
     Entries, LOST, Layout, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State,
@@ -26,6 +29,8 @@ use super::named::Named;
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
+/// How often somebody who waits is told how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Pages of the map that could not be used, and what they were.
 #[derive(Debug, Default)]
@@ -49,6 +54,11 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// Whether the disk could not read it, perhaps for now only.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self.error, LogStoreError::Device(_))
+    }
+
     /// How many of its blocks are lost.
     pub(super) fn doubtful(&self) -> u64 {
         lost_of(&self.entries)
@@ -71,9 +81,9 @@ struct Newest<'a> {
 }
 
 /// What the segment table and the headers say of each segment.
-struct Counts {
+struct Counts<'a> {
     /// Live blocks that no other page names.
-    left: Vec<u32>,
+    left: &'a [u32],
     /// Blocks of lost pages that have their newest entry there.
     found: Vec<u32>,
     seen: Vec<Seen>,
@@ -89,38 +99,51 @@ enum Seen {
     Some,
 }
 
+/// Which segments have their headers read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those where something is left of the count.
+    Counted,
+    All,
+}
+
+/// Says how far a rebuild is, since it may take long, and whether it is to go on.
+struct Watch<'a> {
+    store: &'a str,
+    goes_on: &'a dyn Fn() -> bool,
+    told: Cell<Instant>,
+}
+
+impl Watch<'_> {
+    fn step(&self, done: usize, all: usize, of: &str) -> Option<()> {
+        if self.told.get().elapsed() >= TELL_EVERY {
+            self.told.set(Instant::now());
+            tracing::info!(store = self.store, done, all, "rebuilding the map: {of} are being read");
+        }
+        (self.goes_on)().then_some(())
+    }
+}
+
 /// Rebuilds what is damaged of the map of a store as its checkpoint describes it; nothing if it is not to go on.
 pub(super) fn rebuild(named: &Named, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
-    let segments = core.layout.table().len();
-    let left = core.layout.table().iter().map(|segment| segment.live).collect();
-    let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
+    let watch = Watch { store: &named.name, goes_on, told: Cell::new(Instant::now()) };
+    let mut left: Vec<u32> = core.layout.table().iter().map(|segment| segment.live).collect();
     let mut rebuilt = Rebuilt::default();
-    for page in (0..core.map.pages()).map(MapPage) {
-        goes_on().then_some(())?;
-        rebuilt.look_at(page, named, core, &mut counts.left);
+    let mut pages: Vec<MapPage> = (0..core.map.pages()).map(MapPage).collect();
+    pages.sort_unstable_by_key(|page| core.page_place(*page));
+    for (nth, page) in pages.iter().enumerate() {
+        watch.step(nth, pages.len(), "pages")?;
+        rebuilt.look_at(*page, named, core, &mut left);
     }
     rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost.values().sum());
-    let lost: Vec<MapPage> = rebuilt.pages.keys().copied().collect();
-    let shape = core.layout.shape();
-    let mut only = None;
-    for pages in lost.chunks(WINDOW) {
-        let newest = Newest::of(pages, (named, core), &mut counts.seen, goes_on)?;
-        for place in newest.places() {
-            if let Some(count) = counts.found.get_mut(shape.segment(place).0 as usize) {
-                *count += 1;
-            }
+    for which in [Which::Counted, Which::All] {
+        rebuilt.prove((named, core), &left, which, &watch)?;
+        rebuilt.doubtful = rebuilt.pages.values().map(Page::doubtful).sum();
+        if rebuilt.doubtful == 0 {
+            break;
         }
-        only = (lost.len() <= WINDOW).then_some(newest);
     }
-    let mut seen = vec![Seen::All; segments];
-    for pages in lost.chunks(WINDOW) {
-        let newest = match only.take() {
-            Some(newest) => newest,
-            None => Newest::of(pages, (named, core), &mut seen, goes_on)?,
-        };
-        rebuilt.fill(&newest, core, &counts);
-    }
-    rebuilt.count(core, counts.left);
+    rebuilt.count(core, left);
     Some(rebuilt)
 }
 
@@ -149,10 +172,38 @@ impl Rebuilt {
         }
     }
 
+    /// Fills in what the headers of some segments prove.
+    fn prove(&mut self, (named, core): (&Named, &Core), left: &[u32], which: Which, watch: &Watch<'_>) -> Option<()> {
+        let segments = left.len();
+        let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
+        let lost: Vec<MapPage> = self.pages.keys().copied().collect();
+        let shape = core.layout.shape();
+        let read = |number: SegmentNo| which == Which::All || left.get(number.0 as usize).is_some_and(|left| *left > 0);
+        let mut only = None;
+        for pages in lost.chunks(WINDOW) {
+            let newest = Newest::of(pages, (named, core), &mut counts.seen, &read, watch)?;
+            for place in newest.places() {
+                if let Some(count) = counts.found.get_mut(shape.segment(place).0 as usize) {
+                    *count += 1;
+                }
+            }
+            only = (lost.len() <= WINDOW).then_some(newest);
+        }
+        let mut seen = vec![Seen::All; segments];
+        for pages in lost.chunks(WINDOW) {
+            let newest = match only.take() {
+                Some(newest) => newest,
+                None => Newest::of(pages, (named, core), &mut seen, &read, watch)?,
+            };
+            self.fill(&newest, core, &counts);
+        }
+        Some(())
+    }
+
     /// Fills in what is proved of some pages.
-    fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &Counts) {
+    fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &Counts<'_>) {
         let (shape, blocks) = (core.layout.shape(), core.map.blocks());
-        let hides_some = counts.seen.iter().zip(&counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
+        let hides_some = counts.seen.iter().zip(counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
         let hides_lost = self.hidden > 0;
         let of = |counts: &[u32], number: SegmentNo| counts.get(number.0 as usize).copied().unwrap_or(0);
         for (nth, page) in newest.pages.iter().enumerate() {
@@ -161,10 +212,10 @@ impl Rebuilt {
             for (word, index) in entries.iter_mut().take(used).zip(0..) {
                 let found = newest.at(nth, index);
                 let number = MapEntry::unpack(found).map(|entry| shape.segment(entry.place));
-                *word = match number.filter(|number| of(&counts.left, *number) != 0) {
+                *word = match number.filter(|number| of(counts.left, *number) != 0) {
                     Some(number)
                         if counts.seen.get(number.0 as usize) == Some(&Seen::All)
-                            && of(&counts.left, number) == of(&counts.found, number) =>
+                            && of(counts.left, number) == of(&counts.found, number) =>
                     {
                         found
                     }
@@ -178,7 +229,6 @@ impl Rebuilt {
     /// Counts what is in doubt.
     fn count(&mut self, core: &Core, mut left: Vec<u32>) {
         let shape = core.layout.shape();
-        self.doubtful = self.pages.values().map(Page::doubtful).sum();
         if self.pages.is_empty() {
             return;
         }
@@ -203,6 +253,11 @@ impl Rebuilt {
         let present: u64 = (0..map.pages()).filter_map(|page| map.entries(MapPage(page))).map(lost_of).sum();
         let absent: u64 = self.lost.iter().filter(|(page, _)| map.is_absent(**page)).map(|(_, lost)| lost).sum();
         self.doubtful + present + absent
+    }
+
+    /// Whether some of what is in doubt is so because the disk could not read a page: it may be readable again later.
+    pub(super) fn may_be_read_later(&self) -> bool {
+        self.pages.values().any(|page| page.is_unread() && page.doubtful() > 0)
     }
 
     /// Takes blocks that are in doubt off what is live.
@@ -237,12 +292,16 @@ impl<'a> Newest<'a> {
         pages: &'a [MapPage],
         (named, core): (&Named, &Core),
         seen: &mut [Seen],
-        goes_on: &dyn Fn() -> bool,
+        is_read: &dyn Fn(SegmentNo) -> bool,
+        watch: &Watch<'_>,
     ) -> Option<Newest<'a>> {
         let (blocks, gone) = (vec![None; pages.len() * PAGE_ENTRIES], vec![None; pages.len()]);
         let mut newest = Newest { pages, blocks, gone };
         for ((number, segment), seen) in (0..).map(SegmentNo).zip(core.layout.table()).zip(seen) {
-            goes_on().then_some(())?;
+            if !is_read(number) {
+                continue;
+            }
+            watch.step(number.0 as usize, core.layout.table().len(), "headers of segments")?;
             let end = match segment.state {
                 State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),

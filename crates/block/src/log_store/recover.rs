@@ -112,6 +112,7 @@ impl LogStore {
             poisoned: None,
             read_only: !is_written,
             gives_up: access == Access::Salvage,
+            unread: std::collections::BTreeSet::new(),
             mending: false,
             closing: false,
             threads: false,
@@ -365,8 +366,9 @@ fn replay(
         }
     }
     // Of a store that was closed in order nothing comes after the checkpoint.
-    let behind = if clean && replayed == 0 { Behind::new() } else { replay.behind() };
-    let loss = replay.loss(&behind);
+    let is_closed = clean && replayed == 0;
+    let behind = if is_closed { Behind::new() } else { replay.behind() };
+    let loss = if is_closed { None } else { replay.loss(&behind) };
     let abandoned = replay.abandoned().max(behind.len() as u64);
     let passed = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
@@ -383,7 +385,6 @@ fn replay(
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
     core.epoch = first_epoch.next();
-    let clean = clean && replayed == 0;
     // One of a store that was about to grow is whole, and does not count.
     let checkpoint = in_doubt.filter(FormatError::is_damage);
     Ok(Recovered {
@@ -392,7 +393,7 @@ fn replay(
         area,
         noted: first_epoch,
         repair,
-        clean,
+        clean: is_closed,
         abandoned,
         unreadable,
         rebuilt: pages,

@@ -269,7 +269,7 @@ impl Salvage {
 
     /// What there must have been behind the end of the log whose headers are not found.
     fn headless(&self) -> Headless {
-        let Some(Recovered { core, .. }) = &self.opened else { return Headless::default() };
+        let Some(Recovered { core, loss, .. }) = &self.opened else { return Headless::default() };
         let end @ (_, first) = end_of(core);
         let (mut behind, mut repeats) = (BTreeSet::new(), BTreeMap::new());
         self.chunks(|_, header| {
@@ -280,16 +280,8 @@ impl Salvage {
         });
         repeats.retain(|number, _| *number >= first && !behind.contains(number));
         let all = behind.last().map_or(0, |last| (last.0 - first.0).saturating_add(1));
-        let is_damaged = || {
-            let heads = core.layout.heads().filter_map(|head| head.open);
-            heads.map(|(segment, slot)| core.layout.shape().place(segment, slot)).any(|place| {
-                let mut block = [0; BLOCK_BYTES];
-                let read = self.named.log(&self.superblock, place, &mut block);
-                read.is_ok() && ChunkHeader::was_one(&block, &self.superblock, first)
-            })
-        };
         let unknown = match all.saturating_sub((behind.len() + repeats.len()) as u64) {
-            0 if behind.is_empty() && is_damaged() => 1,
+            0 if behind.is_empty() => loss.as_ref().map_or(0, |loss| loss.unknown),
             unknown => unknown,
         };
         Headless { blocks: joined(repeats.into_values().flatten().collect()), unknown }

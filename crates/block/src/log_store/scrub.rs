@@ -5,9 +5,13 @@ use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::engine::LogStore;
 use crate::device::{Allocation, BlockDevice};
 use crate::error::BlockError;
-use crate::scrub::Scrub;
+use crate::scrub::{Scrub, ScrubId};
 
 impl Scrub for LogStore {
+    fn id(&self) -> ScrubId {
+        ScrubId(self.shared.state.lock().core.superblock.store)
+    }
+
     fn checksummed(&self) -> ByteSize {
         self.stats().live
     }
@@ -22,7 +26,7 @@ impl Scrub for LogStore {
                 Ok((data, Allocation::Data)) => {
                     let range = SectorRange { sectors: data.sectors.min(most), ..data };
                     let part = buffer.get_mut(..(range.sectors * SECTOR_BYTES) as usize)?;
-                    return Some((range, self.read(range.start, part)));
+                    return Some((range, self.read_sectors(range.start, part)));
                 }
                 // Where it cannot say what is there, it cannot read it either.
                 Err(error) => {

@@ -63,18 +63,12 @@ impl BlockDevice for LogStore {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        self.shared.state.lock().tally.reads += 1;
-        let (first, skip) = split(range.start);
-        let blocks = (skip + buffer.len()).div_ceil(BLOCK_BYTES);
-        if skip == 0 && blocks * BLOCK_BYTES == buffer.len() {
-            return self.shared.read(first, buffer);
+        {
+            let mut state = self.shared.state.lock();
+            state.tally.reads += 1;
+            state.last_access = Instant::now();
         }
-        let mut whole = vec![0; blocks * BLOCK_BYTES];
-        self.shared.read(first, &mut whole)?;
-        if let Some(wanted) = whole.get(skip..skip + buffer.len()) {
-            buffer.copy_from_slice(wanted);
-        }
-        Ok(())
+        self.read_sectors(range.start, buffer)
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -145,6 +139,23 @@ impl BlockDevice for LogStore {
     }
 }
 
+impl LogStore {
+    /// Reads without counting it as an access of users.
+    pub(super) fn read_sectors(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        let (first, skip) = split(at);
+        let blocks = (skip + buffer.len()).div_ceil(BLOCK_BYTES);
+        if skip == 0 && blocks * BLOCK_BYTES == buffer.len() {
+            return self.shared.read(first, buffer);
+        }
+        let mut whole = vec![0; blocks * BLOCK_BYTES];
+        self.shared.read(first, &mut whole)?;
+        if let Some(wanted) = whole.get(skip..skip + buffer.len()) {
+            buffer.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+}
+
 /// The block of a sector, and the bytes before the sector in it.
 fn split(at: Lba) -> (BlockNo, usize) {
     (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
@@ -167,7 +178,6 @@ impl Shared {
     /// Reads whole blocks. What becomes free while it is read may be overwritten, so then it is looked up again.
     fn read(&self, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         let mut state = self.state.lock();
-        state.last_access = Instant::now();
         loop {
             // Looking up may let go of the lock, too.
             let freed = state.freed;

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::bail;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use umbrella_block::scrub::{Buffer, Scrub, Scrubbing};
+use umbrella_block::scrub::{Buffer, Scrub, ScrubId, Scrubbing};
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::protocol::Progress;
-use crate::config::disk::{DiskName, DiskSpec};
+use crate::config::disk::DiskName;
 use crate::state_file;
 use crate::text::count;
 
@@ -29,8 +29,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// What is kept of a disk's scrubs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Record {
-    /// What the disk is made of: another disk of the same name begins anew.
-    identity: Vec<String>,
+    /// Of the store or pair: another one of the same name begins anew.
+    id: ScrubId,
     /// One that has not come to its end.
     begun: Option<Scrubbing>,
     last: Option<ScrubResult>,
@@ -91,14 +91,13 @@ pub(crate) struct Scrubs {
 }
 
 impl Scrubs {
-    /// Those of a disk, as they were kept.
-    pub(crate) fn of(spec: &DiskSpec) -> Scrubs {
-        let file = state_file::path("@scrubs", &format!("{}.json", spec.name));
-        let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
-        let identity: Vec<String> = std::iter::once(spec.disk.identity()).chain(flash).collect();
-        let kept = state_file::read(&file).filter(|kept: &Record| kept.identity == identity);
-        let record = Mutex::new(kept.unwrap_or(Record { identity, ..Record::default() }));
-        Scrubs { name: spec.name.clone(), file, record, turn: Mutex::new(()) }
+    /// Those of a disk of which a store or pair with this id keeps checksums, as they were kept.
+    pub(crate) fn of(name: DiskName, id: Option<ScrubId>) -> Scrubs {
+        let id = id.unwrap_or_default();
+        let file = state_file::path("@scrubs", &format!("{name}.json"));
+        let kept = state_file::read(&file).filter(|kept: &Record| kept.id == id);
+        let record = Mutex::new(kept.unwrap_or(Record { id, ..Record::default() }));
+        Scrubs { name, file, record, turn: Mutex::new(()) }
     }
 
     /// How they stand.

@@ -50,8 +50,9 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         error @ BindError::Io { .. } => error.into(),
     })?;
     let (end, ends) = channel();
-    let scrubs = Arc::new(Scrubs::of(&spec));
     let served = open(spec, here, on_damage, &end)?;
+    let scrubbed = served.offered.scrubbed().and_then(|scrubbed| scrubbed.upgrade());
+    let scrubs = Arc::new(Scrubs::of(name.clone(), scrubbed.map(|scrubbed| scrubbed.id())));
     let _ends_scrubs = scrub_in_time(&served.offered, &scrubs)?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });

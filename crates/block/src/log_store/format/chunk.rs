@@ -48,6 +48,7 @@
 //!
 //! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for a block replaces an earlier one.
 
+use smallvec::SmallVec;
 use umbrella_units::{BlockNo, ByteSize};
 use uuid::Uuid;
 
@@ -59,18 +60,18 @@ use super::shape::{Blocks, MapPageNo, Shape, Slot};
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
 
-const MAGIC: &[u8; 4] = b"ULCK";
-const HEADER_BYTES: usize = 56;
+pub(super) const MAGIC: &[u8; 4] = b"ULCK";
+pub(super) const FIRST_ENTRY_AT: usize = 56;
 const ENTRY_BYTES: usize = 16;
 /// The version of a header with a repeat, and the bytes of an entry in it.
-const WITH_REPEAT: u16 = 2;
+pub(super) const WITH_REPEAT: u16 = 2;
 const PACKED_BYTES: usize = 13;
-const CHECKSUM_AT: usize = 4092;
+pub(super) const CHECKSUM_AT: usize = 4092;
 const KIND_SHIFT: u32 = 56;
 const THIS: Structure = Structure::Chunk;
 
 /// The most entries of a chunk.
-pub const MAX_ENTRIES: usize = (CHECKSUM_AT - HEADER_BYTES) / ENTRY_BYTES;
+pub const MAX_ENTRIES: usize = (CHECKSUM_AT - FIRST_ENTRY_AT) / ENTRY_BYTES;
 
 /// What a chunk says of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -163,6 +164,16 @@ impl Entry {
         }
     }
 
+    /// If it is a mark: the last chunk that had been flushed, and the last that a flush under way promised.
+    pub(super) fn mark(&self) -> Option<(Sequence, Sequence)> {
+        match *self {
+            Entry::Mark { flushed, promised } => {
+                Some((flushed, Sequence(flushed.0.saturating_add(u64::from(promised)))))
+            }
+            _ => None,
+        }
+    }
+
     /// The user's blocks that it speaks of.
     pub fn blocks(&self) -> std::ops::Range<u64> {
         match *self {
@@ -172,7 +183,17 @@ impl Entry {
         }
     }
 
-    /// As it stands in a header of version 2.
+    /// As it stands in a header of a version.
+    pub(super) fn bytes(&self, version: u16) -> SmallVec<[u8; ENTRY_BYTES]> {
+        if version == WITH_REPEAT {
+            return SmallVec::from_slice(&self.packed());
+        }
+        let (kind, block, checksum, value) = self.fields();
+        let mut bytes = SmallVec::from_slice(&(kind << KIND_SHIFT | block).to_le_bytes());
+        bytes.extend(checksum.to_le_bytes().into_iter().chain(value.to_le_bytes()));
+        bytes
+    }
+
     fn packed(&self) -> [u8; PACKED_BYTES] {
         let (kind, block, checksum, value) = match *self {
             Entry::Unmapped { start, blocks } => (4, start.0, blocks, 0),
@@ -186,7 +207,7 @@ impl Entry {
         bytes
     }
 
-    fn parse_packed(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+    pub(super) fn parse_packed(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
         let (kind, low, high) = (fields.u8()?, fields.u32()?, fields.u8()?);
         let block = u64::from(low) | u64::from(high) << 32;
         let checksum = Checksum(fields.u32()?);
@@ -216,7 +237,7 @@ impl Entry {
         }
     }
 
-    fn parse(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+    pub(super) fn parse(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
         let (word, checksum, value) = (fields.u64()?, Checksum(fields.u32()?), fields.u32()?);
         Entry::of(number, word >> KIND_SHIFT, word & ((1 << KIND_SHIFT) - 1), (checksum, value))
     }
@@ -306,27 +327,15 @@ impl ChunkHeader {
 
     /// The last chunk that had been flushed when it was completed, and the last that a flush under way promised.
     pub fn mark(&self) -> Option<(Sequence, Sequence)> {
-        self.entries.iter().find_map(|entry| match *entry {
-            Entry::Mark { flushed, promised } => {
-                Some((flushed, Sequence(flushed.0.saturating_add(u64::from(promised)))))
-            }
-            _ => None,
-        })
-    }
-
-    /// Whether a block that is no header was one with this number, or is one that was written in part: its checksum is wrong, but of magic, store and number two are right.
-    pub(in crate::log_store) fn was_one(bytes: &[u8], superblock: &Superblock, number: Sequence) -> bool {
-        let has = |at: usize, field: &[u8]| bytes.get(at..at + field.len()) == Some(field);
-        let is_right = [has(0, MAGIC), has(16, superblock.store.as_bytes()), has(40, &number.0.to_le_bytes())];
-        Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_err()
-            && is_right.into_iter().filter(|right| *right).count() >= 2
+        self.entries.iter().find_map(Entry::mark)
     }
 
     /// As it is written to the block at `at` of the log; an error if it would not be read.
     pub fn encode(&self, superblock: &Superblock, at: Place) -> Result<Block, FormatError> {
         self.check(superblock, at)?;
         let mut fields = Writer::new(MAGIC);
-        fields.u16(if self.before.is_some() { WITH_REPEAT } else { VERSION as u16 });
+        let version = if self.before.is_some() { WITH_REPEAT } else { VERSION as u16 };
+        fields.u16(version);
         fields.u16(self.entries.len() as u16);
         fields.u16(self.data_blocks() as u16);
         fields.u8(self.stream.0);
@@ -337,14 +346,7 @@ impl ChunkHeader {
             fields.u64(number);
         }
         for entry in &self.entries {
-            if self.before.is_some() {
-                fields.bytes(&entry.packed());
-                continue;
-            }
-            let (kind, block, checksum, value) = entry.fields();
-            fields.u64(kind << KIND_SHIFT | block);
-            fields.u32(checksum);
-            fields.u32(value);
+            fields.bytes(&entry.bytes(version));
         }
         if let Some(before) = &self.before {
             fields.skip((MAX_ENTRIES - self.entries.len()) * PACKED_BYTES);
@@ -462,4 +464,4 @@ impl ChunkBuilder {
 
 // A logical block fits into its bits: there are fewer of them than places.
 const _: () = assert!(PLACE_BITS <= KIND_SHIFT);
-const _: () = assert!(HEADER_BYTES + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);
+const _: () = assert!(FIRST_ENTRY_AT + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);

@@ -92,6 +92,75 @@ fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flu
     }
 }
 
+/// A store that was killed right after something was written through, and where the header of its last chunk lies.
+fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> (Vec<u8>, usize) {
+    let store = open(device, by_hand());
+    write(&store, 0..3, Durability::Through);
+    let at = place_of(&store, 2) - 4096;
+    drop(store);
+    (read(&**device, 0, sectors_of(&**device)), at)
+}
+
+#[test]
+fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_told_once() {
+    // The first chunk after an opening has another version.
+    let (bytes, at) = ended_with_a_flush(&made(80, "r_lfs"));
+    let first = killed(|store| write(store, 0..1, Durability::Through), 0);
+    let first = (first.0, first.1 - 4096);
+    for (bytes, header) in [(bytes, at), first] {
+        for at in (0..128).chain((128..4096).step_by(61)).chain(4088..4096) {
+            let mut bytes = bytes.clone();
+            bytes[header + at] ^= 1 << (at % 8);
+            let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+            let found = losses(&device);
+            assert!(found.len() == 1 && !found[0].is_certain && found[0].unknown == 1, "byte {at}: {found:?}");
+            let store = open(&device, by_hand());
+            let told = store.stats().mended;
+            assert!(told.iter().any(|told| told.contains("perhaps lost")), "byte {at}: {told:?}");
+            drop(store);
+            assert_eq!(losses(&device), [], "byte {at}: the opening told it");
+        }
+    }
+}
+
+#[test]
+fn what_a_power_cut_leaves_of_a_header_that_no_flush_had_promised_is_no_loss() {
+    const CHUNK: u64 = 14;
+    let device = made(80, "r_lfs:regions=1");
+    let store = open(&device, by_hand());
+    write(&store, 0..3, Durability::Through);
+    let before = read(&*device, 0, sectors_of(&*device));
+    // Full chunks alone.
+    let mut blocks = 3;
+    while blocks == 3 || store.shared.state.lock().core.has_unsealed_of_user() {
+        write(&store, blocks..blocks + 1, Durability::Cached);
+        blocks += 1;
+        assert!(blocks < 3 + 2 * CHUNK, "no chunk is full");
+    }
+    let header = place_of(&store, 3) - 4096;
+    drop(store);
+    let after = read(&*device, 0, sectors_of(&*device));
+    assert_eq!(&after[header..header + 4], b"ULCK");
+    for sectors in 1..8 {
+        let mut bytes = before.clone();
+        let end = header + sectors * 512;
+        bytes[header..end].copy_from_slice(&after[header..end]);
+        assert_eq!(losses(&(Arc::new(Memory::from_bytes(bytes)) as Arc<dyn BlockDevice>)), [], "{sectors} sectors");
+    }
+}
+
+#[test]
+fn a_damaged_header_that_was_there_before_the_store_was_opened_again_is_no_loss() {
+    let device = made(80, "r_lfs:regions=1");
+    let (mut bytes, at) = ended_with_a_flush(&device);
+    bytes[at + 4000] ^= 1;
+    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    drop(open(&device, by_hand()));
+    assert_eq!(losses(&device), []);
+    drop(LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).expect("it can be opened").close());
+    assert_eq!(losses(&device), []);
+}
+
 #[test]
 fn a_discard_of_much_that_is_lost_takes_a_line() {
     let work = |store: &LogStore| {

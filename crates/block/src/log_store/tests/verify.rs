@@ -165,3 +165,17 @@ fn a_scrub_names_the_damaged_blocks_and_goes_on_where_it_was() {
     assert_eq!(scrubbing.damaged, [range(5, 2), range(40, 1), range(blocks - 1, 1)]);
     assert_eq!(scrubbing.read.0, (blocks - 10) * 4096);
 }
+
+#[test]
+fn a_scrub_leaves_a_store_idle() {
+    let (bytes, _) = closed(3);
+    let store = open(&(Arc::new(Memory::from_bytes(bytes)) as Arc<dyn BlockDevice>), by_hand());
+    let last_access = || store.shared.state.lock().last_access;
+    let (before, reads) = (last_access(), store.stats().reads);
+    let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
+    while scrubbing.step(&store, &mut buffer).is_some() {}
+    assert!(scrubbing.read.0 > 0);
+    assert_eq!((last_access(), store.stats().reads), (before, reads));
+    read(&store, 0, 8);
+    assert_ne!(last_access(), before);
+}
