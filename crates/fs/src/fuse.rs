@@ -8,6 +8,7 @@ mod list;
 mod readers;
 mod session;
 mod tell;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use convert::{
     attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
 };
 pub(crate) use session::{Serving, mount};
+pub(crate) use trace::RequestTrace;
 pub use umbrella_fuse::run_poker;
 
 use readers::Readers;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use umbrella_fuse::{Config, MountOptions, MountSpec, Session, TransportInUse};
+use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
 use super::Fuse;
 use super::tell::Tell;
@@ -23,6 +23,8 @@ pub(crate) struct Serving {
     pub(crate) threads: usize,
     /// The program that keeps requests of io_uring from waiting; without it the daemon forks.
     pub(crate) poker: Option<Command>,
+    /// Is told of every request.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// How many requests there may be while all of them wait: for a disk, or for a file on its way to another branch. Each takes a thread. Many at once cost memory only, a megabyte each when all of them write. More than the kernel has in the background.
@@ -42,6 +44,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         max_threads: MOST_WAITING,
         max_entries: MOST_WAITING,
         poker: serving.poker,
+        observer: serving.observer,
         ..Config::default()
     };
     let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.spec().mount, &spec, config)?;
