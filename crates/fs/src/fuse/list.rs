@@ -22,7 +22,8 @@ impl Fuse {
             return Ok(listing);
         }
         let entries = self.pool.list(dir, past_dots(offset))?;
-        for entry in entries.after(offset).iter().take(most) {
+        let (strict, mut given) = (self.pool.is_strict(), Vec::new());
+        for (number, entry) in entries.after(offset).iter().enumerate() {
             let name = Listed {
                 ino: InodeNumber(entry.ino.0),
                 next: entry.cookie,
@@ -39,9 +40,18 @@ impl Fuse {
                     }
                 }
                 Err(error) if error.is_missing() => {}
-                Err(error) if self.pool.is_strict() => return Err(error),
+                Err(error) if strict => {
+                    // The kernel gets none of the listing, and would never forget what is in it.
+                    for node in given {
+                        self.pool.forget(node, 1);
+                    }
+                    return Err(error);
+                }
                 // It is there, whatever is wrong with it: the name alone.
                 Err(_) if listing.add_plain(&name).is_err() => break,
+                    if strict {
+                        given.push(attr.node);
+                    }
                 Err(_) => {}
             }
         }
