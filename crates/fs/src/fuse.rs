@@ -31,7 +31,8 @@ pub use umbrella_fuse::run_poker;
 
 use readers::Readers;
 
-use crate::pool::{Change, Pool, Replace, without_trusted};
+use crate::error::OpError;
+use crate::pool::{Behind, Change, Pool, Replace, has_trusted, without_trusted};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -40,6 +41,8 @@ const MINOR_WITH_EPOCH: u32 = 44;
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
+/// What `ls -l` asks of each file.
+const SELINUX_LABEL: &str = "security.selinux";
 /// The most that one request copies from file to file: it keeps its thread for as long.
 const MOST_COPIED: u64 = 1 << 30;
 
@@ -49,20 +52,29 @@ pub(crate) struct Fuse {
     ttl: Duration,
     negative_ttl: Duration,
     readers: Readers,
+    /// What a file without an SELinux label is answered.
+    no_label: Errno,
 }
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new() }
+        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new(), no_label: no_label() }
     }
+}
+
+/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the kernel wants to
+/// know that there is none.
+fn no_label() -> Errno {
+    let known = std::fs::read_to_string("/proc/filesystems");
+    if known.is_ok_and(|known| !known.contains("selinuxfs")) { Errno::EOPNOTSUPP } else { Errno::ENODATA }
 }
 
 impl Filesystem for Fuse {
     fn init(&mut self, offer: &Offer, agreement: &mut Agreement) -> std::io::Result<()> {
-        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY.
+        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY. No READDIRPLUS_AUTO: of a large
+        // directory it would ask for the names alone, and then for the attributes one by one, as `ls -l` lists first and looks later.
         agreement.flags |= InitFlags::DO_READDIRPLUS
-            | InitFlags::READDIRPLUS_AUTO
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::POSIX_ACL
             | InitFlags::DONT_MASK
@@ -251,18 +263,24 @@ impl Filesystem for Fuse {
         reply.send(dropped.and_then(|()| self.pool.setxattr(of, request.name, request.value, flags)));
     }
 
-    fn getxattr(&self, _: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
+    fn getxattr(&self, context: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
+        let is_label = request.name == SELINUX_LABEL;
+        if is_label {
+            self.readers.shows_attributes(context.pid);
+        }
         match self.pool.getxattr(node(request.node), request.name) {
             Ok(value) => reply.value(request.size, &value),
             Err(error) => reply.error(error.into()),
         }
     }
 
+            Err(OpError::Sys(rustix::io::Errno::NODATA)) if is_label => reply.error(self.no_label),
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
         match self.pool.listxattr(node(request.node)) {
             Ok(names) if context.uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),
             Err(error) => reply.error(error.into()),
+        self.readers.shows_attributes(context.pid);
         }
     }
 

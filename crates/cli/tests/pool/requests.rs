@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::MIB;
 use super::support::disk::Disk;
 use super::support::pool::Pool;
-use super::support::{eventually, temp_dir};
+use super::support::{eventually, run, temp_dir};
 
 /// A mounted pool of one branch, and the file with the trace of its requests.
 struct Traced {
@@ -51,6 +51,46 @@ fn a_trace_of_requests_shows_a_create_a_stat_and_a_failed_open() {
     fs::remove_file(traced.pool.on("a", "new")).unwrap();
     fs::File::open(&path).unwrap_err();
     traced.expect(&[&format!(" open node={} pid=", node().unwrap()), "result=E"]);
+}
+
+#[test]
+fn ls_asks_once_for_labels_and_gets_attributes_with_the_listing() {
+    const FILES: usize = 1000;
+    let mut traced = traced();
+    let dir = traced.pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..FILES {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    traced.pool.remount();
+    let before = fs::metadata(&traced.file).unwrap().len() as usize;
+    let shown = run("ls", ["-l".as_ref(), dir.as_os_str()]);
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).lines().count(), FILES + 1);
+    traced.pool.stop();
+    let text = fs::read_to_string(&traced.file).unwrap().split_off(before);
+    let requests = |piece: &str| text.lines().filter(|line| line.contains(piece)).count();
+    assert_eq!(requests(" lookup "), 1, "only of the directory");
+    assert!(requests("\"security.selinux\"") <= 1 || selinux(), "{}", requests("\"security.selinux\""));
+    assert!(requests("\"system.posix_acl_access\"") <= FILES + 1);
+    assert!(requests(" readdir") < FILES / 50, "{}", requests(" readdir"));
+}
+
+fn selinux() -> bool {
+    fs::read_to_string("/proc/filesystems").unwrap().contains("selinuxfs")
+}
+
+#[test]
+fn who_wants_names_only_makes_the_daemon_read_few_attributes() {
+    let mut traced = traced();
+    let dir = traced.pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..1000 {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    traced.pool.remount();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1000);
+    let known = traced.pool.status().inodes;
+    assert!(known < 100, "the daemon knows {known} inodes");
 }
 
 #[test]

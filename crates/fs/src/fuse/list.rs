@@ -16,8 +16,7 @@ impl Fuse {
     pub(super) fn list_plus(&self, thread: u32, request: &Read) -> OpResult<Listing> {
         let (dir, offset) = (node(request.node), request.offset);
         let mut listing = Listing::new(request.size);
-        // Beyond the beginning the kernel asks for attributes only where they are used. What is left out here it asks for as names.
-        let most = if offset == 0 { self.readers.begin(thread, dir) } else { usize::MAX };
+        let with_attributes = if offset == 0 { self.readers.begin(thread, dir) } else { self.readers.go_on(thread) };
         if self.dots(dir, offset, |dot| listing.add_plain(dot))?.is_err() {
             return Ok(listing);
         }
@@ -30,6 +29,12 @@ impl Fuse {
                 kind: file_type(entry.kind),
                 name: &entry.name,
             };
+            if number >= with_attributes {
+                if listing.add_plain(&name).is_err() {
+                    break;
+                }
+                continue;
+            }
             match self.pool.lookup_entry(dir, &entries, entry) {
                 Ok(attr) => {
                     let shown = self.entry(&attr);
@@ -37,6 +42,9 @@ impl Fuse {
                     if listing.add_with_attributes(&name, &shown).is_err() {
                         self.pool.forget(attr.node, 1);
                         break;
+                    }
+                    if strict {
+                        given.push(attr.node);
                     }
                 }
                 Err(error) if error.is_missing() => {}
@@ -49,9 +57,6 @@ impl Fuse {
                 }
                 // It is there, whatever is wrong with it: the name alone.
                 Err(_) if listing.add_plain(&name).is_err() => break,
-                    if strict {
-                        given.push(attr.node);
-                    }
                 Err(_) => {}
             }
         }
