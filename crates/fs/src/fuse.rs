@@ -298,9 +298,13 @@ impl Filesystem for Fuse {
         self.do_seek(&request, reply);
     }
 
-    /// Not ENOSYS: there are ioctls, and this file knows none.
-    fn ioctl(&self, _: &Context<'_>, _: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        reply.error(Errno::ENOTTY);
+    /// Those of `lsattr` and `chattr`, for which the kernel has checked the caller.
+    fn ioctl(&self, _: &Context<'_>, request: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
+        match request.file_ioctl() {
+            Some(asked) => reply.send(self.file_ioctl(node(request.node), asked)),
+            // Not ENOSYS: there are ioctls, and this file knows only those.
+            None => reply.error(Errno::ENOTTY),
+        }
     }
 
     fn copy_file_range(&self, context: &Context<'_>, request: CopyFileRange, reply: Reply<Copied>) {

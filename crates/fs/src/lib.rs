@@ -10,6 +10,7 @@ pub mod error;
 mod fd_path;
 mod fuse;
 mod handle;
+pub mod inode_flags;
 pub mod inode_map;
 mod kernel_cache;
 mod lease;

@@ -10,6 +10,8 @@
 mod conformance;
 mod exchange;
 mod files;
+mod flags;
+mod mapped;
 mod metadata;
 mod moving;
 mod names;

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use umbrella_fuse::{Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, InodeNumber, OpenFlags};
+use umbrella_fuse::{
+    Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags,
+};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use crate::creds::Caller;
 use crate::handle::{DataPath, HandleId};
+use crate::inode_flags;
 use crate::node::NodeId;
 use crate::pool::{Attr, NewTime, OpenRequest, Opened};
 
@@ -45,6 +48,7 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
     OpenRequest {
         read: access != libc::O_WRONLY,
         write: access != libc::O_RDONLY,
+        append: flags & libc::O_APPEND != 0,
         truncate: flags & libc::O_TRUNC != 0,
         exclusive: flags & libc::O_EXCL != 0,
         drop_set_id,
@@ -98,4 +102,25 @@ pub(super) fn new_time(time: umbrella_fuse::NewTime) -> NewTime {
 
 pub(super) fn device_number(device: DeviceNumber) -> u64 {
     rustix::fs::makedev(device.major, device.minor)
+}
+
+pub(super) fn fs_xattr(value: &FsXattr) -> inode_flags::FsXattr {
+    inode_flags::FsXattr {
+        xflags: value.xflags,
+        extent_size: value.extent_size,
+        project: value.project,
+        cow_extent_size: value.cow_extent_size,
+        ..inode_flags::FsXattr::default()
+    }
+}
+
+pub(super) fn fs_xattr_shown(value: &inode_flags::FsXattr) -> FsXattr {
+    FsXattr {
+        xflags: value.xflags,
+        extent_size: value.extent_size,
+        extents: value.extents,
+        project: value.project,
+        cow_extent_size: value.cow_extent_size,
+        ..FsXattr::default()
+    }
 }

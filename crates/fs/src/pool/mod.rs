@@ -25,6 +25,7 @@ mod equal;
 mod equalise;
 mod exchange;
 mod govern;
+mod inode_flags;
 mod leftover;
 mod lookup;
 mod monitor;
