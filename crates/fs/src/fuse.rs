@@ -23,7 +23,7 @@ use umbrella_fuse::{
 };
 
 use convert::{
-    attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
+    attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
 };
 pub(crate) use session::{Serving, mount};
 pub(crate) use trace::RequestTrace;
@@ -80,6 +80,7 @@ impl Filesystem for Fuse {
             | InitFlags::DONT_MASK
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::SETXATTR_EXT
+            | InitFlags::ALLOW_IDMAP
             | InitFlags::PASSTHROUGH;
         agreement.max_stack_depth = 1;
         agreement.max_background = MOST_IN_BACKGROUND;
@@ -124,7 +125,7 @@ impl Filesystem for Fuse {
             mtime: mtime.map(new_time),
             handle: request.handle.map(handle),
             drop_set_id: request.kill_suidgid,
-            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| caller(context, 0)),
+            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| changer(context)),
         };
         reply.send(self.pool.setattr(node(request.node), &change).map(|attr| self.stat(&attr)));
     }
@@ -277,7 +278,7 @@ impl Filesystem for Fuse {
             Err(OpError::Sys(rustix::io::Errno::NODATA)) if is_label => reply.error(self.no_label),
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
         match self.pool.listxattr(node(request.node)) {
-            Ok(names) if context.uid == 0 => reply.value(request.size, &names),
+            Ok(names) if !has_trusted(&names) || changer(context).uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),
             Err(error) => reply.error(error.into()),
         self.readers.shows_attributes(context.pid);
@@ -291,7 +292,7 @@ impl Filesystem for Fuse {
     fn fallocate(&self, context: &Context<'_>, request: FAllocate, reply: Reply<()>) {
         let FAllocate { offset, length, .. } = request;
         let mode = FallocateFlags::from_bits_retain(request.mode);
-        reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, context.uid != 0));
+        reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, changer(context).uid != 0));
     }
 
     fn lseek(&self, _: &Context<'_>, request: LSeek, reply: Reply<Offset>) {
@@ -310,7 +311,8 @@ impl Filesystem for Fuse {
     fn copy_file_range(&self, context: &Context<'_>, request: CopyFileRange, reply: Reply<Copied>) {
         let (from, to) = (handle(request.handle), handle(request.new_handle));
         let length = request.length.min(MOST_COPIED) as usize;
-        let copied = self.pool.copy_range(from, request.offset, to, request.new_offset, length, context.uid != 0);
+        let copied =
+            self.pool.copy_range(from, request.offset, to, request.new_offset, length, changer(context).uid != 0);
         reply.send(copied.map(|copied| Copied(copied as u64)));
     }
 }

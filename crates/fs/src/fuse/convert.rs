@@ -55,8 +55,23 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
     }
 }
 
+/// Who makes something: the kernel says it in ids of the mount that was used, mapped or not.
 pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
     Caller { uid: context.uid, gid: context.gid, umask: umask & 0o777 }
+}
+
+/// What the kernel says instead of an id where mounts may be mapped (`FUSE_INVALID_UIDGID`), in all requests that make nothing.
+const NO_ID: u32 = u32::MAX;
+
+/// Who changes something: where the kernel does not say it, as its process says. A process that is not there has no rights.
+pub(super) fn changer(context: &Context<'_>) -> Caller {
+    if context.uid != NO_ID {
+        return caller(context, 0);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", context.pid)).unwrap_or_default();
+    let file_system_id =
+        |key| status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().nth(3)?.parse().ok());
+    Caller { uid: file_system_id("Uid:").unwrap_or(NO_ID), gid: file_system_id("Gid:").unwrap_or(NO_ID), umask: 0 }
 }
 
 pub(super) fn file_type(kind: FileKind) -> FileType {

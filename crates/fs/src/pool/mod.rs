@@ -65,6 +65,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use umbrella_units::{BranchId, Ino};
 
 pub(crate) use attr::without_trusted;
+pub(crate) use attr::{has_trusted, without_trusted};
 pub use attr::{Change, NewTime};
 pub(crate) use bind::ActiveRules;
 pub use data::TreeSpace;
