@@ -169,13 +169,16 @@ impl Filesystem for Fuse {
 
     fn rename(&self, _: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
         let Rename { parent, name, new_parent, new_name, flags } = request;
-        let replace = match flags {
+        let whiteout = flags.contains(RenameFlags::WHITEOUT);
+        let behind = if whiteout { Behind::Whiteout } else { Behind::Nothing };
+        let replace = match flags - RenameFlags::WHITEOUT {
             RenameFlags::NOREPLACE => Replace::No,
-            RenameFlags::EXCHANGE => Replace::Exchange,
+            RenameFlags::EXCHANGE if !whiteout => Replace::Exchange,
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        reply.send(self.pool.rename(node(parent), name, node(new_parent), new_name, replace));
+        let (from, to) = ((node(parent), name), (node(new_parent), new_name));
+        reply.send(self.pool.rename_leaving(from, to, replace, behind));
     }
 
     fn open(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
@@ -271,17 +274,17 @@ impl Filesystem for Fuse {
         }
         match self.pool.getxattr(node(request.node), request.name) {
             Ok(value) => reply.value(request.size, &value),
+            Err(OpError::Sys(rustix::io::Errno::NODATA)) if is_label => reply.error(self.no_label),
             Err(error) => reply.error(error.into()),
         }
     }
 
-            Err(OpError::Sys(rustix::io::Errno::NODATA)) if is_label => reply.error(self.no_label),
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
+        self.readers.shows_attributes(context.pid);
         match self.pool.listxattr(node(request.node)) {
             Ok(names) if !has_trusted(&names) || changer(context).uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),
             Err(error) => reply.error(error.into()),
-        self.readers.shows_attributes(context.pid);
         }
     }
 

@@ -15,6 +15,7 @@ mod mapped;
 mod metadata;
 mod moving;
 mod names;
+mod overlay;
 mod refused;
 mod removed;
 mod suites;
