@@ -176,15 +176,10 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
 
 /// A trace in the pool would trace its own writing without end.
 fn outside(file: &Path, mount: &Path) -> anyhow::Result<()> {
-    let real = match std::fs::canonicalize(file) {
-        Ok(real) => real,
-        // A file that is still to be made.
-        Err(_) => {
-            let absolute = std::path::absolute(file)?;
-            let parent = absolute.parent().unwrap_or(Path::new("/"));
-            std::fs::canonicalize(parent).with_context(|| format!("--trace-requests {}", visible_path(file)))?
-        }
-    };
+    let absolute = std::path::absolute(file)?;
+    // A file that is still to be made is where its directory is.
+    let there = if absolute.exists() { &absolute } else { absolute.parent().unwrap_or(Path::new("/")) };
+    let real = std::fs::canonicalize(there).with_context(|| format!("--trace-requests {}", visible_path(file)))?;
     if real.starts_with(std::fs::canonicalize(mount)?) {
         bail!("--trace-requests: {} lies in the pool: name a file outside of it", visible_path(file));
     }

@@ -172,6 +172,28 @@ fn a_file_that_moves_keeps_its_flags_and_stays_where_the_target_has_none() {
     pool.expect_stays_on("b", "file");
 }
 
+/// xfs has projects unasked.
+#[test]
+fn a_project_is_shown_set_and_taken_along() {
+    let disks = [Disk::xfs(300 * MIB), Disk::xfs(300 * MIB)];
+    let mut pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).default(&["a"]).mount();
+    fs::write(pool.join("file"), "x").unwrap();
+    fs::create_dir(pool.join("dir")).unwrap();
+    let project = |path: &Path| {
+        let output = run("lsattr", ["-pd".as_ref(), path.as_os_str()]);
+        String::from_utf8_lossy(&output.stdout).split_whitespace().next().unwrap().to_owned()
+    };
+    for name in ["file", "dir"] {
+        assert_eq!(project(&pool.join(name)), "0");
+        run("chattr", ["-p".as_ref(), "42".as_ref(), pool.join(name).as_os_str()]);
+        assert_eq!((project(&pool.join(name)), project(&pool.on("a", name))), ("42".to_owned(), "42".to_owned()));
+    }
+    pool.load_rules(&all_to("b"));
+    pool.enforce();
+    pool.expect_on("b", "file");
+    assert_eq!(project(&pool.on("b", "file")), "42");
+}
+
 #[test]
 fn a_staged_file_leaves_memory_before_it_gets_flags() {
     let disk = Disk::ext4(64 * MIB);
