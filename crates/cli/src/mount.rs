@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) source: Option<PathBuf>,
     /// Waits for word that the mount is ready.
     pub(crate) starter: Option<Starter>,
+    /// Each request adds a line to this file.
+    pub(crate) trace_requests: Option<PathBuf>,
 }
 
 /// Mounts, and serves until the pool is unmounted.
@@ -57,7 +59,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     private_dir(&session.state_dir)?;
     let mounted = Arc::new(AtomicBool::new(false));
     heed_signals(&session, Arc::clone(&mounted))?;
-    let Session { pool, state_dir, config, allow_missing, options, source, starter } = session;
+    let Session { pool, state_dir, config, allow_missing, options, source, starter, trace_requests } = session;
     let socket = pool.socket.clone();
     let failure = Arc::new(OnceLock::new());
     let setback = Arc::clone(&failure);
@@ -77,6 +79,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         source,
         config,
         poker: Some(poker()),
+        trace_requests,
     };
     umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)

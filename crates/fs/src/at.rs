@@ -302,7 +302,8 @@ pub(crate) struct RawEntry {
 }
 
 impl FileAt {
-    fn run<T: Send + 'static>(
+    /// Calls with the descriptor.
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
@@ -324,7 +325,8 @@ impl FileAt {
         Ok(self.branch.noted(source, done)?)
     }
 
-    fn change<T: Send + 'static>(
+    /// The same, for a call that changes the file.
+    pub(crate) fn change<T: Send + 'static>(
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {

@@ -8,6 +8,7 @@ mod list;
 mod readers;
 mod session;
 mod tell;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +23,16 @@ use umbrella_fuse::{
 };
 
 use convert::{
-    attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
+    attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
 };
 pub(crate) use session::{Serving, mount};
+pub(crate) use trace::RequestTrace;
 pub use umbrella_fuse::run_poker;
 
 use readers::Readers;
 
-use crate::pool::{Change, Pool, Replace, without_trusted};
+use crate::error::OpError;
+use crate::pool::{Behind, Change, Pool, Replace, has_trusted, without_trusted};
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -38,6 +41,8 @@ const MINOR_WITH_EPOCH: u32 = 44;
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
+/// What `ls -l` asks of each file.
+const SELINUX_LABEL: &str = "security.selinux";
 /// The most that one request copies from file to file: it keeps its thread for as long.
 const MOST_COPIED: u64 = 1 << 30;
 
@@ -47,25 +52,35 @@ pub(crate) struct Fuse {
     ttl: Duration,
     negative_ttl: Duration,
     readers: Readers,
+    /// What a file without an SELinux label is answered.
+    no_label: Errno,
 }
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
         let ttl = pool.spec().cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new() }
+        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new(), no_label: no_label() }
     }
+}
+
+/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the kernel wants to
+/// know that there is none.
+fn no_label() -> Errno {
+    let known = std::fs::read_to_string("/proc/filesystems");
+    if known.is_ok_and(|known| !known.contains("selinuxfs")) { Errno::EOPNOTSUPP } else { Errno::ENODATA }
 }
 
 impl Filesystem for Fuse {
     fn init(&mut self, offer: &Offer, agreement: &mut Agreement) -> std::io::Result<()> {
-        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY.
+        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY. No READDIRPLUS_AUTO: of a large
+        // directory it would ask for the names alone, and then for the attributes one by one, as `ls -l` lists first and looks later.
         agreement.flags |= InitFlags::DO_READDIRPLUS
-            | InitFlags::READDIRPLUS_AUTO
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::POSIX_ACL
             | InitFlags::DONT_MASK
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::SETXATTR_EXT
+            | InitFlags::ALLOW_IDMAP
             | InitFlags::PASSTHROUGH;
         agreement.max_stack_depth = 1;
         agreement.max_background = MOST_IN_BACKGROUND;
@@ -110,7 +125,7 @@ impl Filesystem for Fuse {
             mtime: mtime.map(new_time),
             handle: request.handle.map(handle),
             drop_set_id: request.kill_suidgid,
-            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| caller(context, 0)),
+            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| changer(context)),
         };
         reply.send(self.pool.setattr(node(request.node), &change).map(|attr| self.stat(&attr)));
     }
@@ -154,13 +169,16 @@ impl Filesystem for Fuse {
 
     fn rename(&self, _: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
         let Rename { parent, name, new_parent, new_name, flags } = request;
-        let replace = match flags {
+        let whiteout = flags.contains(RenameFlags::WHITEOUT);
+        let behind = if whiteout { Behind::Whiteout } else { Behind::Nothing };
+        let replace = match flags - RenameFlags::WHITEOUT {
             RenameFlags::NOREPLACE => Replace::No,
-            RenameFlags::EXCHANGE => Replace::Exchange,
+            RenameFlags::EXCHANGE if !whiteout => Replace::Exchange,
             flags if flags.is_empty() => Replace::Yes,
             _ => return reply.error(Errno::EINVAL),
         };
-        reply.send(self.pool.rename(node(parent), name, node(new_parent), new_name, replace));
+        let (from, to) = ((node(parent), name), (node(new_parent), new_name));
+        reply.send(self.pool.rename_leaving(from, to, replace, behind));
     }
 
     fn open(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
@@ -249,16 +267,22 @@ impl Filesystem for Fuse {
         reply.send(dropped.and_then(|()| self.pool.setxattr(of, request.name, request.value, flags)));
     }
 
-    fn getxattr(&self, _: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
+    fn getxattr(&self, context: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
+        let is_label = request.name == SELINUX_LABEL;
+        if is_label {
+            self.readers.shows_attributes(context.pid);
+        }
         match self.pool.getxattr(node(request.node), request.name) {
             Ok(value) => reply.value(request.size, &value),
+            Err(OpError::Sys(rustix::io::Errno::NODATA)) if is_label => reply.error(self.no_label),
             Err(error) => reply.error(error.into()),
         }
     }
 
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
+        self.readers.shows_attributes(context.pid);
         match self.pool.listxattr(node(request.node)) {
-            Ok(names) if context.uid == 0 => reply.value(request.size, &names),
+            Ok(names) if !has_trusted(&names) || changer(context).uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),
             Err(error) => reply.error(error.into()),
         }
@@ -271,22 +295,27 @@ impl Filesystem for Fuse {
     fn fallocate(&self, context: &Context<'_>, request: FAllocate, reply: Reply<()>) {
         let FAllocate { offset, length, .. } = request;
         let mode = FallocateFlags::from_bits_retain(request.mode);
-        reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, context.uid != 0));
+        reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, changer(context).uid != 0));
     }
 
     fn lseek(&self, _: &Context<'_>, request: LSeek, reply: Reply<Offset>) {
         self.do_seek(&request, reply);
     }
 
-    /// Not ENOSYS: there are ioctls, and this file knows none.
-    fn ioctl(&self, _: &Context<'_>, _: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
-        reply.error(Errno::ENOTTY);
+    /// Those of `lsattr` and `chattr`, for which the kernel has checked the caller.
+    fn ioctl(&self, _: &Context<'_>, request: Ioctl<'_>, reply: Reply<IoctlAnswer>) {
+        match request.file_ioctl() {
+            Some(asked) => reply.send(self.file_ioctl(node(request.node), asked)),
+            // Not ENOSYS: there are ioctls, and this file knows only those.
+            None => reply.error(Errno::ENOTTY),
+        }
     }
 
     fn copy_file_range(&self, context: &Context<'_>, request: CopyFileRange, reply: Reply<Copied>) {
         let (from, to) = (handle(request.handle), handle(request.new_handle));
         let length = request.length.min(MOST_COPIED) as usize;
-        let copied = self.pool.copy_range(from, request.offset, to, request.new_offset, length, context.uid != 0);
+        let copied =
+            self.pool.copy_range(from, request.offset, to, request.new_offset, length, changer(context).uid != 0);
         reply.send(copied.map(|copied| Copied(copied as u64)));
     }
 }

@@ -9,6 +9,7 @@ mod disk;
 pub mod error;
 mod fd_path;
 mod fuse;
+pub mod inode_flags;
 pub mod inode_map;
 mod kernel_cache;
 mod lease;

@@ -1,6 +1,6 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use std::thread;
 use crate::branch::mounts::mount_id;
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
-use crate::fuse;
+use crate::fuse::{self, RequestTrace};
 use crate::pool::{MOVERS, Pool};
 use crate::spec::PoolSpec;
 
@@ -29,6 +29,8 @@ pub struct Options {
     pub config: PathBuf,
     /// A program that calls [`run_poker`] and does nothing else. Requests over io_uring need one; `None`: the daemon forks.
     pub poker: Option<Command>,
+    /// A file to which each request adds a line. It must not lie in the pool.
+    pub trace_requests: Option<PathBuf>,
 }
 
 pub use fuse::run_poker;
@@ -42,10 +44,12 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_limits();
     crate::lease::ignore_signal();
     let control = server::bind(&options.control_socket, &spec.mount)?;
+    let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.spec().mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
-    let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker };
+    let observer = trace.as_ref().map(RequestTrace::observer);
+    let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker, observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.mounted_as.set(id);
@@ -77,6 +81,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     (options.ready)();
     tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
+    drop(trace);
     pool.close_staging();
     pool.shut_down();
     for helper in helpers {
@@ -99,6 +104,11 @@ fn threads(configured: u16) -> usize {
         return usize::from(configured);
     }
     thread::available_parallelism().map_or(LEAST_THREADS, usize::from).max(LEAST_THREADS)
+}
+
+fn begin_trace(path: &Path) -> Result<RequestTrace, Error> {
+    let doing = || format!("trace requests to {}", path.display());
+    RequestTrace::begin(path).map_err(|source| Error::Io { doing: doing(), source })
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {

@@ -140,6 +140,14 @@ impl Parts for Statx {
     }
 }
 
+/// Whom an answer in pieces names, if it is an [`Entry`].
+pub(crate) fn named(operation: u32, parts: &[&[u8]]) -> Option<NodeId> {
+    use abi::opcode as op;
+    let names = [op::LOOKUP, op::CREATE, op::TMPFILE, op::MKNOD, op::MKDIR, op::SYMLINK, op::LINK];
+    let entry = parts.first().filter(|_| names.contains(&operation))?;
+    Some(NodeId(u64::from_le_bytes(*entry.first_chunk()?)))
+}
+
 /// A file or directory that was opened.
 #[derive(Debug, Clone)]
 pub struct Opened {

@@ -1,5 +1,6 @@
 //! What a file system does: one method for each operation. Those that it leaves out answer ENOSYS.
 
+use std::ffi::OsString;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -219,12 +220,13 @@ impl<F: Filesystem> Serve for Server<F> {
 
     fn serve(&self, header: &abi::InHeader, body: Body<'_>, channel: Arc<dyn Channel>) {
         let name = abi::operation_name(header.opcode);
-        let span = tracing::trace_span!("request", name, id = header.unique, node = header.nodeid);
+        let span = tracing::debug_span!("request", name, id = header.unique, node = header.nodeid);
         let _entered = span.enter();
         let parsed = operation::parse(header, body, self.shape);
         let observed = self.observer.as_ref().map(|observer| {
             let (operation, node, pid) = (header.opcode, NodeId(header.nodeid), header.pid);
-            Box::new(Observed { observer: Arc::clone(observer), since: Instant::now(), operation, node, pid })
+            let names = parsed.as_ref().map_or([None; 2], Operation::names).map(|name| name.map(OsString::from));
+            Box::new(Observed { observer: Arc::clone(observer), since: Instant::now(), operation, node, pid, names })
         });
         let id = RequestId(header.unique);
         let pending = Pending { id, to: channel, observed };
@@ -256,13 +258,23 @@ impl<F: Filesystem> Server<F> {
         use Operation as Op;
         let to = &self.filesystem;
         match operation {
-            Op::Forget(request) => to.forget(&request),
-            Op::BatchForget(all) => all.iter().for_each(|request| to.forget(&request)),
+            Op::Forget(request) => {
+                to.forget(&request);
+                pending.done();
+            }
+            Op::BatchForget(all) => {
+                all.iter().for_each(|request| to.forget(&request));
+                pending.done();
+            }
             Op::Interrupt(id) => {
                 self.interruptions.remember(id);
                 to.interrupt(id);
+                pending.done();
             }
-            Op::Retrieved(request) => to.retrieved(&request),
+            Op::Retrieved(request) => {
+                to.retrieved(&request);
+                pending.done();
+            }
             Op::Lookup(request) => to.lookup(context, request, Reply::new(pending)),
             Op::GetAttr(request) => to.getattr(context, request, Reply::new(pending)),
             Op::Statx(request) => to.statx(context, request, Reply::new(pending)),

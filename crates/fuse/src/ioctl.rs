@@ -25,7 +25,8 @@ pub struct FsXattr {
     pub project: u32,
     /// Hint: bytes to copy at once.
     pub cow_extent_size: u32,
-    padding: [u8; 8],
+    /// Zeros.
+    pub padding: [u8; 8],
 }
 
 /// What is asked. The answers are [`IoctlAnswer::flags`](crate::IoctlAnswer::flags),

@@ -1,5 +1,7 @@
 //! Reads requests: from bytes to one of the [structs](crate::request).
 
+use std::ffi::OsStr;
+
 use zerocopy::FromBytes;
 
 use crate::abi::{self, bit, fattr, opcode};
@@ -63,6 +65,29 @@ pub(crate) enum Operation<'a> {
     CopyFileRange(CopyFileRange),
     /// INIT once more, or what nobody knows.
     Unknown,
+}
+
+impl Operation<'_> {
+    /// The names in it, for whoever observes requests.
+    pub(crate) fn names(&self) -> [Option<&OsStr>; 2] {
+        use Operation as Op;
+        match self {
+            Op::Lookup(Lookup { name, .. })
+            | Op::MkNod(MkNod { name, .. })
+            | Op::MkDir(MkDir { name, .. })
+            | Op::Unlink(Unlink { name, .. })
+            | Op::RmDir(RmDir { name, .. })
+            | Op::Link(Link { new_name: name, .. })
+            | Op::Create(Create { name, .. })
+            | Op::SetXattr(SetXattr { name, .. })
+            | Op::GetXattr(GetXattr { name, .. })
+            | Op::RemoveXattr(RemoveXattr { name, .. }) => [Some(name), None],
+            Op::SymLink(SymLink { name, target: other, .. }) | Op::Rename(Rename { name, new_name: other, .. }) => {
+                [Some(name), Some(other)]
+            }
+            _ => [None, None],
+        }
+    }
 }
 
 /// Whether the kernel waits for no answer.

@@ -2,6 +2,7 @@
 //!
 //! It may be sent from another thread, later. Over io_uring the entry that brought the request, and its thread, are taken meanwhile.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
 use crate::abi;
-use crate::answer::{Answer, Data, Xattr};
+use crate::answer::{self, Answer, Data, Xattr};
 use crate::types::{Errno, NodeId, RequestId};
 
 /// Where an answer goes.
@@ -24,7 +25,7 @@ pub(crate) trait Channel: Send + Sync {
 
 /// A request that was answered, for whoever traces requests.
 #[derive(Debug, Clone, Copy)]
-pub struct Finished {
+pub struct Finished<'a> {
     /// Which.
     pub id: RequestId,
     /// What was asked, see [`operation_name`](crate::operation_name).
@@ -33,16 +34,24 @@ pub struct Finished {
     pub node: NodeId,
     /// By which thread.
     pub pid: u32,
+    /// The name that the request has: of an entry of the node, or of an extended attribute.
+    pub name: Option<&'a OsStr>,
+    /// The second name: where a rename goes, what a symbolic link points to.
+    pub new_name: Option<&'a OsStr>,
+    /// When it arrived.
+    pub since: Instant,
     /// From the arrival to the answer. What it waited before, in the kernel, nobody is told.
     pub took: Duration,
     /// Why it failed.
     pub error: Option<Errno>,
+    /// Whom the name names, if the answer says so; node 0 is nobody.
+    pub found: Option<NodeId>,
 }
 
-/// Is told of each request that was answered.
+/// Is told of each request that was answered, and of each that wants no answer when it is done.
 pub trait Observer: Send + Sync {
     /// Called on the thread that answers, after the answer: be quick.
-    fn finished(&self, request: &Finished);
+    fn finished(&self, request: &Finished<'_>);
 }
 
 /// What an observer will be told.
@@ -52,6 +61,7 @@ pub(crate) struct Observed {
     pub(crate) operation: u32,
     pub(crate) node: NodeId,
     pub(crate) pid: u32,
+    pub(crate) names: [Option<OsString>; 2],
 }
 
 /// A request that waits for its answer.
@@ -62,15 +72,23 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    fn finish(self, error: Option<Errno>) {
+    fn finish(self, error: Option<Errno>, found: Option<NodeId>) {
         let Some(observed) = self.observed else { return };
-        let Observed { observer, since, operation, node, pid } = *observed;
-        observer.finished(&Finished { id: self.id, operation, node, pid, took: since.elapsed(), error });
+        let Observed { observer, since, operation, node, pid, names: [name, new_name] } = *observed;
+        let (name, new_name) = (name.as_deref(), new_name.as_deref());
+        let took = since.elapsed();
+        observer.finished(&Finished { id: self.id, operation, node, pid, name, new_name, since, took, error, found });
+    }
+
+    /// The request is done, and wants no answer.
+    pub(crate) fn done(self) {
+        self.finish(None, None);
     }
 
     fn send(self, answer: Result<&[&[u8]], Errno>) {
         self.to.send(self.id, answer);
-        self.finish(answer.err());
+        let found = self.observed.as_ref().and_then(|observed| answer::named(observed.operation, answer.ok()?));
+        self.finish(answer.err(), found);
     }
 }
 
@@ -138,7 +156,7 @@ impl Reply<Data> {
             filled
         });
         if let Some(pending) = self.pending.take() {
-            pending.finish(failed);
+            pending.finish(failed, None);
         }
     }
 }

@@ -51,6 +51,14 @@ macro_rules! errnos {
         #[allow(missing_docs)]
         impl Errno {
             $(pub const $name: Errno = Errno(libc::$name);)*
+
+            /// The name, `ENOENT` and the like, of the usual ones.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $(libc::$name => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

@@ -104,9 +104,13 @@ impl Results {
         Spread::of(self.samples.get(&(row.name, System::Native))?.values().copied().collect())
     }
 
+    /// Of each round, to native; a speed-up stands for itself.
     fn ratio(&self, row: &Row, system: System) -> Option<Spread> {
         let native = self.samples.get(&(row.name, System::Native))?;
         let own = self.samples.get(&(row.name, system))?;
+        if row.unit == Unit::SpeedUp {
+            return Spread::of(own.values().copied().collect());
+        }
         Spread::of(own.iter().filter_map(|(round, value)| Some(value / native.get(round)?)).collect())
     }
 
@@ -115,7 +119,7 @@ impl Results {
         let meets = match row.unit {
             // A ratio is printed with two digits, and judged as printed.
             Unit::Seconds => (ratio * 100.0).round() / 100.0 <= row.aim?,
-            Unit::Throughput => (ratio * 100.0).round() / 100.0 >= row.aim?,
+            Unit::Throughput | Unit::SpeedUp => (ratio * 100.0).round() / 100.0 >= row.aim?,
         };
         Some(if meets { "meets" } else { "misses" })
     }
@@ -126,7 +130,7 @@ impl Results {
         let other = self.ratio(row, System::Mergerfs)?.median;
         Some(match row.unit {
             Unit::Seconds => other / own,
-            Unit::Throughput => own / other,
+            Unit::Throughput | Unit::SpeedUp => own / other,
         })
     }
 
@@ -139,7 +143,7 @@ impl Results {
             "\nLinux {kernel}, {cpus} CPUs, load {load_average:.1} at the start, ext4 image in {place}, rounds: {rounds}{quick}"
         );
         println!(
-            "time / native (lower is better); rows marked MB/s: throughput / native (higher is better); median, (min-max) of the rounds\n"
+            "time / native (lower is better); rows marked MB/s: throughput / native (higher is better); rows marked x: work of several clients / work of one (higher is better); median, (min-max) of the rounds\n"
         );
         let pools: Vec<System> = self.systems.iter().copied().filter(|system| *system != System::Native).collect();
         let mut table = Table::new();
@@ -158,7 +162,7 @@ impl Results {
                 let aim = match (row.aim, row.unit) {
                     (None, _) => "-".to_owned(),
                     (Some(aim), Unit::Seconds) => format!("<= {aim:.1}"),
-                    (Some(aim), Unit::Throughput) => format!(">= {aim:.2}"),
+                    (Some(aim), Unit::Throughput | Unit::SpeedUp) => format!(">= {aim:.2}"),
                 };
                 line.extend([
                     aim,
@@ -208,6 +212,7 @@ impl Results {
         let unit = match row.unit {
             Unit::Seconds => "seconds",
             Unit::Throughput => "bytes_per_second",
+            Unit::SpeedUp => "times_one_client",
         };
         let mut systems = BTreeMap::new();
         for &system in &self.systems {
@@ -223,6 +228,7 @@ impl Results {
 fn show(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Throughput => format!("{:.0} MB/s", value / 1e6),
+        Unit::SpeedUp => format!("x {value:.2}"),
         Unit::Seconds if value < 1e-3 => format!("{:.2} us", value * 1e6),
         Unit::Seconds if value < 1.0 => format!("{:.1} ms", value * 1e3),
         Unit::Seconds => format!("{value:.2} s"),

@@ -23,8 +23,10 @@ use crate::work::Lab;
 pub(crate) enum System {
     /// The ext4 image itself
     Native,
-    /// The mount as it comes
+    /// The mount, with requests over io_uring
     Umbrella,
+    /// The mount, with requests from /dev/fuse
+    UmbrellaDev,
     /// The mount with `passthrough = false` on its branches: data goes through the daemon
     UmbrellaMediated,
     /// The program of `--mirror`, which shows one directory as it is: what FUSE itself costs
@@ -43,14 +45,22 @@ const MERGERFS: &str = "allow_other,use_ino,cache.files=full,cache.entry=3600,ca
 const STRIPPED: &str = "xattr=nosys,cache.writeback=true";
 
 impl System {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Native, Self::Umbrella, Self::UmbrellaMediated, Self::Mirror, Self::Mergerfs, Self::MergerfsStripped];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Native,
+        Self::Umbrella,
+        Self::UmbrellaDev,
+        Self::UmbrellaMediated,
+        Self::Mirror,
+        Self::Mergerfs,
+        Self::MergerfsStripped,
+    ];
 
     /// As on the command line and in the JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Umbrella => "umbrella",
+            Self::UmbrellaDev => "umbrella-dev",
             Self::UmbrellaMediated => "umbrella-mediated",
             Self::Mirror => "mirror",
             Self::Mergerfs => "mergerfs",
@@ -61,6 +71,8 @@ impl System {
     /// Head of its column.
     pub(crate) fn title(self) -> &'static str {
         match self {
+            Self::Umbrella => "io_uring",
+            Self::UmbrellaDev => "/dev/fuse",
             Self::UmbrellaMediated => "no passthrough",
             Self::MergerfsStripped => "m. stripped",
             _ => self.name(),
@@ -69,7 +81,7 @@ impl System {
 
     /// Whether it knows rules.
     pub(crate) fn has_rules(self) -> bool {
-        matches!(self, Self::Umbrella | Self::UmbrellaMediated)
+        matches!(self, Self::Umbrella | Self::UmbrellaDev | Self::UmbrellaMediated)
     }
 }
 
@@ -156,7 +168,7 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
     let mount = lab.base().join("pool");
     let command = if system.has_rules() {
         let config = lab.base().join("pool.toml");
-        fs::write(&config, configuration(&mount, branches, rules, system == System::Umbrella))?;
+        fs::write(&config, configuration(&mount, branches, rules, system))?;
         // What the daemon remembers of a pool names branches that are gone by the next measurement.
         let state = lab.base().join("state");
         if state.exists() {
@@ -186,10 +198,13 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
     MountDaemon::start(&command, &mount, &lab.base().join("daemon.log"))
 }
 
-fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, passthrough: bool) -> String {
+fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: System) -> String {
+    let transport = if system == System::UmbrellaDev { "dev" } else { "io_uring" };
+    let passthrough = system != System::UmbrellaMediated;
     // What no rule names goes back to a default list of one, and stays where it is on one of several.
     let default = if let Rules::BySize { .. } = rules { "\"a\"" } else { "\"a\", \"b\"" };
-    let mut text = format!("mount = \"{}\"\ndefault = [{default}]\n", mount.display());
+    let mount = mount.display();
+    let mut text = format!("mount = \"{mount}\"\ndefault = [{default}]\ntransport = \"{transport}\"\n");
     for (name, path) in ["a", "b"].into_iter().zip(branches) {
         let _ =
             writeln!(text, "[[branch]]\nname = \"{name}\"\npath = \"{}\"\npassthrough = {passthrough}", path.display());

@@ -49,6 +49,10 @@ pub(crate) struct MountArgs {
     /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).
     #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_options::checked)]
     options: Vec<String>,
+    /// Add a line for each request of the kernel to this file: operation, node, name, time in the daemon, result (docs/performance.md).
+    /// It may not lie in the pool.
+    #[arg(long, value_name = "FILE")]
+    trace_requests: Option<PathBuf>,
     /// What the table of mounts shows as the source [default: the mount point].
     #[arg(long, hide = true)]
     source: Option<PathBuf>,
@@ -80,6 +84,9 @@ impl MountArgs {
         if let Some(source) = self.source {
             args.extend(["--source".into(), source.into_os_string()]);
         }
+        if let Some(file) = self.trace_requests {
+            args.extend(["--trace-requests".into(), std::path::absolute(&file)?.into_os_string()]);
+        }
         for branch in self.allow_missing {
             args.extend(["--allow-missing".into(), branch.into()]);
         }
@@ -103,6 +110,7 @@ impl MountArgs {
             options,
             source: self.source,
             starter,
+            trace_requests: self.trace_requests,
         };
         mount::serve(config.spec, session)?;
         Ok(ExitCode::SUCCESS)
@@ -122,6 +130,9 @@ impl MountArgs {
         let branches: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
         ending::wait_for_branches(&branches)?;
         usable_mount_point(&config.spec.mount)?;
+        if let Some(file) = &self.trace_requests {
+            outside(file, &config.spec.mount)?;
+        }
         Ok(config)
     }
 }
@@ -162,4 +173,16 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         Reply::No(error) => Err(error).with_context(|| format!("the mount point {shown}")),
         Reply::Silent => bail!("the mount point {shown} does not answer"),
     }
+}
+
+/// A trace in the pool would trace its own writing without end.
+fn outside(file: &Path, mount: &Path) -> anyhow::Result<()> {
+    let absolute = std::path::absolute(file)?;
+    // A file that is still to be made is where its directory is.
+    let there = if absolute.exists() { &absolute } else { absolute.parent().unwrap_or(Path::new("/")) };
+    let real = std::fs::canonicalize(there).with_context(|| format!("--trace-requests {}", visible_path(file)))?;
+    if real.starts_with(std::fs::canonicalize(mount)?) {
+        bail!("--trace-requests: {} lies in the pool: name a file outside of it", visible_path(file));
+    }
+    Ok(())
 }

@@ -44,6 +44,32 @@ fn an_entry_whose_attributes_cannot_be_read_is_listed_and_counted_by_the_enforce
     assert_eq!(pool.enforce().files_failed, 0);
 }
 
+/// What the kernel was not told it does not forget either.
+#[test]
+fn a_listing_that_fails_halfway_leaves_nothing_behind_in_the_daemon() {
+    let a = Disk::ext4(32 * MIB);
+    let keys = "cache_timeout = \"0s\"\non_branch_error = \"fail\"";
+    let pool = Pool::builder().branch("a", a.path()).keys(keys).mount();
+    fs::create_dir(a.join("dir")).unwrap();
+    for number in 0..10 {
+        fs::write(a.join(format!("dir/{number}")), "x").unwrap();
+    }
+    fs::write(a.join("dir/bad"), "x").unwrap();
+    assert!(pool.join("dir").is_dir());
+    let known = || {
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        pool.status().inodes
+    };
+    eventually("the kernel forgets what it was not asked for", || known() <= 2);
+    let failing = fail(pool.pid(), "statx", "EIO", "bad");
+    for _ in 0..3 {
+        let listed = fs::read_dir(pool.join("dir")).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+        assert_eq!(errno(&listed), libc::EIO);
+    }
+    drop(failing);
+    eventually("nothing stays that the kernel was not told of", || known() <= 2);
+}
+
 /// A move that fails when the copy is to get its name is none: `min_stay` does not hold the file where it is.
 #[test]
 fn a_file_whose_move_failed_has_not_moved() {

@@ -26,6 +26,7 @@ mod mounting;
 mod overflow;
 mod placement;
 mod replacing;
+mod requests;
 mod returning;
 mod scenarios;
 mod staging;

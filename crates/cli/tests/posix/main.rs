@@ -10,9 +10,12 @@
 mod conformance;
 mod exchange;
 mod files;
+mod flags;
+mod mapped;
 mod metadata;
 mod moving;
 mod names;
+mod overlay;
 mod refused;
 mod removed;
 mod suites;

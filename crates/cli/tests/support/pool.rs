@@ -1,6 +1,6 @@
 //! A pool on a real mount: made from branches and rules, spoken with through the binary, taken down when dropped.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -58,6 +58,7 @@ pub struct Builder {
     options: String,
     fstab: Option<PathBuf>,
     run_dir: Option<PathBuf>,
+    mount_args: Vec<OsString>,
 }
 
 impl Builder {
@@ -94,6 +95,12 @@ impl Builder {
     /// Mount options.
     pub fn options(mut self, options: &str) -> Self {
         options.clone_into(&mut self.options);
+        self
+    }
+
+    /// Further arguments of `umbrella mount`.
+    pub fn mount_args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.mount_args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -183,6 +190,7 @@ impl Pool {
             options: String::new(),
             fstab: None,
             run_dir: None,
+            mount_args: Vec::new(),
         }
     }
 
@@ -264,7 +272,7 @@ impl Pool {
         let log = File::options().create(true).append(true).open(self.dir().join("log")).unwrap();
         let before = log.metadata().unwrap().len() as usize;
         let mut command = self.command();
-        command.arg("mount");
+        command.arg("mount").args(&self.spec.mount_args);
         if let Some(group) = &self.spec.group {
             // From its first instruction on.
             let procs = File::options().write(true).open(group.join("cgroup.procs")).unwrap();

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use umbrella_fuse::{Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, InodeNumber, OpenFlags};
+use umbrella_fuse::{
+    Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags,
+};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use crate::creds::Caller;
+use crate::inode_flags;
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::pool::{Attr, NewTime, OpenRequest, Opened};
 
@@ -44,14 +47,30 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
     OpenRequest {
         read: access != libc::O_WRONLY,
         write: access != libc::O_RDONLY,
+        append: flags & libc::O_APPEND != 0,
         truncate: flags & libc::O_TRUNC != 0,
         exclusive: flags & libc::O_EXCL != 0,
         drop_set_id,
     }
 }
 
+/// Who makes something: the kernel says it in ids of the mount that was used, mapped or not.
 pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
     Caller { uid: context.uid, gid: context.gid, umask: umask & 0o777 }
+}
+
+/// What the kernel says instead of an id where mounts may be mapped (`FUSE_INVALID_UIDGID`), in all requests that make nothing.
+const NO_ID: u32 = u32::MAX;
+
+/// Who changes something: where the kernel does not say it, as its process says. A process that is not there has no rights.
+pub(super) fn changer(context: &Context<'_>) -> Caller {
+    if context.uid != NO_ID {
+        return caller(context, 0);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", context.pid)).unwrap_or_default();
+    let file_system_id =
+        |key| status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().nth(3)?.parse().ok());
+    Caller { uid: file_system_id("Uid:").unwrap_or(NO_ID), gid: file_system_id("Gid:").unwrap_or(NO_ID), umask: 0 }
 }
 
 pub(super) fn file_type(kind: FileKind) -> FileType {
@@ -97,4 +116,25 @@ pub(super) fn new_time(time: umbrella_fuse::NewTime) -> NewTime {
 
 pub(super) fn device_number(device: DeviceNumber) -> u64 {
     rustix::fs::makedev(device.major, device.minor)
+}
+
+pub(super) fn fs_xattr(value: &FsXattr) -> inode_flags::FsXattr {
+    inode_flags::FsXattr {
+        xflags: value.xflags,
+        extent_size: value.extent_size,
+        project: value.project,
+        cow_extent_size: value.cow_extent_size,
+        ..inode_flags::FsXattr::default()
+    }
+}
+
+pub(super) fn fs_xattr_shown(value: &inode_flags::FsXattr) -> FsXattr {
+    FsXattr {
+        xflags: value.xflags,
+        extent_size: value.extent_size,
+        extents: value.extents,
+        project: value.project,
+        cow_extent_size: value.cow_extent_size,
+        ..FsXattr::default()
+    }
 }

@@ -1,10 +1,12 @@
-//! Contents that travel through the daemon.
+//! Contents that travel through the daemon, and flags of files.
 
 use rustix::fs::SeekFrom;
-use umbrella_fuse::{Data, Errno, LSeek, Offset, Read, Reply, Write, WriteFlags, Written};
+use umbrella_fuse::{Data, Errno, FileIoctl, IoctlAnswer, LSeek, Offset, Read, Reply, Write, WriteFlags, Written};
 
 use super::Fuse;
-use super::convert::handle;
+use super::convert::{fs_xattr, fs_xattr_shown, handle};
+use crate::error::OpResult;
+use crate::node::NodeId;
 
 impl Fuse {
     pub(super) fn do_read(&self, request: &Read, reply: Reply<Data>) {
@@ -38,5 +40,16 @@ impl Fuse {
             Ok(written) => self.pool.when_room(handle, written, move || reply.ok(Written(written as u32))),
             Err(error) => reply.error(error.into()),
         }
+    }
+
+    pub(super) fn file_ioctl(&self, node: NodeId, asked: FileIoctl) -> OpResult<IoctlAnswer> {
+        Ok(match asked {
+            FileIoctl::GetFlags => IoctlAnswer::flags(self.pool.flags(node)?),
+            FileIoctl::GetFsXattr => IoctlAnswer::fs_xattr(&fs_xattr_shown(&self.pool.fs_xattr(node)?)),
+            FileIoctl::SetFlags(flags) => self.pool.set_flags(node, flags).map(|()| IoctlAnswer::default())?,
+            FileIoctl::SetFsXattr(value) => {
+                self.pool.set_fs_xattr(node, fs_xattr(&value)).map(|()| IoctlAnswer::default())?
+            }
+        })
     }
 }

@@ -16,19 +16,25 @@ impl Fuse {
     pub(super) fn list_plus(&self, thread: u32, request: &Read) -> OpResult<Listing> {
         let (dir, offset) = (node(request.node), request.offset);
         let mut listing = Listing::new(request.size);
-        // Beyond the beginning the kernel asks for attributes only where they are used. What is left out here it asks for as names.
-        let most = if offset == 0 { self.readers.begin(thread, dir) } else { usize::MAX };
+        let with_attributes = if offset == 0 { self.readers.begin(thread, dir) } else { self.readers.go_on(thread) };
         if self.dots(dir, offset, |dot| listing.add_plain(dot))?.is_err() {
             return Ok(listing);
         }
         let entries = self.pool.list(dir, past_dots(offset))?;
-        for entry in entries.after(offset).iter().take(most) {
+        let (strict, mut given) = (self.pool.is_strict(), Vec::new());
+        for (number, entry) in entries.after(offset).iter().enumerate() {
             let name = Listed {
                 ino: InodeNumber(entry.ino.0),
                 next: entry.cookie,
                 kind: file_type(entry.kind),
                 name: &entry.name,
             };
+            if number >= with_attributes {
+                if listing.add_plain(&name).is_err() {
+                    break;
+                }
+                continue;
+            }
             match self.pool.lookup_entry(dir, &entries, entry) {
                 Ok(attr) => {
                     let shown = self.entry(&attr);
@@ -37,9 +43,18 @@ impl Fuse {
                         self.pool.forget(attr.node, 1);
                         break;
                     }
+                    if strict {
+                        given.push(attr.node);
+                    }
                 }
                 Err(error) if error.is_missing() => {}
-                Err(error) if self.pool.is_strict() => return Err(error),
+                Err(error) if strict => {
+                    // The kernel gets none of the listing, and would never forget what is in it.
+                    for node in given {
+                        self.pool.forget(node, 1);
+                    }
+                    return Err(error);
+                }
                 // It is there, whatever is wrong with it: the name alone.
                 Err(_) if listing.add_plain(&name).is_err() => break,
                 Err(_) => {}

@@ -1,8 +1,9 @@
 //! Who uses the attributes that come with a listing.
 //!
 //! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round trip each. The
-//! kernel asks for a directory's first entries with attributes whoever lists it. So a thread gets those of a few entries, which is all of
-//! most directories; and once it has asked for an entry of a directory that it listed so, it gets them all from then on.
+//! kernel asks for all entries with attributes whoever lists them. So a thread gets those of a few entries, which is all of most
+//! directories, and of the others the names. It gets all of them once it has shown that it uses them: it has asked for an entry of a
+//! directory that it listed so, or for the attributes that `ls -l` wants of a directory before it lists it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,12 +29,29 @@ impl Readers {
 
     /// How many entries of a listing that a thread begins are to have attributes.
     pub(super) fn begin(&self, thread: u32, dir: NodeId) -> usize {
-        let Some(slot) = self.slot(thread) else { return usize::MAX };
-        if slot.load(Ordering::Relaxed) == state(thread, USES_THEM) {
+        if self.uses_them(thread) {
             return usize::MAX;
         }
-        slot.store(state(thread, dir.0), Ordering::Relaxed);
+        if let Some(slot) = self.slot(thread) {
+            slot.store(state(thread, dir.0), Ordering::Relaxed);
+        }
         FEW
+    }
+
+    /// The same of one that goes on.
+    pub(super) fn go_on(&self, thread: u32) -> usize {
+        if self.uses_them(thread) { usize::MAX } else { 0 }
+    }
+
+    fn uses_them(&self, thread: u32) -> bool {
+        self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_THEM))
+    }
+
+    /// A thread asks for what programs ask for that show attributes.
+    pub(super) fn shows_attributes(&self, thread: u32) {
+        if let Some(slot) = self.slot(thread) {
+            slot.store(state(thread, USES_THEM), Ordering::Relaxed);
+        }
     }
 
     /// A thread asks for an entry of a directory.
@@ -41,7 +59,7 @@ impl Readers {
         if let Some(slot) = self.slot(thread)
             && slot.load(Ordering::Relaxed) == state(thread, dir.0)
         {
-            slot.store(state(thread, USES_THEM), Ordering::Relaxed);
+            self.shows_attributes(thread);
         }
     }
 
@@ -69,10 +87,17 @@ mod tests {
         readers.asked(100, other);
         assert_eq!(readers.begin(100, one), FEW, "another thread, or another directory");
         readers.asked(100, one);
-        assert_eq!(readers.begin(100, other), usize::MAX);
-        assert_eq!(readers.begin(101, one), FEW);
+        assert_eq!((readers.begin(100, other), readers.go_on(100)), (usize::MAX, usize::MAX));
+        assert_eq!((readers.begin(101, one), readers.go_on(101)), (FEW, 0));
         readers.begin(100 + SLOTS as u32, one);
         assert_eq!(readers.begin(100, one), FEW, "its slot is another's now");
         assert_eq!(readers.begin(0, one), usize::MAX, "the kernel's own");
+    }
+
+    #[test]
+    fn who_asks_for_what_ls_shows_gets_all_attributes_of_the_first_listing() {
+        let readers = Readers::new();
+        readers.shows_attributes(100);
+        assert_eq!((readers.begin(100, NodeId(2)), readers.go_on(100)), (usize::MAX, usize::MAX));
     }
 }

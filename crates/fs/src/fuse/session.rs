@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use umbrella_fuse::{Config, MountOptions, MountSpec, Session, TransportInUse};
+use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
 use super::Fuse;
 use super::tell::Tell;
@@ -23,6 +23,8 @@ pub(crate) struct Serving {
     pub(crate) threads: usize,
     /// The program that keeps requests of io_uring from waiting; without it the daemon forks.
     pub(crate) poker: Option<Command>,
+    /// Is told of every request.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// Requests from `/dev/fuse` that may wait at once: for a disk, or for a file on its way to another branch. Each takes a thread, and a
@@ -46,6 +48,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         max_threads: MOST_THREADS,
         max_entries: MOST_ENTRIES,
         poker: serving.poker,
+        observer: serving.observer,
         ..Config::default()
     };
     let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.spec().mount, &spec, config)?;

@@ -346,9 +346,18 @@ fn acl_change(name: &OsStr, value: Option<&[u8]>) -> Option<RightsChange> {
     }
 }
 
+fn is_trusted(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.")
+}
+
+/// Whether a list of attributes has some that file systems show to root only.
+pub(crate) fn has_trusted(names: &[u8]) -> bool {
+    names.split(|&byte| byte == 0).any(is_trusted)
+}
+
 /// A list of attributes as file systems show it to others than root.
 pub(crate) fn without_trusted(names: Vec<u8>) -> Vec<u8> {
-    without(names, |name| name.starts_with(b"trusted."))
+    without(names, is_trusted)
 }
 
 /// A list of attributes, each with a 0 at its end, without some.

@@ -420,6 +420,10 @@ impl Pool {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.ruling_copy(node, dir)?;
         let (above, name) = node.place().ok_or(OpError::Stale)?;
+        // A new copy would take the names that this directory must not get, or lose.
+        if source.as_file().is_pinned() {
+            return Err(OpError::Sys(Errno::PERM));
+        }
         // Nobody may remove the directory while it is made: its removal takes the same lock.
         let busy = OpError::Sys(Errno::BUSY);
         let _commit = lock_within(&dir.commit, patience).ok_or(busy)?;

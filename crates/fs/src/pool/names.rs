@@ -19,10 +19,20 @@ use crate::relocate::{
 };
 use crate::spec::STAGING;
 
+/// What a rename leaves at the old name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing.
+    Nothing,
+    /// A whiteout: overlayfs knows by it that a name of a lower layer is gone.
+    Whiteout,
+}
+
 /// One end of a rename.
 pub(super) struct End<'a> {
     pub(super) parent: Arc<Node>,
     pub(super) name: &'a OsStr,
+    pub(super) behind: Behind,
 }
 
 /// Two directories on one branch, one for each of the two names, and which of the names it has in them.

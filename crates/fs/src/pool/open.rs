@@ -28,6 +28,8 @@ pub struct OpenRequest {
     pub read: bool,
     /// The data will be written.
     pub write: bool,
+    /// Each write goes to the end: an append-only file wants that.
+    pub append: bool,
     /// The length becomes zero.
     pub truncate: bool,
     /// The name must be new.
@@ -91,7 +93,12 @@ impl Pool {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
                     let dir = self.dir_at(parent, state.backing.branch)?;
-                    self.opening(|| dir.open(name, access | OFlags::NONBLOCK))
+                    self.opening(|| match dir.open(name, access | OFlags::NONBLOCK) {
+                        Err(OpError::Sys(Errno::PERM)) if request.append => {
+                            dir.open(name, access | OFlags::NONBLOCK | OFlags::APPEND)
+                        }
+                        opened => opened,
+                    })
                 }
                 None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(access),
             };

@@ -13,7 +13,7 @@ use umbrella_units::BranchId;
 
 use super::found::Found;
 use super::moving::Moving;
-use super::names::End;
+use super::names::{Behind, End};
 use super::remove::keep_special;
 use super::staging::is_stageable;
 use super::{Pool, is_reserved, names};
@@ -53,8 +53,19 @@ enum Renamed {
 impl Pool {
     /// Gives an entry another name.
     pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
-        let from = End { parent: self.dir_node(parent)?, name };
-        let to = End { parent: self.dir_node(to)?, name: to_name };
+        self.rename_leaving((parent, name), (to, to_name), replace, Behind::Nothing)
+    }
+
+    /// Gives an entry another name, and leaves something at the old one.
+    pub fn rename_leaving(
+        &self,
+        (parent, name): (NodeId, &OsStr),
+        (to, to_name): (NodeId, &OsStr),
+        replace: Replace,
+        behind: Behind,
+    ) -> OpResult<()> {
+        let from = End { parent: self.dir_node(parent)?, name, behind };
+        let to = End { parent: self.dir_node(to)?, name: to_name, behind: Behind::Nothing };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
             return Err(OpError::Reserved);
         }
@@ -265,7 +276,9 @@ impl Pool {
                     return Ok(if leaves { Renamed::LeaveFirst(node) } else { Renamed::SyncFirst(node) });
                 }
             }
-            if self.is_staging(source.first()?.0.id()) && !is_stageable(to.name, 1) {
+            // A whiteout waits for nothing: it belongs on a branch.
+            if self.is_staging(source.first()?.0.id()) && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
+            {
                 if let Some(other) = &other {
                     self.nodes.release(other, 1);
                 }
@@ -346,10 +359,13 @@ impl Pool {
             .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
-                change_both(from, to, (dir, to_dir), || names::supersede(from, to, dir, to_dir, target_dir))?;
+                change_both(from, to, (dir, to_dir), || {
+                    names::supersede(from, to, dir, to_dir, target_dir)?;
+                    leave_behind(from, dir)
+                })?;
             }
             _ => change_both(from, to, (dir, to_dir), || {
-                dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir))
+                dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir) | from.flags())
             })?,
         }
         rename_known(&mut state, from, to);
@@ -434,8 +450,11 @@ impl Pool {
 
 fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
     match places {
-        [(old, new)] => old.rename(from.name, new, to.name, RenameFlags::empty()),
-        places => names::rename_dir(from, to, places, replaced),
+        [(old, new)] => old.rename(from.name, new, to.name, from.flags()),
+        places => {
+            names::rename_dir(from, to, places, replaced)?;
+            places.first().map_or(Ok(()), |(old, _)| leave_behind(from, old))
+        }
     }
 }
 
@@ -447,6 +466,24 @@ fn change_both<T>(
     change: impl FnOnce() -> OpResult<T>,
 ) -> OpResult<T> {
     from.parent.change_entries(old, || to.parent.change_entries(new, change))
+}
+
+impl End<'_> {
+    fn flags(&self) -> RenameFlags {
+        match self.behind {
+            Behind::Nothing => RenameFlags::empty(),
+            Behind::Whiteout => RenameFlags::WHITEOUT,
+        }
+    }
+}
+
+/// Where several branches are concerned the whiteout is a step of its own: after a crash before it, the name is just gone.
+fn leave_behind(from: &End<'_>, dir: &DirAt) -> OpResult<()> {
+    const WHITEOUT_DEVICE: u64 = 0;
+    match from.behind {
+        Behind::Nothing => Ok(()),
+        Behind::Whiteout => dir.mknod(from.name, libc::S_IFCHR, 0, WHITEOUT_DEVICE),
+    }
 }
 
 fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {

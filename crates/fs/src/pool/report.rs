@@ -205,10 +205,14 @@ impl Pool {
             (None, None) => Turn::Unknown,
         };
         let fixed = dir.branch.spec.read_only && matches!(explained.decision.choice, Choice::Place(_));
+        let moves = matches!(explained.decision.choice, Choice::Place(id) if id != dir.id());
+        let pinned = moves && meta.kind == FileKind::File && dir.refer(name).is_ok_and(|file| file.is_pinned());
         let duplicates: Vec<String> = all.into_iter().filter(|branch| *branch != here).collect();
         let taken = belongs.as_ref().filter(|belongs| duplicates.contains(belongs));
         let mut outcome = if let Some(there) = taken {
             format!("it stays on {here}: {there} has another file of its name (delete or rename one of the two)")
+        } else if pinned {
+            format!("it stays on {here}: it is immutable or append-only (chattr -ia lets it move)")
         } else if fixed {
             format!("it stays on {here}: that branch is read-only ({})", explained.why)
         } else {

@@ -7,8 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
-    chownat, fstatfs, fstatvfs, fsync, getxattr, ioctl_getflags, ioctl_setflags, listxattr, openat, removexattr,
-    setxattr, utimensat,
+    chownat, fstatfs, fstatvfs, fsync, getxattr, listxattr, openat, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -16,6 +15,7 @@ use super::error::Doing;
 use super::fingerprint::{Seen, look_fd};
 use super::{Loss, Place, RelocateError};
 use crate::fd_path::proc_path;
+use crate::inode_flags::{self, FsXattr};
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
 const OF_THE_FILE_SYSTEM: [&str; 9] = [
@@ -32,13 +32,11 @@ const OF_THE_FILE_SYSTEM: [&str; 9] = [
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-/// Flags (`lsattr`) that a copy takes over where its file system knows them.
-const KEPT_FLAGS: IFlags = IFlags::NODUMP
-    .union(IFlags::NOATIME)
-    .union(IFlags::SYNC)
-    .union(IFlags::DIRSYNC)
-    .union(IFlags::NOCOW)
-    .union(IFlags::COMPRESSED);
+/// Flags (`lsattr`) that a copy keeps.
+const KEPT_FLAGS: IFlags = IFlags::NODUMP.union(IFlags::NOATIME).union(IFlags::SYNC).union(IFlags::DIRSYNC);
+
+/// Flags that describe the file system more than the file: not missed where they are unknown.
+const FLAGS_OF_THE_FILE_SYSTEM: IFlags = IFlags::NOCOW.union(IFlags::COMPRESSED);
 
 /// The extended attributes of a file, ACLs among them.
 pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
@@ -206,22 +204,34 @@ fn change_times(fd: BorrowedFd<'_>, times: &Timestamps) -> Result<(), Errno> {
     }
 }
 
-/// Immutable and append-only files cannot be unlinked, so they are not copied either.
-pub(super) fn is_pinned(file: BorrowedFd<'_>) -> bool {
-    ioctl_getflags(file).is_ok_and(|flags| flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND))
+/// Takes over the flags of a file; needs real descriptors. What only the source's file system has a use for is copied where the target
+/// takes it.
+pub(super) fn copy_flags(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), RelocateError> {
+    let Ok(source) = inode_flags::flags(from) else { return Ok(()) };
+    let wanted = source & (KEPT_FLAGS | FLAGS_OF_THE_FILE_SYSTEM);
+    copy_project(from, to);
+    let target = inode_flags::flags(to).unwrap_or(IFlags::empty());
+    if target.contains(wanted) || inode_flags::set_flags(to, target | wanted).is_ok() {
+        return Ok(());
+    }
+    let mut lost = Vec::new();
+    for flag in wanted.iter() {
+        let now = inode_flags::flags(to).unwrap_or(target);
+        if !now.contains(flag) && inode_flags::set_flags(to, now | flag).is_err() && KEPT_FLAGS.contains(flag) {
+            lost.push(Loss::Flag(flag.bits()));
+        }
+    }
+    if lost.is_empty() { Ok(()) } else { Err(RelocateError::WouldLose { what: lost }) }
 }
 
-/// Takes over what the target's file system knows of the flags; needs real descriptors.
-pub(super) fn copy_flags(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
-    let (Ok(source), Ok(target)) = (ioctl_getflags(from), ioctl_getflags(to)) else { return };
-    let wanted = source & KEPT_FLAGS;
-    if target & KEPT_FLAGS == wanted {
+/// A project counts on one file system: another one takes its number over if it has projects.
+fn copy_project(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
+    let Ok(source) = inode_flags::fs_xattr(from) else { return };
+    if source.project == 0 {
         return;
     }
-    if ioctl_setflags(to, target | wanted).is_err() {
-        for flag in wanted.iter() {
-            let _best_effort = ioctl_setflags(to, target | flag);
-        }
+    if let Ok(target) = inode_flags::fs_xattr(to) {
+        let _where_there_are_projects = inode_flags::set_fs_xattr(to, &FsXattr { project: source.project, ..target });
     }
 }
 
@@ -249,19 +259,7 @@ pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
 
 /// Whether somebody reserved room for some of a file, where its system remembers that.
 pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
-    /// `struct fsxattr` of linux/fs.h.
-    #[repr(C)]
-    #[derive(Default)]
-    struct FsXattr {
-        xflags: u32,
-        _rest: [u32; 6],
-    }
-    const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f_u32 as libc::Ioctl;
-    const FS_XFLAG_PREALLOC: u32 = 2;
-    let mut found = FsXattr::default();
-    // SAFETY: the call fills in one such struct, and the descriptor is open.
-    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut found) };
-    done == 0 && found.xflags & FS_XFLAG_PREALLOC != 0
+    inode_flags::fs_xattr(file).is_ok_and(|found| found.xflags & inode_flags::PREALLOC != 0)
 }
 
 /// Writes a file's pages out.

@@ -16,6 +16,7 @@ use super::fingerprint::{Fingerprint, Seen, look_fd};
 use super::{Durability, Limits, Loss, PACED_SLICE, Place, RelocateError};
 use crate::branch::Abilities;
 use crate::fd_path::proc_path;
+use crate::inode_flags;
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
@@ -161,10 +162,10 @@ impl<'a> Copying<'a> {
     /// Data and attributes of a regular file; returns the bytes copied.
     fn fill(&mut self, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
         let input = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
-        if attrs::is_pinned(input.as_fd()) {
+        if inode_flags::is_pinned(input.as_fd()) {
             return Err(RelocateError::Pinned);
         }
-        attrs::copy_flags(input.as_fd(), output);
+        attrs::copy_flags(input.as_fd(), output)?;
         self.dress(output, When::BeforeData)?;
         let bytes = self.data(input.as_fd(), output)?;
         // What could not be written, and was forgotten since, is not what was read.

@@ -19,6 +19,8 @@ pub enum Loss {
     Ownership,
     /// Times: whatever is set, it keeps its own.
     Times,
+    /// A flag of `chattr`, as its bit of `FS_*_FL`.
+    Flag(u32),
     /// It is a device, pipe or socket.
     SpecialFile,
     /// It is a symbolic link.
@@ -34,11 +36,19 @@ impl fmt::Display for Loss {
             Loss::Acl => f.write_str("ACL"),
             Loss::Ownership => f.write_str("owner and mode"),
             Loss::Times => f.write_str("times"),
+            Loss::Flag(bit) => write!(f, "flag {} (chattr)", flag_letter(*bit)),
             Loss::SpecialFile => f.write_str("device, pipe or socket"),
             Loss::Symlink => f.write_str("symbolic link"),
             Loss::HardLinks => f.write_str("hard links"),
         }
     }
+}
+
+/// The letter of `lsattr`.
+fn flag_letter(bit: u32) -> char {
+    use rustix::fs::IFlags;
+    let letters = [(IFlags::SYNC, 'S'), (IFlags::NODUMP, 'd'), (IFlags::NOATIME, 'A'), (IFlags::DIRSYNC, 'D')];
+    letters.into_iter().find(|(flag, _)| flag.bits() == bit).map_or('?', |(_, letter)| letter)
 }
 
 struct List<'a>(&'a [Loss]);

@@ -77,7 +77,7 @@ fn an_extended_attribute_is_answered_as_it_was_asked_for() {
 struct Seen(Mutex<Vec<Option<Errno>>>);
 
 impl Observer for Seen {
-    fn finished(&self, request: &Finished) {
+    fn finished(&self, request: &Finished<'_>) {
         self.0.lock().unwrap().push(request.error);
     }
 }
@@ -87,7 +87,8 @@ fn an_observer_is_told_of_every_end_once() {
     let (to, seen) = (Arc::<Remembering>::default(), Arc::<Seen>::default());
     let observed = || {
         let observer: Arc<dyn Observer> = Arc::<Seen>::clone(&seen);
-        let observed = Observed { observer, since: Instant::now(), operation: 15, node: NodeId(2), pid: 3 };
+        let observed =
+            Observed { observer, since: Instant::now(), operation: 15, node: NodeId(2), pid: 3, names: [None, None] };
         Pending { observed: Some(Box::new(observed)), ..pending(&to) }
     };
     Reply::<()>::new(observed()).ok(());
@@ -95,6 +96,7 @@ fn an_observer_is_told_of_every_end_once() {
     drop(Reply::<()>::new(observed()));
     Reply::<Data>::new(observed()).fill(1, |_| Err(Errno::EISDIR));
     Reply::<Data>::new(observed()).fill(1, |_| Ok(1));
-    let all = [None, Some(Errno::EPERM), Some(Errno::EIO), Some(Errno::EISDIR), None];
+    observed().done();
+    let all = [None, Some(Errno::EPERM), Some(Errno::EIO), Some(Errno::EISDIR), None, None];
     assert_eq!(*seen.0.lock().unwrap(), all);
 }

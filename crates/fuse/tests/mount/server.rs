@@ -62,7 +62,7 @@ pub(crate) struct Memory {
 pub(crate) struct Count(pub(crate) Arc<Mutex<HashMap<u32, u64>>>);
 
 impl Observer for Count {
-    fn finished(&self, request: &Finished) {
+    fn finished(&self, request: &Finished<'_>) {
         *self.0.lock().unwrap().entry(request.operation).or_default() += 1;
     }
 }

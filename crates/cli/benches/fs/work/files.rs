@@ -73,7 +73,7 @@ pub(super) fn create(path: &CString, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn stat(path: &CString) -> Result<()> {
+pub(super) fn stat(path: &CString) -> Result<()> {
     rustix::fs::stat(path.as_c_str()).context("stat")?;
     Ok(())
 }
@@ -121,13 +121,13 @@ fn mean(passes: usize, mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
 }
 
 /// Mean of passes after one that is not counted.
-fn warm(mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
+pub(super) fn warm(mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
     pass()?;
     mean(WARM_PASSES, pass)
 }
 
 /// Mean of passes that each begin with dropped caches.
-fn cold(stack: &Stack, mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
+pub(super) fn cold(stack: &Stack, mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
     mean(COLD_PASSES, || {
         stack.cool(Caches::Metadata)?;
         pass()

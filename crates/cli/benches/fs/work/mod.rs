@@ -1,7 +1,10 @@
 //! The workloads, the same code for every system, and the place they run in.
 
+pub(crate) mod clients;
+pub(crate) mod computing;
 pub(crate) mod data;
 pub(crate) mod files;
+pub(crate) mod many;
 pub(crate) mod oscillation;
 pub(crate) mod postmark;
 pub(crate) mod rules;

@@ -45,7 +45,7 @@ fn find(place: &Path) -> Result<f64> {
     seconds(Command::new("find").arg(place).args(["-type", "f", "-size", "+100M"]))
 }
 
-fn seconds(command: &mut Command) -> Result<f64> {
+pub(super) fn seconds(command: &mut Command) -> Result<f64> {
     let begin = Instant::now();
     host::run(command)?;
     Ok(begin.elapsed().as_secs_f64())

@@ -1,0 +1,145 @@
+//! The trace of requests, and what it shows that the kernel asks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::MIB;
+use super::support::disk::Disk;
+use super::support::pool::Pool;
+use super::support::{eventually, run, temp_dir};
+
+/// A mounted pool of one branch, and the file with the trace of its requests.
+struct Traced {
+    pool: Pool,
+    file: PathBuf,
+    _disk: Disk,
+    _dir: tempfile::TempDir,
+}
+
+fn traced() -> Traced {
+    let (disk, dir) = (Disk::tmpfs(64 * MIB), temp_dir("trace"));
+    let file = dir.path().join("trace");
+    let builder = Pool::builder().branch("a", disk.path()).mount_args(["--trace-requests".into(), file.clone()]);
+    Traced { pool: builder.mount(), file, _disk: disk, _dir: dir }
+}
+
+impl Traced {
+    /// Waits for a line that has all these pieces.
+    #[track_caller]
+    fn expect(&self, pieces: &[&str]) {
+        let has = |line: &str| pieces.iter().all(|piece| line.contains(piece));
+        let found = || fs::read_to_string(&self.file).unwrap_or_default().lines().any(has);
+        eventually(&format!("a line with {pieces:?}"), found);
+    }
+}
+
+#[test]
+fn a_trace_of_requests_shows_a_create_a_stat_and_a_failed_open() {
+    let mut traced = traced();
+    let path = traced.pool.join("new");
+    fs::write(&path, "x").unwrap();
+    traced.expect(&["lookup node=1 name=\"new\" pid=", "result=ok found=nobody"]);
+    traced.expect(&["create node=1 name=\"new\" pid=", " handler_us=", "result=ok found="]);
+    traced.pool.remount();
+    fs::metadata(&path).unwrap();
+    let made = |line: &&str| line.contains("lookup node=1 name=\"new\"") && !line.ends_with("nobody");
+    let node = || {
+        let text = fs::read_to_string(&traced.file).unwrap();
+        text.lines().find(made)?.rsplit_once("found=").map(|(_, node)| node.to_owned())
+    };
+    eventually("the stat is a lookup", || node().is_some());
+    fs::remove_file(traced.pool.on("a", "new")).unwrap();
+    fs::File::open(&path).unwrap_err();
+    traced.expect(&[&format!(" open node={} pid=", node().unwrap()), "result=E"]);
+}
+
+#[test]
+fn ls_asks_once_for_labels_and_gets_attributes_with_the_listing() {
+    const FILES: usize = 1000;
+    let mut traced = traced();
+    let dir = traced.pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..FILES {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    traced.pool.remount();
+    let before = fs::metadata(&traced.file).unwrap().len() as usize;
+    let shown = run("ls", ["-l".as_ref(), dir.as_os_str()]);
+    assert_eq!(String::from_utf8_lossy(&shown.stdout).lines().count(), FILES + 1);
+    traced.pool.stop();
+    let text = fs::read_to_string(&traced.file).unwrap().split_off(before);
+    let requests = |piece: &str| text.lines().filter(|line| line.contains(piece)).count();
+    assert_eq!(requests(" lookup "), 1, "only of the directory");
+    assert!(requests("\"security.selinux\"") <= 1 || selinux(), "{}", requests("\"security.selinux\""));
+    assert!(requests("\"system.posix_acl_access\"") <= FILES + 1);
+    assert!(requests(" readdir") < FILES / 50, "{}", requests(" readdir"));
+}
+
+fn selinux() -> bool {
+    fs::read_to_string("/proc/filesystems").unwrap().contains("selinuxfs")
+}
+
+#[test]
+fn who_wants_names_only_makes_the_daemon_read_few_attributes() {
+    let mut traced = traced();
+    let dir = traced.pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..1000 {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    traced.pool.remount();
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1000);
+    let known = traced.pool.status().inodes;
+    assert!(known < 100, "the daemon knows {known} inodes");
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_said_at_mount() {
+    let disk = Disk::tmpfs(MIB * 8);
+    let refused = |file: &Path| {
+        let builder = Pool::builder().branch("a", disk.path()).mount_args(["--trace-requests".into(), file.to_owned()]);
+        builder.prepare().try_start().unwrap_err()
+    };
+    let missing = refused(Path::new("/nowhere/trace"));
+    assert!(missing.contains("--trace-requests /nowhere/trace: No such file"), "{missing}");
+    let full = refused(Path::new("/dev/full"));
+    assert!(full.contains("trace requests to /dev/full: No space left"), "{full}");
+}
+
+#[test]
+fn a_trace_in_the_pool_itself_is_refused() {
+    let (disk, dir) = (Disk::tmpfs(MIB * 8), temp_dir("trace"));
+    let mut pool = Pool::builder().branch("a", disk.path()).prepare();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(pool.mount_point(), &link).unwrap();
+    for file in [pool.join("trace"), link.join("trace")] {
+        let output = pool.umbrella([
+            "mount".as_ref(),
+            "--trace-requests".as_ref(),
+            file.as_os_str(),
+            pool.config_path().as_os_str(),
+        ]);
+        let said = super::support::pool::text(&output);
+        assert!(!output.status.success() && said.contains("lies in the pool"), "{said}");
+    }
+    pool.start();
+}
+
+#[test]
+fn a_full_disk_ends_the_trace_and_nothing_else() {
+    let (disk, small) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(MIB));
+    let file = small.path().join("trace");
+    let pool = Pool::builder().branch("a", disk.path()).mount_args(["--trace-requests".into(), file]).mount();
+    fs::write(small.path().join("rest"), vec![0; 2 * MIB as usize]).unwrap_err();
+    let said = || pool.log().contains("the trace of requests cannot be written");
+    let mut number = 0;
+    eventually("the trace ends", || {
+        for _ in 0..200 {
+            number += 1;
+            fs::create_dir(pool.join(number.to_string())).unwrap();
+        }
+        said()
+    });
+    fs::write(pool.join("later"), "x").unwrap();
+    assert_eq!(fs::read_to_string(pool.join("later")).unwrap(), "x");
+}
