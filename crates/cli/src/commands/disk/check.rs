@@ -176,7 +176,7 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     }
     if report.unread.is_none() {
         look_at_store(&disk, depth, &mut report);
-        if report.store.is_some() && depth == Depth::Structure {
+        if depth == Depth::Structure {
             look_at_last_scrub(&disk, &mut report);
         }
     }
@@ -277,7 +277,9 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
 
 /// Reads again what the last scrub of a log store found damaged: what was written since is whole.
 fn look_at_last_scrub(disk: &DiskSpec, report: &mut Report) {
-    let Some(last) = Scrubs::of(disk).status().last.filter(|last| last.ranges() > 0) else { return };
+    let Some(id) = report.store.as_ref().map(|store| store.id) else { return };
+    let kept = Scrubs::of(disk.name.clone(), Some(id)).status().last;
+    let Some(last) = kept.filter(|last| last.ranges() > 0) else { return };
     match check_store::unreadable(disk, &last.damaged) {
         Ok(still) if still == 0 && last.unnamed == 0 => {}
         Ok(still) => report.error(format!(

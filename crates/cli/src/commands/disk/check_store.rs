@@ -7,6 +7,7 @@ use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::DamagedPair;
 use umbrella_block::log_store::{self, CheckReport, Depth, LogStore, Problem};
+use umbrella_block::scrub::ScrubId;
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
 use super::progress::View;
@@ -18,7 +19,7 @@ use crate::text::count;
 /// A store that was looked at, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct StoreReport {
-    id: String,
+    pub(super) id: ScrubId,
     scheme: String,
     /// It was closed in order.
     clean: bool,
@@ -118,7 +119,7 @@ impl Looked {
         let more = found.problem_count.saturating_sub(found.problems.len() as u64);
         let more = (more > 0).then(|| format!("log store: {} more", count(more, "problem")));
         let report = StoreReport {
-            id: found.store.to_string(),
+            id: ScrubId(found.store),
             scheme: found.scheme.clone(),
             clean: found.clean,
             replayed: found.replayed,
