@@ -4,209 +4,27 @@
 //! nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but cannot stop it.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::resolve;
 use umbrella_units::{Amount, ByteSize};
 
+use super::notice::{Finding, Notice, PATIENCE, Reads};
 use super::problem::{ConfigErrors, Located, Problem};
+use super::seen::{Failure, Id, Seen};
 use super::{Config, odd_rules};
 use crate::mounts::{self, Leads};
 use crate::probe::{self, Look, Resolved};
-use crate::text::{quoted, visible_path};
-
-/// No longer than this for all paths together.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::text::quoted;
 
 /// Who asks for less, in bytes, means something else.
 const LEAST_KEEP_FREE: u64 = 1 << 20;
-
-/// Something odd that is no error, and where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) span: Range<usize>,
-    pub(crate) notice: Notice,
-}
-
-/// What is odd.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum Notice {
-    #[error(
-        "branch {}: {} does not exist; {}",
-        quoted(name),
-        visible_path(path),
-        if *optional { "the pool starts without it" } else { "mount stops here unless --allow-missing is given or the branch is optional" }
-    )]
-    BranchMissing { name: String, path: PathBuf, optional: bool },
-    #[error(
-        "branch {}: {} holds another file system than before, and would be offline; bring the old one back, or take this one in with `umbrella branch replace {}`",
-        quoted(name),
-        visible_path(path),
-        quoted(name)
-    )]
-    OtherDisk { name: String, path: PathBuf },
-    #[error(
-        "branch {}: {} holds the disk of branch {}, and would be offline; have the disks changed their mount points, or the paths in the configuration? Put them back",
-        quoted(name),
-        visible_path(path),
-        quoted(theirs)
-    )]
-    DiskOfAnother { name: String, path: PathBuf, theirs: String },
-    #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
-    BranchSilent { name: String, path: PathBuf },
-    #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
-    BranchUnreadable { name: String, path: PathBuf, reason: String },
-    #[error("branch {}: {} is not a directory", quoted(name), visible_path(path))]
-    BranchNotDirectory { name: String, path: PathBuf },
-    #[error(
-        "branch {}: {} is not mounted, and require_mount asks for it: the branch would be offline",
-        quoted(name),
-        visible_path(path)
-    )]
-    NotMounted { name: String, path: PathBuf },
-    #[error(
-        "branch {}: {} is not mounted, as it was when the pool first used it: the branch would be offline",
-        quoted(name),
-        visible_path(path)
-    )]
-    NoLongerMounted { name: String, path: PathBuf },
-    #[error(
-        "branch {}: {} is a plain directory, not a mount point; if that is meant, say require_mount = false",
-        quoted(name),
-        visible_path(path)
-    )]
-    PlainDirectory { name: String, path: PathBuf },
-    #[error(
-        "branch {}: {} is a plain directory, not a mount point: if a disk belongs there, it is not mounted, and files would go to the disk below; mount it first; if the directory is meant, say require_mount = false",
-        quoted(name),
-        visible_path(path)
-    )]
-    PlainAtFirst { name: String, path: PathBuf },
-    #[error(
-        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
-        quoted(name)
-    )]
-    KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
-    #[error(
-        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
-        quoted(name)
-    )]
-    KeepFreeTiny { name: String, keep_free: ByteSize },
-    #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
-    HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
-    #[error(
-        "branches {} and {} lie on one file system: its space is counted twice, and one is lost with the other",
-        quoted(first),
-        quoted(second)
-    )]
-    SameFileSystem { first: String, second: String },
-    #[error("every branch of the default list is read-only: files that no rule names cannot be created")]
-    DefaultReadOnly,
-    #[error("the default list begins with the read-only branch {}, where nothing can be placed", quoted(name))]
-    DefaultBeginsReadOnly { name: String },
-    #[error("rule {}: all of its branches are read-only, so nothing can be placed by it", quoted(rule))]
-    RuleReadOnly { rule: String },
-    #[error(
-        "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
-        quoted(rule)
-    )]
-    AgeEquality { rule: String },
-    #[error("rule {}: {unnoted}", quoted(rule))]
-    ReadsUnnoted { rule: String, unnoted: odd_rules::Unnoted },
-    #[error(
-        "the pattern {} begins with the mount point: patterns are of paths inside the pool, {}",
-        quoted(glob),
-        quoted(meant)
-    )]
-    GlobWithMount { glob: String, meant: String },
-    #[error(
-        "the pattern {} is one name: the files in a directory of this name are not under it; for those write {}",
-        quoted(glob),
-        quoted(meant)
-    )]
-    GlobOfDirectory { glob: String, meant: String },
-    #[error(
-        "the staging area {} lies on a disk, so that new files are written twice (volatile = false is for memory that keeps its contents; \
-         without it they wait in memory)",
-        visible_path(path)
-    )]
-    StagingOnDisk { path: PathBuf },
-    #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
-    Staging { path: PathBuf, reason: String },
-    #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
-    MountMissing { mount: PathBuf },
-    #[error("the mount point {} is not a directory", visible_path(mount))]
-    MountNotDirectory { mount: PathBuf },
-    #[error("the mount point {} is not empty: while the pool is mounted, what is in it is hidden", visible_path(mount))]
-    MountNotEmpty { mount: PathBuf },
-}
-
-impl Finding {
-    /// The branch that could not be used just now.
-    pub(crate) fn missing_branch(&self) -> Option<&str> {
-        match &self.notice {
-            Notice::BranchMissing { name, .. }
-            | Notice::BranchSilent { name, .. }
-            | Notice::BranchUnreadable { name, .. }
-            | Notice::BranchNotDirectory { name, .. }
-            | Notice::NotMounted { name, .. }
-            | Notice::OtherDisk { name, .. }
-            | Notice::DiskOfAnother { name, .. }
-            | Notice::NoLongerMounted { name, .. } => Some(name),
-            _ => None,
-        }
-    }
-
-    /// Whether it is only a remark, which `mount` need not repeat.
-    pub(crate) fn is_remark(&self) -> bool {
-        matches!(
-            self.notice,
-            Notice::PlainDirectory { .. }
-                | Notice::SameFileSystem { .. }
-                | Notice::Staging { .. }
-                | Notice::GlobOfDirectory { .. }
-        )
-    }
-}
-
-/// A directory's identity.
-type Id = (u64, u64);
-
-/// What was seen of one path.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Seen {
-    /// Without symbolic links, as far as the path exists.
-    #[serde(with = "probe::bytes_of_path")]
-    resolved: PathBuf,
-    /// The path itself, if it exists.
-    id: Option<Id>,
-    /// Its parents that exist.
-    parents: Vec<Id>,
-    directory: bool,
-    mount_root: bool,
-    /// Who it is as a branch, if it was one.
-    identity: Option<[u8; 16]>,
-    total: Option<ByteSize>,
-    /// How reads there change access times.
-    pub(super) reads: odd_rules::Reads,
-    failure: Option<Failure>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum Failure {
-    Missing,
-    Silent,
-    Other(String),
-}
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
 pub(super) fn look(config: &mut Config) -> Result<Vec<Finding>, ConfigErrors> {
@@ -274,7 +92,7 @@ fn see(path: &Path) -> Seen {
             seen.mount_root = is_mount_root(path);
             seen.identity = identity_at(path);
             let space = rustix::fs::statvfs(path).ok();
-            seen.reads = space.as_ref().map(|space| odd_rules::Reads::of(space.f_flag)).unwrap_or_default();
+            seen.reads = space.as_ref().map(|space| Reads::of(space.f_flag)).unwrap_or_default();
             seen.total = space.map(|space| ByteSize(space.f_blocks.saturating_mul(space.f_frsize)));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => seen.failure = Some(Failure::Missing),

@@ -13,10 +13,12 @@ mod convert;
 pub(crate) mod disk;
 mod disks;
 mod file;
+mod notice;
 mod odd_rules;
 mod problem;
 mod rules;
 pub(crate) mod save;
+mod seen;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,8 @@ use umbrella_fs::spec::{AccessTimes, PoolSpec};
 
 use crate::mounts;
 
-pub(crate) use disks::{Finding, tell};
+pub(crate) use disks::tell;
+pub(crate) use notice::Finding;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
 

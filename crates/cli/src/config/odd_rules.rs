@@ -1,77 +1,16 @@
 //! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
 //! access time.
 
-use std::fmt;
 use std::time::Duration;
 
-use rustix::fs::StatVfsMountFlags;
-use serde::{Deserialize, Serialize};
-use umbrella_fs::spec::AtimeUpdate;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, TimeField};
 
 use super::Config;
-use super::disks::{Finding, Notice, Seen};
-use crate::text::quoted_list;
+use super::notice::{Finding, Notice, Reads, Unnoted};
+use super::seen::Seen;
 
 /// So often at least `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How reads change access times, by the options of a mount.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Reads {
-    /// Each of them does.
-    #[default]
-    Strict,
-    /// Once a day, and after each change of the file.
-    Relative,
-    /// None does.
-    Unnoted,
-}
-
-impl Reads {
-    pub(super) fn of(flags: StatVfsMountFlags) -> Reads {
-        if flags.contains(StatVfsMountFlags::NOATIME) {
-            Reads::Unnoted
-        } else if flags.contains(StatVfsMountFlags::RELATIME) {
-            Reads::Relative
-        } else {
-            Reads::Strict
-        }
-    }
-}
-
-impl From<AtimeUpdate> for Reads {
-    fn from(update: AtimeUpdate) -> Reads {
-        match update {
-            AtimeUpdate::Never => Reads::Unnoted,
-            AtimeUpdate::Relative => Reads::Relative,
-            AtimeUpdate::Always => Reads::Strict,
-        }
-    }
-}
-
-/// Branches where reads change access times more seldom than a rule asks for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unnoted {
-    branches: Vec<String>,
-    reads: Reads,
-}
-
-impl fmt::Display for Unnoted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let branches = quoted_list(self.branches.iter().map(String::as_str));
-        match self.reads {
-            Reads::Relative => write!(
-                f,
-                "mounted relatime: {branches}; there a read changes the access time once a day, and the rule asks for less than that; mount with strictatime, or write \"1d\" or more"
-            ),
-            Reads::Unnoted | Reads::Strict => write!(
-                f,
-                "mounted noatime: {branches}; there no read changes the access time that the rule asks for; mount with relatime or strictatime"
-            ),
-        }
-    }
-}
 
 /// Rules on access times, and branches where those are not what the rules take them for.
 pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {

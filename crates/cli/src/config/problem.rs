@@ -370,3 +370,16 @@ impl fmt::Display for ErrorReport {
         write!(f, ": {}", text::visible(&self.message))
     }
 }
+
+impl Source {
+    /// Refuses text that is not UTF-8, and says where.
+    pub(crate) fn new(name: &Path, bytes: Vec<u8>) -> Result<Source, ConfigErrors> {
+        let name = name.to_owned();
+        String::from_utf8(bytes).map(|text| Source::of(name.clone(), text)).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+            let text = String::from_utf8_lossy(error.as_bytes().get(..at).unwrap_or_default()).into_owned();
+            ConfigErrors::one(Source::of(name, text), Problem::NotUtf8 { byte }, at..at)
+        })
+    }
+}

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::problem::{ConfigErrors, Problem};
 use crate::text;
 
 /// A line and a column, both counted from 1; columns count characters.
@@ -23,15 +22,9 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Refuses text that is not UTF-8, and says where.
-    pub(crate) fn new(name: &Path, bytes: Vec<u8>) -> Result<Source, ConfigErrors> {
-        let name = name.to_owned();
-        String::from_utf8(bytes).map(|text| Source { name: name.clone(), text }).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let byte = error.as_bytes().get(at).copied().unwrap_or_default();
-            let text = String::from_utf8_lossy(error.as_bytes().get(..at).unwrap_or_default()).into_owned();
-            ConfigErrors::one(Source { name, text }, Problem::NotUtf8 { byte }, at..at)
-        })
+    /// The text of a file.
+    pub(super) fn of(name: PathBuf, text: String) -> Source {
+        Source { name, text }
     }
 
     /// A source without text, for files that could not be read.

@@ -16,7 +16,7 @@ use umbrella_block::log_store::{self, LogStore, LogStoreStats};
 use umbrella_block::scrub::Scrub;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
-use super::offered::{Offered, OnDamage, last_holder};
+use super::open::{OnDamage, last_holder};
 use super::protocol::{LogStatus, LogTables};
 use crate::config::MAX_BYTES;
 use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
@@ -130,30 +130,6 @@ impl Log {
     /// Ends it; nobody may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         last_holder(self.store)?.close().context("closing the log store")
-    }
-}
-
-/// Makes a store on a disk; what is on it is lost.
-pub(crate) fn create(
-    spec: &DiskSpec,
-    log: &LogSpec,
-    force: bool,
-    progress: log_store::Progress<'_>,
-) -> anyhow::Result<Superblock> {
-    if spec.disk.path().is_none() {
-        bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
-    }
-    let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
-    match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {
-        Ok(superblock) => {
-            below.close()?;
-            Ok(superblock)
-        }
-        Err(error) => {
-            // Nor is it a hybrid disk then.
-            below.dissolve()?;
-            Err(error.into())
-        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion, finish_detach};
+use umbrella_block::log_store;
+use umbrella_block::log_store::format::Superblock;
 use umbrella_block::scrub::Scrub;
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
@@ -19,25 +21,14 @@ use super::figures::Sources;
 use super::log::Log;
 use super::losses::{passed_over, perhaps_lost, unknown};
 use super::motor::TimedMotor;
-use super::open::{self, Part};
+use super::open::{self, OnDamage, Part, last_holder};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor, Progress};
 use super::remembered;
-use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, LogSpec};
 use crate::text::count;
 
 /// How often somebody who waits for a drain is told how far it is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// How long calls under way may take to let go of a disk that ends.
-const FAREWELL: Duration = Duration::from_secs(30);
-
-/// What is done about a damaged log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnDamage {
-    /// The disk is not served.
-    Refuse,
-    /// What is whole is served: also to be written where it is known what is lost, else read-only.
-    Salvage,
-}
 
 /// What is done about damage of the hybrid disk below a log store: the store may be damaged alone.
 fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
@@ -496,15 +487,26 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
     Ok(total)
 }
 
-/// What is shared, once nobody else holds it.
-pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
-    let deadline = Instant::now() + FAREWELL;
-    loop {
-        match Arc::try_unwrap(shared) {
-            Ok(last) => return Ok(last),
-            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what was flushed is safe"),
-            Err(again) => shared = again,
+/// Makes a store on a disk; what is on it is lost.
+pub(crate) fn create_store(
+    spec: &DiskSpec,
+    log: &LogSpec,
+    force: bool,
+    progress: log_store::Progress<'_>,
+) -> anyhow::Result<Superblock> {
+    if spec.disk.path().is_none() {
+        bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
+    }
+    let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
+    match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {
+        Ok(superblock) => {
+            below.close()?;
+            Ok(superblock)
         }
-        std::thread::sleep(Duration::from_millis(10));
+        Err(error) => {
+            // Nor is it a hybrid disk then.
+            below.dissolve()?;
+            Err(error.into())
+        }
     }
 }

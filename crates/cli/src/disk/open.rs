@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
@@ -310,5 +310,30 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
              place on another file system"
         ),
         _ => Err(error).with_context(|| format!("making {shown}")),
+    }
+}
+
+/// What is done about a damaged log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnDamage {
+    /// The disk is not served.
+    Refuse,
+    /// What is whole is served: also to be written where it is known what is lost, else read-only.
+    Salvage,
+}
+
+/// How long calls under way may take to let go of a disk that ends.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// What is shared, once nobody else holds it.
+pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + FAREWELL;
+    loop {
+        match Arc::try_unwrap(shared) {
+            Ok(last) => return Ok(last),
+            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what was flushed is safe"),
+            Err(again) => shared = again,
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

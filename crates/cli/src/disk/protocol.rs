@@ -8,7 +8,6 @@ use umbrella_block::log_store::RegionStats;
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
-use super::scrub::{ScrubResult, ScrubStatus};
 use crate::client::{ClientOf, Language};
 use crate::config::disk::Front;
 
@@ -275,3 +274,48 @@ impl Language for OfDisks {
 
 /// The way to a disk's daemon.
 pub(crate) type DiskClient = ClientOf<OfDisks>;
+
+/// What a scrub found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ScrubResult {
+    /// Seconds since 1970.
+    pub(crate) ended: u64,
+    pub(crate) read: ByteSize,
+    /// What could not be read, or was not what had been written.
+    pub(crate) damaged: Vec<SectorRange>,
+    /// More damaged ranges than are named.
+    pub(crate) unnamed: u64,
+}
+
+impl ScrubResult {
+    /// Whether all was as it had been written.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.damaged.is_empty()
+    }
+
+    /// How many ranges are damaged.
+    pub(crate) fn ranges(&self) -> u64 {
+        self.damaged.len() as u64 + self.unnamed
+    }
+}
+
+/// How the scrubs of a disk stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ScrubStatus {
+    pub(crate) state: ScrubState,
+    /// Of the one that is running or interrupted.
+    pub(crate) read: ByteSize,
+    pub(crate) damaged_ranges: u64,
+    /// The last one that came to its end.
+    pub(crate) last: Option<ScrubResult>,
+}
+
+/// Whether a disk is being scrubbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ScrubState {
+    Idle,
+    Running,
+    /// It goes on where it was.
+    Interrupted,
+}

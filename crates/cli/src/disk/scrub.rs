@@ -12,9 +12,9 @@ use anyhow::bail;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use umbrella_block::scrub::{Buffer, Scrub, ScrubId, Scrubbing};
-use umbrella_units::{ByteSize, SectorRange};
+use umbrella_units::ByteSize;
 
-use super::protocol::Progress;
+use super::protocol::{Progress, ScrubResult, ScrubState, ScrubStatus};
 use crate::config::disk::DiskName;
 use crate::state_file;
 use crate::text::count;
@@ -34,51 +34,6 @@ struct Record {
     /// One that has not come to its end.
     begun: Option<Scrubbing>,
     last: Option<ScrubResult>,
-}
-
-/// What a scrub found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ScrubResult {
-    /// Seconds since 1970.
-    pub(crate) ended: u64,
-    pub(crate) read: ByteSize,
-    /// What could not be read, or was not what had been written.
-    pub(crate) damaged: Vec<SectorRange>,
-    /// More damaged ranges than are named.
-    pub(crate) unnamed: u64,
-}
-
-impl ScrubResult {
-    /// Whether all was as it had been written.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.damaged.is_empty()
-    }
-
-    /// How many ranges are damaged.
-    pub(crate) fn ranges(&self) -> u64 {
-        self.damaged.len() as u64 + self.unnamed
-    }
-}
-
-/// How the scrubs of a disk stand.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ScrubStatus {
-    pub(crate) state: ScrubState,
-    /// Of the one that is running or interrupted.
-    pub(crate) read: ByteSize,
-    pub(crate) damaged_ranges: u64,
-    /// The last one that came to its end.
-    pub(crate) last: Option<ScrubResult>,
-}
-
-/// Whether a disk is being scrubbed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ScrubState {
-    Idle,
-    Running,
-    /// It goes on where it was.
-    Interrupted,
 }
 
 /// See the module.

@@ -16,7 +16,8 @@ use signal_hook::iterator::Signals;
 use umbrella_block::serve::nbd::{Address, Exports, Limits, Server};
 use umbrella_fs::control::socket::{BindError, Listener};
 
-use super::offered::{Offered, OnDamage};
+use super::offered::Offered;
+use super::open::OnDamage;
 use super::place;
 use super::protocol::AtDetach;
 use super::scrub::Scrubs;

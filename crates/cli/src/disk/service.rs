@@ -16,8 +16,9 @@ use super::figures::figures;
 use super::log::Log;
 use super::offered::{Offered, drain};
 use super::place;
+use super::protocol::ScrubResult;
 use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Progress, Request};
-use super::scrub::{ScrubResult, Scrubs};
+use super::scrub::Scrubs;
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 

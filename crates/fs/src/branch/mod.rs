@@ -16,6 +16,7 @@ mod identity;
 pub mod mounts;
 pub mod not_mounted;
 mod private_mount;
+mod prober;
 mod space;
 pub mod state;
 mod status;
@@ -42,15 +43,15 @@ pub use error::{BranchError, HiddenProblem};
 pub use errors::{BranchErrors, ErrorSource};
 pub use establish::Origin;
 pub use health::ProbeResult;
-pub(crate) use health::look_within;
 pub use identity::identity_at;
+pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
 
 use closer::{Closer, Closers};
 use errors::Errors;
-use health::Prober;
+use prober::Prober;
 use space::CachedSpace;
 
 /// Name of the hidden folder in the root of every writable branch. Never shown in the tree.

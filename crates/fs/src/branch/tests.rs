@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use umbrella_units::{Amount, BranchId, ByteSize};
 
 use super::beneath::{open_beneath, parent_beneath};
-use super::health::Hook;
 use super::identity::Marker;
+use super::prober::Hook;
 use super::*;
 use crate::workers::CALLS;
 

@@ -12,7 +12,7 @@ use super::serve;
 use super::source::SourceArgs;
 use crate::client::ClientError;
 use crate::config::disk::DiskSpec;
-use crate::disk::offered::OnDamage;
+use crate::disk::open::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::disk::serve::Here;

@@ -15,9 +15,9 @@ use super::progress::View;
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
-use crate::disk::offered::keeps;
+use crate::disk::offered::{create_store, keeps};
 use crate::disk::open::{self, Made, Part};
-use crate::disk::{log, place, remembered};
+use crate::disk::{place, remembered};
 use crate::output::{self, reasons};
 use crate::text::visible_path;
 
@@ -130,7 +130,7 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
     let (store, size) = match &spec.log {
         Some(log) => {
             let mut view = View::new("{bar:30} {percent} % of the log store written  {eta} left");
-            let superblock = log::create(spec, log, force, &mut |done, total| {
+            let superblock = create_store(spec, log, force, &mut |done, total| {
                 view.show(done, total, || {
                     format!("{} % of the log store written", (done * 100).checked_div(total).unwrap_or(0))
                 });

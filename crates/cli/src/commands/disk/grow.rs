@@ -7,7 +7,8 @@ use clap::Args;
 
 use super::DiskArg;
 use crate::client::ClientError;
-use crate::disk::offered::{Offered, OnDamage};
+use crate::disk::offered::Offered;
+use crate::disk::open::OnDamage;
 use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, Grown, Request};
 use crate::output;

@@ -14,7 +14,7 @@ use crate::client::ClientError;
 use crate::config::disk::{VALID_BANDWIDTH, is_bandwidth};
 use crate::disk::place;
 use crate::disk::protocol::{Answer, Request};
-use crate::disk::scrub::{ScrubResult, ScrubState, ScrubStatus};
+use crate::disk::protocol::{ScrubResult, ScrubState, ScrubStatus};
 use crate::output;
 use crate::text::count;
 

@@ -17,7 +17,7 @@ use super::source::SourceArgs;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::daemon::{self, Starter};
-use crate::disk::offered::OnDamage;
+use crate::disk::open::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
 use crate::disk::serve::{Here, serve};

@@ -3,10 +3,13 @@
 mod convert;
 mod file;
 mod front;
+mod listen;
 mod log;
+mod name;
 mod option;
 mod power;
 mod scrub;
+mod sleep;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -18,14 +21,14 @@ use super::problem::{ConfigErrors, Problem};
 use super::source::Source;
 
 pub(crate) use front::Front;
+pub(crate) use listen::{BadListen, Listen};
 pub(crate) use log::{LogSpec, SchemeSpec, VALID_SEGMENT, VALID_SPARE, is_segment, parse_spare};
+pub(crate) use name::{BadDiskName, DiskName};
 pub(crate) use option::device_option;
 pub(crate) use power::PowerSpec;
 pub(crate) use scrub::{ScrubSpec, VALID_BANDWIDTH, is_bandwidth};
-pub(crate) use spec::{
-    BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,
-    SleepSpec, TlsSpec,
-};
+pub(crate) use sleep::{BadSleep, SleepSpec};
+pub(crate) use spec::{CacheSettings, CacheSpec, DeviceSpec, DiskSpec, NbdSpec, TlsSpec};
 
 /// Reads the configuration of a disk and checks everything that can be known without looking at devices.
 pub(crate) fn read(path: &Path) -> Result<DiskSpec, ConfigErrors> {

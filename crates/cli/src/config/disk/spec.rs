@@ -1,23 +1,19 @@
 //! What a disk is made of, and how it is offered.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
-use thiserror::Error;
-use umbrella_block::serve::nbd::{Address, Tls, TlsError};
+use serde::Serialize;
+use umbrella_block::serve::nbd::{Tls, TlsError};
 use umbrella_policy::flash_cache::Options;
-use umbrella_policy::spin_down::{Costs, SpinDown};
-use umbrella_policy::{PolicyError, Spec};
-use umbrella_units::{ByteSize, Nanos};
+use umbrella_units::ByteSize;
 
 use super::front::Front;
+use super::listen::Listen;
 use super::log::LogSpec;
+use super::name::{BadDiskName, DiskName};
 use super::power::PowerSpec;
 use super::scrub::ScrubSpec;
-use crate::text::quoted;
+use super::sleep::SleepSpec;
 
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,53 +56,6 @@ impl DiskSpec {
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         let flash = self.cache.as_ref().map(|cache| &cache.flash);
         std::iter::once(&self.disk).chain(flash).filter_map(DeviceSpec::path).map(PathBuf::as_path)
-    }
-}
-
-/// What commands call a disk. Fit for a file name, and for an NBD export.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub(crate) struct DiskName(String);
-
-/// A name that no disk may have.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "{} cannot be a disk's name: 1 to {} letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
-    quoted(name),
-    DiskName::LONGEST
-)]
-pub(crate) struct BadDiskName {
-    name: String,
-}
-
-impl DiskName {
-    const LONGEST: usize = 64;
-
-    /// The name of a file without its endings, other characters replaced: `/etc/umbrella/media.disk.toml` is `media`.
-    pub(super) fn of_file(name: &str) -> Result<DiskName, BadDiskName> {
-        let name = name.strip_suffix(".toml").unwrap_or(name);
-        let name = name.strip_suffix(".disk").unwrap_or(name);
-        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
-        let plain: String =
-            name.chars().map(plain).skip_while(|c| !c.is_ascii_alphanumeric()).take(Self::LONGEST).collect();
-        plain.parse().map_err(|_| BadDiskName { name: name.to_owned() })
-    }
-}
-
-impl fmt::Display for DiskName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl FromStr for DiskName {
-    type Err = BadDiskName;
-
-    fn from_str(name: &str) -> Result<DiskName, BadDiskName> {
-        let good = name.len() <= DiskName::LONGEST
-            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-        if good { Ok(DiskName(name.to_owned())) } else { Err(BadDiskName { name: name.to_owned() }) }
     }
 }
 
@@ -198,55 +147,6 @@ impl Speed {
     }
 }
 
-/// When a disk sleeps: a spin-down policy with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SleepSpec {
-    text: String,
-}
-
-impl SleepSpec {
-    /// Whether the disk is to go on turning.
-    pub(crate) fn is_never(&self) -> bool {
-        self.text == "never"
-    }
-}
-
-/// A spin-down policy that cannot be had.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum BadSleep {
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    #[error("the policy {name:?} must be told the future, which only the lab can")]
-    Offline { name: &'static str },
-}
-
-impl FromStr for SleepSpec {
-    type Err = BadSleep;
-
-    fn from_str(text: &str) -> Result<SleepSpec, BadSleep> {
-        let spec: Spec = text.parse()?;
-        // Which parameters are good does not depend on the disk.
-        let costs = Costs { break_even: Nanos::from_secs(10) };
-        let policy = SpinDown::new(&spec.name, &spec.params, costs)?;
-        if policy.info().offline {
-            return Err(BadSleep::Offline { name: policy.name() });
-        }
-        Ok(SleepSpec { text: text.trim().to_owned() })
-    }
-}
-
-impl fmt::Display for SleepSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
-    }
-}
-
-impl Serialize for SleepSpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// The flash before a disk.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CacheSpec {
@@ -256,17 +156,11 @@ pub(crate) struct CacheSpec {
 }
 
 /// What is done with the flash.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CacheSettings {
     #[serde(flatten)]
     pub(crate) options: Options,
     pub(crate) spin_down: SleepSpec,
-}
-
-impl Default for CacheSettings {
-    fn default() -> CacheSettings {
-        CacheSettings { options: Options::default(), spin_down: SleepSpec { text: "adaptive".to_owned() } }
-    }
 }
 
 /// How it is offered over NBD.
@@ -312,68 +206,5 @@ impl NbdSpec {
         let far =
             move |listen: &&Listen| matches!(listen, Listen::Tcp(address) if !proven && !address.ip().is_loopback());
         self.listen.iter().flatten().filter(far)
-    }
-}
-
-/// Where to listen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Listen {
-    Unix(PathBuf),
-    Tcp(SocketAddr),
-}
-
-/// An address that cannot be listened on.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "{} is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
-    quoted(text)
-)]
-pub(crate) struct BadListen {
-    text: String,
-}
-
-impl FromStr for Listen {
-    type Err = BadListen;
-
-    fn from_str(text: &str) -> Result<Listen, BadListen> {
-        let bad = || BadListen { text: text.to_owned() };
-        match text.strip_prefix("unix:") {
-            Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(Listen::Unix(PathBuf::from(path))),
-            Some(_) => Err(bad()),
-            None => text.parse().map(Listen::Tcp).map_err(|_| bad()),
-        }
-    }
-}
-
-impl From<&Listen> for Address {
-    fn from(listen: &Listen) -> Address {
-        match listen {
-            Listen::Unix(path) => Address::Unix(path.clone()),
-            Listen::Tcp(address) => Address::Tcp(*address),
-        }
-    }
-}
-
-impl From<&Address> for Listen {
-    fn from(address: &Address) -> Listen {
-        match address {
-            Address::Unix(path) => Listen::Unix(path.clone()),
-            Address::Tcp(address) => Listen::Tcp(*address),
-        }
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
-            Listen::Tcp(address) => write!(f, "{address}"),
-        }
-    }
-}
-
-impl Serialize for Listen {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }

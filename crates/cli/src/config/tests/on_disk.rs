@@ -108,7 +108,7 @@ fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
         );
         std::fs::write(&file, text).unwrap();
         let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-        let told = findings.iter().any(|finding| matches!(finding.notice, disks::Notice::SameFileSystem { .. }));
+        let told = findings.iter().any(|finding| matches!(finding.notice, notice::Notice::SameFileSystem { .. }));
         assert_eq!(told, shared, "{required}: {findings:?}");
     }
 }
@@ -196,9 +196,9 @@ fn rules_that_can_place_nothing_are_told() {
     assert_eq!(
         told,
         [
-            disks::Notice::DefaultReadOnly,
-            disks::Notice::RuleReadOnly { rule: rule.clone() },
-            disks::Notice::AgeEquality { rule }
+            notice::Notice::DefaultReadOnly,
+            notice::Notice::RuleReadOnly { rule: rule.clone() },
+            notice::Notice::AgeEquality { rule }
         ]
     );
 }
@@ -208,7 +208,7 @@ fn a_mount_point_that_holds_something_is_told() {
     let dir = place();
     std::fs::write(dir.path().join("mount/hidden"), "").unwrap();
     let (config, findings) = look_at(dir.path(), "mount", "a", "b").unwrap();
-    let told = disks::Notice::MountNotEmpty { mount: config.spec.mount };
+    let told = notice::Notice::MountNotEmpty { mount: config.spec.mount };
     assert!(findings.iter().any(|finding| finding.notice == told && !finding.is_remark()), "{findings:?}");
 }
 

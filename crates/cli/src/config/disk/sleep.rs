@@ -1,0 +1,65 @@
+//! When a disk sleeps.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_policy::{PolicyError, Spec};
+use umbrella_units::Nanos;
+
+/// When a disk sleeps: a spin-down policy with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SleepSpec {
+    text: String,
+}
+
+impl Default for SleepSpec {
+    fn default() -> SleepSpec {
+        SleepSpec { text: "adaptive".to_owned() }
+    }
+}
+
+impl SleepSpec {
+    /// Whether the disk is to go on turning.
+    pub(crate) fn is_never(&self) -> bool {
+        self.text == "never"
+    }
+}
+
+/// A spin-down policy that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum BadSleep {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("the policy {name:?} must be told the future, which only the lab can")]
+    Offline { name: &'static str },
+}
+
+impl FromStr for SleepSpec {
+    type Err = BadSleep;
+
+    fn from_str(text: &str) -> Result<SleepSpec, BadSleep> {
+        let spec: Spec = text.parse()?;
+        // Which parameters are good does not depend on the disk.
+        let costs = Costs { break_even: Nanos::from_secs(10) };
+        let policy = SpinDown::new(&spec.name, &spec.params, costs)?;
+        if policy.info().offline {
+            return Err(BadSleep::Offline { name: policy.name() });
+        }
+        Ok(SleepSpec { text: text.trim().to_owned() })
+    }
+}
+
+impl fmt::Display for SleepSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl Serialize for SleepSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

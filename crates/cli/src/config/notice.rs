@@ -1,0 +1,222 @@
+//! What is odd about a pool's configuration, and no error.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::fs::StatVfsMountFlags;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use umbrella_fs::spec::AtimeUpdate;
+use umbrella_units::{Amount, ByteSize};
+
+use crate::text::{quoted, quoted_list, visible_path};
+
+/// No longer than this for all paths together.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something odd that is no error, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) span: Range<usize>,
+    pub(crate) notice: Notice,
+}
+
+/// What is odd.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum Notice {
+    #[error(
+        "branch {}: {} does not exist; {}",
+        quoted(name),
+        visible_path(path),
+        if *optional { "the pool starts without it" } else { "mount stops here unless --allow-missing is given or the branch is optional" }
+    )]
+    BranchMissing { name: String, path: PathBuf, optional: bool },
+    #[error(
+        "branch {}: {} holds another file system than before, and would be offline; bring the old one back, or take this one in with `umbrella branch replace {}`",
+        quoted(name),
+        visible_path(path),
+        quoted(name)
+    )]
+    OtherDisk { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} holds the disk of branch {}, and would be offline; have the disks changed their mount points, or the paths in the configuration? Put them back",
+        quoted(name),
+        visible_path(path),
+        quoted(theirs)
+    )]
+    DiskOfAnother { name: String, path: PathBuf, theirs: String },
+    #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
+    BranchSilent { name: String, path: PathBuf },
+    #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
+    BranchUnreadable { name: String, path: PathBuf, reason: String },
+    #[error("branch {}: {} is not a directory", quoted(name), visible_path(path))]
+    BranchNotDirectory { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is not mounted, and require_mount asks for it: the branch would be offline",
+        quoted(name),
+        visible_path(path)
+    )]
+    NotMounted { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is not mounted, as it was when the pool first used it: the branch would be offline",
+        quoted(name),
+        visible_path(path)
+    )]
+    NoLongerMounted { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is a plain directory, not a mount point; if that is meant, say require_mount = false",
+        quoted(name),
+        visible_path(path)
+    )]
+    PlainDirectory { name: String, path: PathBuf },
+    #[error(
+        "branch {}: {} is a plain directory, not a mount point: if a disk belongs there, it is not mounted, and files would go to the disk below; mount it first; if the directory is meant, say require_mount = false",
+        quoted(name),
+        visible_path(path)
+    )]
+    PlainAtFirst { name: String, path: PathBuf },
+    #[error(
+        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
+        quoted(name)
+    )]
+    KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
+    #[error(
+        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
+        quoted(name)
+    )]
+    KeepFreeTiny { name: String, keep_free: ByteSize },
+    #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
+    HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
+    #[error(
+        "branches {} and {} lie on one file system: its space is counted twice, and one is lost with the other",
+        quoted(first),
+        quoted(second)
+    )]
+    SameFileSystem { first: String, second: String },
+    #[error("every branch of the default list is read-only: files that no rule names cannot be created")]
+    DefaultReadOnly,
+    #[error("the default list begins with the read-only branch {}, where nothing can be placed", quoted(name))]
+    DefaultBeginsReadOnly { name: String },
+    #[error("rule {}: all of its branches are read-only, so nothing can be placed by it", quoted(rule))]
+    RuleReadOnly { rule: String },
+    #[error(
+        "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
+        quoted(rule)
+    )]
+    AgeEquality { rule: String },
+    #[error("rule {}: {unnoted}", quoted(rule))]
+    ReadsUnnoted { rule: String, unnoted: Unnoted },
+    #[error(
+        "the pattern {} begins with the mount point: patterns are of paths inside the pool, {}",
+        quoted(glob),
+        quoted(meant)
+    )]
+    GlobWithMount { glob: String, meant: String },
+    #[error(
+        "the pattern {} is one name: the files in a directory of this name are not under it; for those write {}",
+        quoted(glob),
+        quoted(meant)
+    )]
+    GlobOfDirectory { glob: String, meant: String },
+    #[error(
+        "the staging area {} lies on a disk, so that new files are written twice (volatile = false is for memory that keeps its contents; \
+         without it they wait in memory)",
+        visible_path(path)
+    )]
+    StagingOnDisk { path: PathBuf },
+    #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
+    Staging { path: PathBuf, reason: String },
+    #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
+    MountMissing { mount: PathBuf },
+    #[error("the mount point {} is not a directory", visible_path(mount))]
+    MountNotDirectory { mount: PathBuf },
+    #[error("the mount point {} is not empty: while the pool is mounted, what is in it is hidden", visible_path(mount))]
+    MountNotEmpty { mount: PathBuf },
+}
+
+impl Finding {
+    /// The branch that could not be used just now.
+    pub(crate) fn missing_branch(&self) -> Option<&str> {
+        match &self.notice {
+            Notice::BranchMissing { name, .. }
+            | Notice::BranchSilent { name, .. }
+            | Notice::BranchUnreadable { name, .. }
+            | Notice::BranchNotDirectory { name, .. }
+            | Notice::NotMounted { name, .. }
+            | Notice::OtherDisk { name, .. }
+            | Notice::DiskOfAnother { name, .. }
+            | Notice::NoLongerMounted { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it is only a remark, which `mount` need not repeat.
+    pub(crate) fn is_remark(&self) -> bool {
+        matches!(
+            self.notice,
+            Notice::PlainDirectory { .. }
+                | Notice::SameFileSystem { .. }
+                | Notice::Staging { .. }
+                | Notice::GlobOfDirectory { .. }
+        )
+    }
+}
+
+/// How reads change access times, by the options of a mount.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reads {
+    /// Each of them does.
+    #[default]
+    Strict,
+    /// Once a day, and after each change of the file.
+    Relative,
+    /// None does.
+    Unnoted,
+}
+
+impl Reads {
+    pub(super) fn of(flags: StatVfsMountFlags) -> Reads {
+        if flags.contains(StatVfsMountFlags::NOATIME) {
+            Reads::Unnoted
+        } else if flags.contains(StatVfsMountFlags::RELATIME) {
+            Reads::Relative
+        } else {
+            Reads::Strict
+        }
+    }
+}
+
+impl From<AtimeUpdate> for Reads {
+    fn from(update: AtimeUpdate) -> Reads {
+        match update {
+            AtimeUpdate::Never => Reads::Unnoted,
+            AtimeUpdate::Relative => Reads::Relative,
+            AtimeUpdate::Always => Reads::Strict,
+        }
+    }
+}
+
+/// Branches where reads change access times more seldom than a rule asks for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unnoted {
+    pub(super) branches: Vec<String>,
+    pub(super) reads: Reads,
+}
+
+impl fmt::Display for Unnoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branches = quoted_list(self.branches.iter().map(String::as_str));
+        match self.reads {
+            Reads::Relative => write!(
+                f,
+                "mounted relatime: {branches}; there a read changes the access time once a day, and the rule asks for less than that; mount with strictatime, or write \"1d\" or more"
+            ),
+            Reads::Unnoted | Reads::Strict => write!(
+                f,
+                "mounted noatime: {branches}; there no read changes the access time that the rule asks for; mount with relatime or strictatime"
+            ),
+        }
+    }
+}
