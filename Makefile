@@ -38,9 +38,8 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 build: setup-build ## the release binary (FEATURES=ublk: with ublk)
 	cargo build --release --locked --bin umbrella --features "$(FEATURES)"
 
-test: setup ## every test, on real mounts (root)
-	@scripts/unmount-dead.sh
-	cargo test --workspace --locked
+test: setup ## every test, on real mounts (root); the most telling ones on both transports
+	scripts/test.sh
 
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
@@ -63,7 +62,7 @@ test-ublk: ## the ublk front end, on a machine with the driver that qemu emulate
 
 lint: ## formatting, clippy and documentation, with warnings as errors
 	cargo fmt --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked --features umbrella-fuse/live-tests -- -D warnings
 	cargo clippy -p umbrella-block -p umbrella --features ublk --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 

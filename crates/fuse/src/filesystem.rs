@@ -89,7 +89,7 @@ macro_rules! operations {
             /// The kernel lets go of a node, of some or all of its lookups. There is no answer.
             fn forget(&self, _request: &request::Forget) {}
 
-            /// Who waits for this request wants to wait no longer. The request may not have come yet; [`Context::is_interrupted`]
+            /// The caller of this request was interrupted. The request may not have arrived yet; [`Context::is_interrupted`]
             /// says it from now on. There is no answer but the request's own.
             fn interrupt(&self, _id: RequestId) {}
 
@@ -107,7 +107,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Who has a name. [`Entry::negative`] lets the kernel remember that nobody has.
+    /// Looks up a name. [`Entry::negative`] lets the kernel remember that it does not exist.
     lookup(request::Lookup<'_>) -> Entry;
     /// Attributes.
     getattr(request::GetAttr) -> Stat;
@@ -123,13 +123,13 @@ operations! {
     mkdir(request::MkDir<'_>) -> Entry;
     /// Makes a symbolic link.
     symlink(request::SymLink<'_>) -> Entry;
-    /// Takes a name away.
+    /// Removes a name.
     unlink(request::Unlink<'_>) -> ();
-    /// Takes a directory away.
+    /// Removes a directory.
     rmdir(request::RmDir<'_>) -> ();
     /// Renames. Refuse flags that you do not know with EINVAL.
     rename(request::Rename<'_>) -> ();
-    /// Gives a file one more name.
+    /// Makes a hard link.
     link(request::Link<'_>) -> Entry;
     /// Opens a file. After ENOSYS the kernel opens by itself, with handle 0.
     open(request::Open) -> Opened;
@@ -143,9 +143,9 @@ operations! {
     write(request::Write<'_>) -> Written;
     /// A descriptor is closed. After ENOSYS the kernel asks no more.
     flush(request::Flush) -> ();
-    /// An open file is used no more. Nobody sees the answer.
+    /// The last descriptor of an open file is closed. The error, if any, reaches nobody.
     release(request::Release) -> ();
-    /// Brings a file to the disk.
+    /// Makes a file durable.
     fsync(request::FSync) -> ();
     /// Opens a directory. After ENOSYS the kernel opens by itself, with handle 0.
     opendir(request::Open) -> Opened;
@@ -153,13 +153,13 @@ operations! {
     readdir(request::Read) -> Listing;
     /// A piece of a listing, with attributes.
     readdirplus(request::Read) -> Listing;
-    /// An open directory is used no more.
+    /// The last descriptor of an open directory is closed.
     releasedir(request::Release) -> ();
-    /// Brings a directory to the disk.
+    /// Makes a directory durable.
     fsyncdir(request::FSync) -> ();
-    /// Brings everything to the disk.
+    /// Makes the whole file system durable.
     syncfs(request::SyncFs) -> ();
-    /// Room.
+    /// Free and total space.
     statfs(request::StatFs) -> Space;
     /// Sets an extended attribute.
     setxattr(request::SetXattr<'_>) -> ();
@@ -167,11 +167,11 @@ operations! {
     getxattr(request::GetXattr<'_>) -> Xattr;
     /// Names of extended attributes.
     listxattr(request::ListXattr) -> Xattr;
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     removexattr(request::RemoveXattr<'_>) -> ();
     /// Whether the caller may access a file.
     access(request::Access) -> ();
-    /// The lock in the way.
+    /// Asks for a lock that conflicts.
     getlk(request::GetLock) -> Lock;
     /// Locks or unlocks; EAGAIN if it would have to wait and must not.
     setlk(request::SetLock) -> ();
@@ -179,13 +179,13 @@ operations! {
     bmap(request::BMap) -> Block;
     /// An ioctl; ENOTTY if it is not known.
     ioctl(request::Ioctl<'_>) -> IoctlAnswer;
-    /// What can be done without waiting.
+    /// Asks which operations would not block.
     poll(request::Poll) -> Ready;
-    /// Makes room or holes.
+    /// Allocates space, or punches a hole.
     fallocate(request::FAllocate) -> ();
     /// Finds data or holes.
     lseek(request::LSeek) -> Offset;
-    /// Copies from file to file.
+    /// Copies data from one file to another.
     copy_file_range(request::CopyFileRange) -> Copied;
 }
 

@@ -12,7 +12,7 @@ bitflags! {
         const POSIX_LOCKS = 1 << 1;
         /// Opening with `O_TRUNC` is one request.
         const ATOMIC_O_TRUNC = 1 << 3;
-        /// `.` and `..` are looked up too, for export by NFS.
+        /// `.` and `..` are looked up too, for NFS export.
         const EXPORT_SUPPORT = 1 << 4;
         /// Writes larger than a page.
         const BIG_WRITES = 1 << 5;
@@ -32,9 +32,9 @@ bitflags! {
         const AUTO_INVAL_DATA = 1 << 12;
         /// Listings with attributes.
         const DO_READDIRPLUS = 1 << 13;
-        /// Listings with attributes when they look worth it.
+        /// Listings with attributes where the kernel expects to need them.
         const READDIRPLUS_AUTO = 1 << 14;
-        /// Direct I/O in parallel.
+        /// Asynchronous direct I/O.
         const ASYNC_DIO = 1 << 15;
         /// The kernel gathers writes, and owns size and mtime.
         const WRITEBACK_CACHE = 1 << 16;
@@ -54,7 +54,7 @@ bitflags! {
         const CACHE_SYMLINKS = 1 << 23;
         /// An opendir that is answered ENOSYS is not asked again.
         const NO_OPENDIR_SUPPORT = 1 << 24;
-        /// Cached pages are dropped on request only.
+        /// Cached pages are dropped only when the file system asks for it.
         const EXPLICIT_INVAL_DATA = 1 << 25;
         /// Alignment of DAX mappings.
         const MAP_ALIGNMENT = 1 << 26;
@@ -93,13 +93,13 @@ bitflags! {
     /// How an open file behaves.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct OpenFlags: u32 {
-        /// Past the page cache.
+        /// Bypasses the page cache.
         const DIRECT_IO = 1 << 0;
-        /// What the page cache has of the file stays.
+        /// Keeps the file's pages in the page cache.
         const KEEP_CACHE = 1 << 1;
         /// `lseek` fails.
         const NONSEEKABLE = 1 << 2;
-        /// The listing of this directory may be kept.
+        /// The kernel may cache the directory's listing.
         const CACHE_DIR = 1 << 3;
         /// The file has no position.
         const STREAM = 1 << 4;
@@ -111,10 +111,10 @@ bitflags! {
         const PASSTHROUGH = 1 << 7;
     }
 
-    /// What is special about a write.
+    /// Flags of a write.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct WriteFlags: u32 {
-        /// From the page cache: the file handle is a guess, the caller is not who wrote.
+        /// From the page cache: file handle and caller may be others than the writer's.
         const CACHE = 1 << 0;
         /// The lock owner is given.
         const LOCK_OWNER = 1 << 1;
@@ -122,7 +122,7 @@ bitflags! {
         const KILL_SUIDGID = 1 << 2;
     }
 
-    /// What is special about an ioctl.
+    /// Flags of an ioctl.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct IoctlFlags: u32 {
         /// A program of 32 bits on a kernel of 64.
@@ -144,7 +144,7 @@ bitflags! {
     pub struct RenameFlags: u32 {
         /// Fails if the new name exists.
         const NOREPLACE = 1 << 0;
-        /// Both names change places.
+        /// Exchanges both names.
         const EXCHANGE = 1 << 1;
         /// A whiteout is left at the old name.
         const WHITEOUT = 1 << 2;

@@ -22,19 +22,19 @@ bitflags::bitflags! {
     /// Options of a mount that every file system has.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct MountOptions: u32 {
-        /// Nothing can be changed.
+        /// Read-only.
         const READ_ONLY = 1 << 0;
-        /// Set-id bits do nothing.
+        /// Set-id bits have no effect.
         const NO_SUID = 1 << 1;
         /// Device files do not work.
         const NO_DEV = 1 << 2;
         /// Nothing can be executed.
         const NO_EXEC = 1 << 3;
-        /// Reading changes no atime.
+        /// Reading does not change access times.
         const NO_ATIME = 1 << 4;
-        /// The kernel checks permissions, from the attributes that it is told.
+        /// The kernel checks permissions, by the attributes that the file system answers.
         const DEFAULT_PERMISSIONS = 1 << 5;
-        /// Others than who mounts may use it.
+        /// Other users may use it too.
         const ALLOW_OTHER = 1 << 6;
     }
 }
@@ -173,7 +173,7 @@ fn mount_id(at: &Path) -> Option<u64> {
     (stat.stx_mask & (StatxFlags::MNT_ID | UNIQUE).bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Takes a mount away, as often as it is asked.
+/// Unmounts. A failed attempt can be repeated.
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     device: Arc<Device>,

@@ -17,7 +17,7 @@ use crate::backing::BackingFile;
 use crate::device::Device;
 use crate::types::{NodeId, PollHandle, RequestId};
 
-/// Tells the kernel things. ENOENT means that it has nothing of the kind in its cache.
+/// Sends notifications to the kernel. ENOENT means that the kernel has no such thing in its cache.
 #[derive(Debug, Clone)]
 pub struct Notifier {
     device: Arc<Device>,
@@ -43,7 +43,7 @@ impl Notifier {
         BackingFile::register(&self.device, file)
     }
 
-    /// Who polls a file shall ask again.
+    /// Wakes the pollers of a file, which ask again.
     pub fn poll_wakeup(&self, wake: PollHandle) -> io::Result<()> {
         self.tell(notify_code::POLL, &[abi::NotifyPollWakeupOut { kh: wake.0 }.as_bytes()])
     }
@@ -60,7 +60,7 @@ impl Notifier {
         self.inval(parent, name, 0)
     }
 
-    /// Lets a name's time to live end: it is asked for again, and what hangs below it stays. Linux 6.2.
+    /// Expires a name: the kernel looks it up again before it uses it, and keeps what is mounted below it. Linux 6.2.
     pub fn expire_entry(&self, parent: NodeId, name: &OsStr) -> io::Result<()> {
         self.inval(parent, name, bit::EXPIRE_ONLY)
     }
@@ -70,7 +70,7 @@ impl Notifier {
         self.tell(notify_code::INVAL_ENTRY, &[body.as_bytes(), name.as_bytes(), &[0]])
     }
 
-    /// A name is gone that named this node: who watches the directory is told.
+    /// Says that a name of this node was removed: watchers of the directory get an event.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &OsStr) -> io::Result<()> {
         let namelen = name.len() as u32;
         let body = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen, padding: 0 };
@@ -83,7 +83,7 @@ impl Notifier {
         self.tell(notify_code::STORE, &[body.as_bytes(), data])
     }
 
-    /// Asks for what the kernel's cache has of a file: it comes by [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
+    /// Asks for the data that the kernel has in its cache of a file. It arrives at [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
         // Even: the lowest bit has a meaning of its own.
         let id = RETRIEVE | (self.retrieves.fetch_add(2, Ordering::Relaxed) + 2);
@@ -92,18 +92,18 @@ impl Notifier {
         Ok(RequestId(id))
     }
 
-    /// Requests that were read from `/dev/fuse` and not answered come once more ([`Context::resent`](crate::Context::resent)). Those
-    /// that came over io_uring do not. Linux 6.9.
+    /// Makes the kernel send unanswered requests again that were read from `/dev/fuse` ([`Context::resent`](crate::Context::resent)). Those
+    /// that came over io_uring are not sent again. Linux 6.9.
     pub fn resend(&self) -> io::Result<()> {
         self.tell(notify_code::RESEND, &[])
     }
 
-    /// Every name is asked for again before it is used. Linux 6.16.
+    /// Expires every name. Linux 6.16.
     pub fn inc_epoch(&self) -> io::Result<()> {
         self.tell(notify_code::INC_EPOCH, &[])
     }
 
-    /// The kernel shall let go of nodes that nobody uses. Linux 6.18.
+    /// Asks the kernel to forget nodes that nobody uses. Linux 6.18.
     pub fn prune(&self, nodes: &[NodeId]) -> io::Result<()> {
         let ids: Vec<u64> = nodes.iter().map(|node| node.0).collect();
         let body = abi::NotifyPruneOut { count: ids.len() as u32, padding: 0, spare: 0 };

@@ -19,7 +19,7 @@ macro_rules! requests {
 }
 
 requests! {
-    /// Who has which name in a directory.
+    /// Looks up a name in a directory.
     struct Lookup<'a> {
         /// Directory.
         parent: NodeId,
@@ -28,23 +28,23 @@ requests! {
     }
     /// The kernel lets go of a node.
     struct Forget {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// How many of the answers that named it are taken back. With as many as were given the node is gone.
+        /// How many lookups are taken back. The node is gone when all that were answered are.
         lookups: u64,
     }
     /// Attributes.
     struct GetAttr {
-        /// Of whom.
+        /// The node.
         node: NodeId,
-        /// Asked by an open file.
+        /// The open file that asks, if one does.
         handle: Option<FileHandle>,
     }
     /// Attributes with the time of birth.
     struct GetStatx {
-        /// Of whom.
+        /// The node.
         node: NodeId,
-        /// Asked by an open file.
+        /// The open file that asks, if one does.
         handle: Option<FileHandle>,
         /// `AT_STATX_*`.
         flags: u32,
@@ -53,9 +53,9 @@ requests! {
     }
     /// Changes attributes: those that are given.
     struct SetAttr {
-        /// Of whom.
+        /// The node.
         node: NodeId,
-        /// Asked by an open file.
+        /// The open file that asks, if one does.
         handle: Option<FileHandle>,
         /// Permissions and kind.
         mode: Option<u32>,
@@ -63,17 +63,17 @@ requests! {
         uid: Option<u32>,
         /// Group.
         gid: Option<u32>,
-        /// Truncates or extends.
+        /// New size.
         size: Option<u64>,
-        /// Time of the last read.
+        /// Access time.
         atime: Option<NewTime>,
-        /// Time of the last change of the data.
+        /// Modification time.
         mtime: Option<NewTime>,
-        /// Time of the last change, where the kernel keeps it (`WRITEBACK_CACHE`).
+        /// Time of the last status change, if the kernel keeps it (`WRITEBACK_CACHE`).
         ctime: Option<Timestamp>,
-        /// Whose locks count.
+        /// The lock owner.
         lock_owner: Option<LockOwner>,
-        /// Set-id bits are to be dropped.
+        /// Drop the set-id bits.
         kill_suidgid: bool,
     }
     /// Target of a symbolic link.
@@ -89,11 +89,11 @@ requests! {
         name: &'a OsStr,
         /// Kind and permissions.
         mode: u32,
-        /// To apply with `DONT_MASK`.
+        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
         /// For device files.
         device: DeviceNumber,
-        /// What else is asked of the new entry.
+        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Makes a directory.
@@ -104,9 +104,9 @@ requests! {
         name: &'a OsStr,
         /// Permissions.
         mode: u32,
-        /// To apply with `DONT_MASK`.
+        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
-        /// What else is asked of the new entry.
+        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Makes a symbolic link.
@@ -117,17 +117,17 @@ requests! {
         name: &'a OsStr,
         /// What it points to.
         target: &'a OsStr,
-        /// What else is asked of the new entry.
+        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
-    /// Takes a name away, of anything but a directory.
+    /// Removes a name of anything but a directory.
     struct Unlink<'a> {
         /// Directory.
         parent: NodeId,
         /// Name.
         name: &'a OsStr,
     }
-    /// Takes a directory away.
+    /// Removes a directory.
     struct RmDir<'a> {
         /// Directory.
         parent: NodeId,
@@ -144,10 +144,10 @@ requests! {
         new_parent: NodeId,
         /// New name.
         new_name: &'a OsStr,
-        /// How.
+        /// Flags of `renameat2(2)`.
         flags: RenameFlags,
     }
-    /// Gives a file one more name.
+    /// Makes a hard link.
     struct Link<'a> {
         /// File.
         node: NodeId,
@@ -158,11 +158,11 @@ requests! {
     }
     /// Opens a file or directory.
     struct Open {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// Flags of `open(2)`.
         flags: i32,
-        /// Set-id bits are to be dropped (`O_TRUNC`).
+        /// Drop the set-id bits (`O_TRUNC`).
         kill_suidgid: bool,
     }
     /// Makes a file and opens it.
@@ -173,20 +173,20 @@ requests! {
         name: &'a OsStr,
         /// Permissions.
         mode: u32,
-        /// To apply with `DONT_MASK`.
+        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
         /// Flags of `open(2)`.
         flags: i32,
-        /// Set-id bits are to be dropped (`O_TRUNC`).
+        /// Drop the set-id bits (`O_TRUNC`).
         kill_suidgid: bool,
-        /// What else is asked of the new entry.
+        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Reads from a file, or from the listing of a directory.
     struct Read {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// First byte; of a listing, the `next` of the last entry.
         offset: u64,
@@ -194,72 +194,72 @@ requests! {
         size: u32,
         /// Flags of the open file.
         flags: i32,
-        /// Whose locks count.
+        /// The lock owner.
         lock_owner: Option<LockOwner>,
     }
     /// Writes.
     struct Write<'a> {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// First byte.
         offset: u64,
         /// What to write. Begins at a page in memory.
         data: &'a [u8],
-        /// What is special.
+        /// Flags.
         write_flags: WriteFlags,
         /// Flags of the open file.
         flags: i32,
-        /// Whose locks count.
+        /// The lock owner.
         lock_owner: Option<LockOwner>,
     }
-    /// A descriptor is closed, one of perhaps several.
+    /// A descriptor of the open file is closed; there may be others.
     struct Flush {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// Whose POSIX locks end.
+        /// The owner whose POSIX locks are released.
         lock_owner: LockOwner,
     }
-    /// An open file or directory is used no more.
+    /// The last descriptor of an open file or directory is closed.
     struct Release {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// Flags of the open file.
         flags: i32,
-        /// Whose locks end.
+        /// The owner whose locks are released.
         lock_owner: LockOwner,
-        /// FLUSH is to be done too.
+        /// Do what FLUSH does as well.
         flush: bool,
-        /// The lock of `flock` ends.
+        /// Release the `flock` lock.
         unlock_flock: bool,
     }
-    /// Brings a file or directory to the disk.
+    /// Makes a file or directory durable, as `fsync(2)`.
     struct FSync {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// Data, and of the attributes only what is needed to read it.
+        /// As `fdatasync(2)`: only the attributes that are needed to read the data.
         data_only: bool,
     }
-    /// Brings everything to the disk. Linux asks it of virtiofs and of block devices only.
+    /// Makes the whole file system durable. Linux sends it to virtiofs and to block devices only.
     struct SyncFs {
         /// Any node.
         node: NodeId,
     }
-    /// Room that there is.
+    /// Free and total space.
     struct StatFs {
         /// Any node.
         node: NodeId,
     }
     /// Sets an extended attribute.
     struct SetXattr<'a> {
-        /// Of whom.
+        /// The node.
         node: NodeId,
         /// Name.
         name: &'a OsStr,
@@ -267,72 +267,72 @@ requests! {
         value: &'a [u8],
         /// `XATTR_CREATE`, `XATTR_REPLACE`.
         flags: u32,
-        /// The set-group-id bit is to be dropped.
+        /// Drop the set-group-id bit.
         kill_sgid: bool,
     }
     /// Value of an extended attribute.
     struct GetXattr<'a> {
-        /// Of whom.
+        /// The node.
         node: NodeId,
         /// Name.
         name: &'a OsStr,
-        /// Room of the caller; 0 asks for the size.
+        /// Size of the caller's buffer; 0 asks for the size of the value.
         size: u32,
     }
     /// Names of extended attributes.
     struct ListXattr {
-        /// Of whom.
+        /// The node.
         node: NodeId,
-        /// Room of the caller; 0 asks for the size.
+        /// Size of the caller's buffer; 0 asks for the size of the value.
         size: u32,
     }
-    /// Takes an extended attribute away.
+    /// Removes an extended attribute.
     struct RemoveXattr<'a> {
-        /// Of whom.
+        /// The node.
         node: NodeId,
         /// Name.
         name: &'a OsStr,
     }
     /// Whether the caller may access a file; asked without the mount option `default_permissions`.
     struct Access {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// `R_OK`, `W_OK`, `X_OK`.
         mask: u32,
     }
-    /// Which lock stands in the way.
+    /// Asks for a lock that conflicts.
     struct GetLock {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// Who asks.
+        /// Who wants the lock.
         owner: LockOwner,
         /// Lock wanted.
         lock: Lock,
-        /// One of `flock`.
+        /// It is a `flock` lock.
         flock: bool,
     }
     /// Locks or unlocks.
     struct SetLock {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// Who asks.
+        /// Who wants the lock.
         owner: LockOwner,
         /// Lock wanted.
         lock: Lock,
-        /// One of `flock`.
+        /// It is a `flock` lock.
         flock: bool,
-        /// Whether to wait, for as long as it is not interrupted.
+        /// Wait for the lock, until interrupted.
         wait: bool,
     }
     /// Block of the device that holds a block of the file.
     struct BMap {
         /// File.
         node: NodeId,
-        /// Which block.
+        /// The block's number in the file.
         block: u64,
         /// Bytes of a block.
         block_size: u32,
@@ -341,37 +341,37 @@ requests! {
     struct Ioctl<'a> {
         /// File or directory.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// What is special.
+        /// Flags.
         flags: IoctlFlags,
-        /// Number.
+        /// The ioctl's number.
         command: u32,
-        /// Argument, as the caller gave it.
+        /// The argument, as the caller gave it.
         argument: u64,
-        /// What the caller passes.
+        /// Data of the caller.
         input: &'a [u8],
         /// The most bytes to return.
         output_size: u32,
     }
-    /// What can be done with a file without waiting.
+    /// Asks which operations would not block.
     struct Poll {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
-        /// Whom to wake later.
+        /// What to wake when that changes.
         wake: PollHandle,
-        /// Whether to wake later.
+        /// Wake it when that changes.
         wants_wake: bool,
         /// `POLLIN` and so on.
         events: u32,
     }
-    /// Makes room or holes.
+    /// Allocates space, or punches a hole.
     struct FAllocate {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// First byte.
         offset: u64,
@@ -384,37 +384,37 @@ requests! {
     struct LSeek {
         /// File.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// From where.
         offset: i64,
         /// `SEEK_DATA`, `SEEK_HOLE`.
         whence: i32,
     }
-    /// Copies from file to file.
+    /// Copies data from one file to another.
     struct CopyFileRange {
         /// File to read.
         node: NodeId,
-        /// As it was opened.
+        /// The open file.
         handle: FileHandle,
         /// First byte.
         offset: u64,
         /// File to write.
         new_node: NodeId,
-        /// As it was opened.
+        /// The open file.
         new_handle: FileHandle,
         /// First byte.
         new_offset: u64,
         /// The most bytes.
         length: u64,
-        /// None are known.
+        /// No flags are defined.
         flags: u64,
     }
     /// Data that [`Notifier::retrieve`](crate::Notifier::retrieve) asked for.
     struct Retrieved<'a> {
-        /// As the notifier gave it.
+        /// The id that the notifier returned.
         id: RequestId,
-        /// Of whom.
+        /// The node.
         node: NodeId,
         /// First byte.
         offset: u64,

@@ -16,7 +16,7 @@ use crate::transport::dev::{Crew, Readers};
 use crate::transport::poker::Pokers;
 use crate::transport::ring::{self, Refused, Rings};
 
-/// How requests come.
+/// How the kernel's requests reach the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// Over io_uring where the kernel can (Linux 6.14), else from `/dev/fuse`.
@@ -26,18 +26,18 @@ pub enum Transport {
     Dev,
 }
 
-/// How requests do come.
+/// The transport in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransportInUse {
     /// Over io_uring.
     IoUring,
-    /// From `/dev/fuse`, for this reason.
+    /// From `/dev/fuse`, with the reason.
     Dev(String),
 }
 
 /// How a file system is served.
 pub struct Config {
-    /// How requests come.
+    /// How requests reach the file system.
     pub transport: Transport,
     /// The most bytes of one write or read; Linux sends no more than 1 MiB unless `fs.fuse.max_pages_limit` is raised.
     pub max_write: u32,
@@ -47,14 +47,14 @@ pub struct Config {
     pub max_threads: usize,
     /// Requests of one processor that may be with the file system at once, over io_uring; at least 2. More wait in the kernel until one
     /// of these is answered: nothing that these need to be answered may be among them. Each takes a thread, a ring and a buffer, which stay
-    /// until the connection ends: some 40 KiB.
+    /// until the connection ends: some 30 KiB, and as much in the kernel.
     pub max_entries: usize,
     /// The program that keeps requests from waiting beside a free entry, over io_uring: it must call [`run_poker`](crate::run_poker)
     /// and do nothing else. Without it this process forks once, at mount.
     pub poker: Option<Command>,
-    /// Is told of every request.
+    /// Called after every request.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Called first by every thread that serves: for `prctl` settings, as that it is part of the I/O path (`PR_SET_IO_FLUSHER`).
+    /// Called by every serving thread when it starts: for `prctl` settings such as `PR_SET_IO_FLUSHER`.
     pub thread_start: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -146,7 +146,7 @@ impl<F: Filesystem> Session<F> {
         Ok(Served { server, readers, rings, transport })
     }
 
-    /// How requests come.
+    /// The transport in use, and why it is not io_uring.
     pub fn transport(&self) -> &TransportInUse {
         &self.transport
     }
@@ -156,12 +156,12 @@ impl<F: Filesystem> Session<F> {
         &self.server.filesystem
     }
 
-    /// Tells the kernel things.
+    /// Sends notifications to the kernel.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.device))
     }
 
-    /// Takes the mount away.
+    /// Unmounts.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }

@@ -23,6 +23,7 @@ use super::found::Found;
 use super::lookup::file_state;
 use super::open::{OpenRequest, Opened};
 use super::place::NewFile;
+use super::releases::Patience;
 use super::staging::is_stageable;
 use super::unclaimed::Made;
 use super::{Attr, Pool, is_reserved};
@@ -253,10 +254,20 @@ impl Pool {
         let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
         let mut first_refusal = None;
         let mut looked_again = false;
+        let mut patience = Patience::default();
         loop {
             let branch = match self.place_new(new, &full) {
                 Ok(branch) => branch,
-                Err(error) => return Err(first_refusal.unwrap_or(error)),
+                Err(error) => {
+                    let refusal = first_refusal.unwrap_or(error);
+                    if refusal != OpError::NoRoom || !self.may_get_room(&mut patience) {
+                        self.count(Metric::NoRoom);
+                        return Err(refusal);
+                    }
+                    full.clear();
+                    first_refusal = None;
+                    continue;
+                }
             };
             let make = |dir: DirAt| match new.parent.change_entries(&dir, || call(&dir)) {
                 Ok(made) => {

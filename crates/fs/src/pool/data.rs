@@ -7,8 +7,10 @@ use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
 use super::Pool;
+use super::releases::Patience;
 use crate::branch::{Branch, ErrorSource};
 use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
@@ -90,9 +92,10 @@ impl Pool {
         Ok(done)
     }
 
-    /// Tries again on another branch as long as the present one is full.
+    /// Tries again on another branch as long as the present one is full, and where there is none when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
+        let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
             self.make_way(branch, need);
@@ -102,7 +105,14 @@ impl Pool {
                     if !full.contains(&branch) {
                         full.push(branch);
                     }
-                    self.overflow(&handle, branch, &full, ByteSize(need))?;
+                    match self.overflow(&handle, branch, &full, ByteSize(need)) {
+                        Err(OpError::NoRoom) if self.may_get_room(&mut patience) => full.clear(),
+                        Err(OpError::NoRoom) => {
+                            self.count(Metric::NoRoom);
+                            return Err(OpError::NoRoom);
+                        }
+                        moved => moved?,
+                    }
                 }
                 done => return done,
             }

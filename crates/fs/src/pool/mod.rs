@@ -40,6 +40,7 @@ mod open;
 mod overflow;
 mod pinned;
 mod place;
+mod releases;
 mod reload;
 mod remove;
 mod rename;
@@ -130,6 +131,7 @@ pub struct Pool {
     pub(crate) dir_fds: dirs::DirFds,
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
+    releases: releases::Releases,
     pub(crate) walks: walks::Walks,
     pub(crate) revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
@@ -221,6 +223,7 @@ impl Pool {
             dir_fds: dirs::DirFds::new(),
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
+            releases: releases::Releases::default(),
             walks: walks::Walks::default(),
             revisits: revisit::Revisits::default(),
             given_up: Mutex::default(),

@@ -274,6 +274,8 @@ impl Pool {
 
     /// Closes a handle. The last writer gone, the file's place is judged.
     pub fn release(&self, handle: HandleId) -> OpResult<()> {
+        // Until the descriptor is closed.
+        let _under_way = self.releases.begin();
         let handle = self.take_handle(handle)?;
         let node = Arc::clone(&handle.node);
         let Some(file) = node.file() else { return Ok(()) };

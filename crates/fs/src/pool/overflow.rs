@@ -48,7 +48,6 @@ impl Pool {
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let Some(target) = self.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
-                self.count(Metric::NoRoom);
                 return Err(want.unwrap_or(OpError::NoRoom));
             };
             let unlinked = file.state.read().unlinked;
@@ -76,7 +75,6 @@ impl Pool {
                     attempts += 1;
                     if attempts >= ATTEMPTS {
                         tracing::warn!(path = %String::from_utf8_lossy(&path), %why, "branch is full and the file cannot be moved");
-                        self.count(Metric::NoRoom);
                         return Err(OpError::NoRoom);
                     }
                 }

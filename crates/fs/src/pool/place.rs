@@ -14,7 +14,6 @@ use crate::branch::Branch;
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
-use crate::metrics::Metric;
 use crate::node::Node;
 
 /// What the warning of files that must not spill and lie elsewhere is filed under.
@@ -132,7 +131,7 @@ impl Pool {
 
     /// As `place_new`, with what decided.
     pub(super) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
-        let chosen = self.choose_new(new, full).inspect_err(|_| self.count(Metric::NoRoom))?;
+        let chosen = self.choose_new(new, full)?;
         if full.is_empty() {
             self.count_hit(chosen.1);
         }

@@ -225,6 +225,31 @@ fn a_file_that_two_writers_fill_its_branch_with_moves_once_and_keeps_what_both_w
 }
 
 #[test]
+fn a_write_gets_the_room_of_a_removed_file_whose_release_is_late() {
+    let bench = Bench::new(Ground::Memory);
+    let pool = bench.assemble(0);
+    for name in ["fast", "slow"] {
+        pool.drain(name, &mut |_| true).unwrap();
+    }
+    let make = |name: &str| pool.create(NodeId::ROOT, OsStr::new(name), 0o640, Caller::ROOT, WRITE).unwrap().1.handle;
+    let chunk = pattern(1, 16 << 10);
+    for round in 0..20 {
+        let (removed, next) = (make("removed"), make("next"));
+        let mut chunks = 0;
+        while pool.write(removed, &chunk, chunks * chunk.len() as u64, false).is_ok() {
+            chunks += 1;
+        }
+        pool.unlink(NodeId::ROOT, OsStr::new("removed")).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.release(removed).unwrap());
+            assert_eq!(pool.write(next, &chunk, 0, false), Ok(chunk.len()), "round {round}");
+        });
+        pool.release(next).unwrap();
+        pool.unlink(NodeId::ROOT, OsStr::new("next")).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
     let bench = Bench::new(Ground::Memory);
     let pool = bench.assemble(2);

@@ -13,7 +13,7 @@
 //! - Entries are never given back before the connection ends.
 //! - Forgets and interruptions come from `/dev/fuse`: they get through when all entries are taken.
 //!
-//! An idle entry holds a thread's stack and a ring, some 40 KiB, and what its buffer was used for. Of entries beyond the first
+//! An idle entry holds some 30 KiB of the process (stack, ring) and as much in the kernel, and what its buffer was used for. Of entries beyond the first
 //! [`WARM`] of a queue, which only a burst needs, the buffer gives a large request's memory back.
 
 use std::io;

@@ -287,7 +287,7 @@ impl Pool {
     ) -> OpResult<Option<(DirAt, T)>> {
         let Some(staging) = self.staging.as_ref().filter(|_| self.takes_new_files()) else { return Ok(None) };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
-        let (home, decision) = self.place_by(new, &[])?;
+        let (home, decision) = self.place_by(new, &[]).inspect_err(|_| self.count(Metric::NoRoom))?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
         if self.rules.load().rules.forbids(decision, staging.branch.id) || !is_stageable(new.name, 1) {
             return Ok(None);
