@@ -5,9 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use crate::abi;
-use crate::extensions::Extensions;
-
 /// A request whose sizes do not fit one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
@@ -66,12 +63,11 @@ impl<'a> Body<'a> {
         Ok(OsStr::from_bytes(name))
     }
 
-    /// Takes the extensions, which end the payload.
-    pub(crate) fn extensions(&mut self, header: &abi::InHeader) -> Parsed<Extensions<'a>> {
-        let length = usize::from(header.total_extlen) * 8;
+    /// So many bytes at the end of the payload.
+    pub(crate) fn last(&mut self, length: usize) -> Parsed<&'a [u8]> {
         let before = self.rest.len().checked_sub(length).ok_or(Malformed)?;
-        let (rest, extensions) = self.rest.split_at_checked(before).ok_or(Malformed)?;
+        let (rest, last) = self.rest.split_at_checked(before).ok_or(Malformed)?;
         self.rest = rest;
-        Extensions::parse(extensions)
+        Ok(last)
     }
 }

@@ -11,8 +11,8 @@ use rustix::io::Errno as Sys;
 use zerocopy::IntoBytes;
 
 use crate::abi;
+use crate::channel::Channel;
 use crate::memory::Pages;
-use crate::reply::Channel;
 use crate::types::{Errno, RequestId};
 
 /// More parts than any answer has.

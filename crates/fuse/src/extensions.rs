@@ -30,6 +30,11 @@ pub struct SecurityContext<'a> {
 }
 
 impl<'a> Extensions<'a> {
+    /// Takes them from the end of a request's payload.
+    pub(crate) fn take(body: &mut Body<'a>, header: &abi::InHeader) -> Parsed<Extensions<'a>> {
+        Extensions::parse(body.last(usize::from(header.total_extlen) * 8)?)
+    }
+
     pub(crate) fn parse(bytes: &'a [u8]) -> Parsed<Extensions<'a>> {
         let mut found = Extensions::default();
         let mut rest = bytes;

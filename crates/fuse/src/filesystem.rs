@@ -13,9 +13,10 @@ use crate::answer::{
     Xattr,
 };
 use crate::body::Body;
+use crate::channel::Channel;
 use crate::connection::{Agreement, Offer};
 use crate::operation::{self, Operation, Shape};
-use crate::reply::{Channel, Observed, Observer, Pending, Reply};
+use crate::reply::{Observed, Observer, Pending, Reply};
 use crate::request;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 

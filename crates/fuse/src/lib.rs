@@ -35,6 +35,7 @@ mod abi;
 mod answer;
 mod backing;
 mod body;
+mod channel;
 mod connection;
 mod device;
 mod extensions;
@@ -69,7 +70,8 @@ pub use mount::{MountOptions, MountSpec, Unmounter};
 pub use notify::Notifier;
 pub use reply::{Finished, Observer, Reply};
 pub use request::*;
-pub use session::{Config, Session, Transport, TransportInUse};
+pub use session::{Config, Session, TransportInUse};
+pub use transport::Transport;
 pub use transport::poker::run_poker;
 pub use types::{
     Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId,

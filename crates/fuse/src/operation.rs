@@ -107,7 +107,7 @@ pub(crate) struct Shape {
 pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape) -> Parsed<Operation<'a>> {
     use Operation as Op;
     let node = NodeId(header.nodeid);
-    let extensions = body.extensions(header)?;
+    let extensions = Extensions::take(&mut body, header)?;
     Ok(match header.opcode {
         opcode::LOOKUP => {
             body.no_struct();

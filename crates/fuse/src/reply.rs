@@ -12,16 +12,8 @@ use zerocopy::IntoBytes;
 
 use crate::abi;
 use crate::answer::{self, Answer, Data, Xattr};
+use crate::channel::Channel;
 use crate::types::{Errno, NodeId, RequestId};
-
-/// Where an answer goes.
-pub(crate) trait Channel: Send + Sync {
-    /// Sends an answer. `Err` is an error of the file system's, not of the sending.
-    fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>);
-
-    /// Lends a buffer of so many bytes, and sends what was put into it.
-    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>);
-}
 
 /// A request that was answered, for whoever traces requests.
 #[derive(Debug, Clone, Copy)]

@@ -12,19 +12,10 @@ use crate::filesystem::{Filesystem, Interruptions, Serve, Server};
 use crate::mount::{MountSpec, Mounting, Unmounter};
 use crate::notify::Notifier;
 use crate::reply::Observer;
+use crate::transport::Transport;
 use crate::transport::dev::{Crew, Readers};
 use crate::transport::poker::Pokers;
 use crate::transport::ring::{self, Refused, Rings};
-
-/// How the kernel's requests reach the file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Transport {
-    /// Over io_uring where the kernel can (Linux 6.14), else from `/dev/fuse`.
-    #[default]
-    Auto,
-    /// From `/dev/fuse`.
-    Dev,
-}
 
 /// The transport in use.
 #[derive(Debug, Clone, PartialEq, Eq)]

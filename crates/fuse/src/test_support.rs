@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::channel::Channel;
 use crate::device::Device;
-use crate::reply::Channel;
 use crate::types::{Errno, RequestId};
 
 /// One answer.

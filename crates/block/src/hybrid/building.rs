@@ -17,12 +17,12 @@ pub(super) enum Payload<'a> {
 
 /// A write that fits into one record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(super) struct PendingWrite<'a> {
     pub(super) range: SectorRange,
     pub(super) payload: Payload<'a>,
 }
 
-impl Piece<'_> {
+impl PendingWrite<'_> {
     /// Sectors of data.
     pub(super) fn data(&self) -> u64 {
         match self.payload {
@@ -49,7 +49,7 @@ impl Building {
     }
 
     /// Whether one more fits into the record.
-    pub(super) fn fits(&self, piece: &Piece<'_>) -> bool {
+    pub(super) fn fits(&self, piece: &PendingWrite<'_>) -> bool {
         self.zeroes.len() + self.writes.len() < MOST_ENTRIES && self.data + piece.data() <= MOST_DATA
     }
 
@@ -58,7 +58,7 @@ impl Building {
         record_sectors(self.data + data)
     }
 
-    pub(super) fn add(&mut self, piece: &Piece<'_>) {
+    pub(super) fn add(&mut self, piece: &PendingWrite<'_>) {
         match piece.payload {
             Payload::Zeroes(_) => self.zeroes.push(piece.range),
             Payload::Data(data) => {

@@ -6,7 +6,7 @@ use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::{Moment, WriteRoute};
 use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
-use super::building::{Building, Payload, Piece};
+use super::building::{Building, Payload, PendingWrite};
 use super::engine::{Hybrid, Record, Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, MOST_DATA};
@@ -31,17 +31,17 @@ enum Joined {
 
 /// Whether a write was held back before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum Throttled {
     No,
     Yes,
 }
 
-impl Held {
+impl Throttled {
     /// It was held back for so long: counted once a write.
     fn back(&mut self, state: &mut State, time: Duration) {
-        state.tally.slowed += u64::from(*self == Held::No);
+        state.tally.slowed += u64::from(*self == Throttled::No);
         state.tally.slowed_time += time;
-        *self = Held::Yes;
+        *self = Throttled::Yes;
     }
 }
 
@@ -98,7 +98,7 @@ impl Shared {
         let mut state = self.state.lock();
         self.touch(&mut state);
         state.tally.writes += 1;
-        let (mut done, mut logged, mut held) = (0, false, Held::No);
+        let (mut done, mut logged, mut held) = (0, false, Throttled::No);
         while done < range.sectors {
             self.refuse_if_poisoned(&state)?;
             let rest = SectorRange { start: Lba(range.start.0 + done), sectors: range.sectors - done };
@@ -117,7 +117,7 @@ impl Shared {
                 continue;
             }
             let payload = head_of(payload, part.sectors);
-            let piece = Piece { range: part, payload };
+            let piece = PendingWrite { range: part, payload };
             if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
                 state.marks.flush_follows |= durability == Durability::Through;
                 self.wait_for(&mut state, number)?;
@@ -172,8 +172,8 @@ impl Shared {
     fn join(
         &self,
         state: &mut MutexGuard<'_, State>,
-        piece: &Piece<'_>,
-        held: &mut Held,
+        piece: &PendingWrite<'_>,
+        held: &mut Throttled,
     ) -> Result<Joined, BlockError> {
         // The lock was let go of since it was asked last, and nobody wakes who waits from now on.
         self.refuse_if_poisoned(state)?;
@@ -205,7 +205,7 @@ impl Shared {
     }
 
     /// The log is full: it is drained, by the keeper or, where there is none, here.
-    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, held: &mut Held) -> Result<(), BlockError> {
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, held: &mut Throttled) -> Result<(), BlockError> {
         if !state.building.is_empty() {
             return self.write_record_or_wait(state);
         }
@@ -294,7 +294,7 @@ impl Shared {
     }
 
     /// While the log is being drained and fills up nevertheless, writers are held back.
-    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64, held: &mut Held) {
+    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64, held: &mut Throttled) {
         if !state.draining {
             return;
         }

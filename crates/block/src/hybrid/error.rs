@@ -113,7 +113,8 @@ pub enum HybridError {
     },
     /// The disk has become larger, so that its tag is not where it is looked for.
     #[error(
-        "{disk} had {was} when it was joined with its flash, and has {is}: make it as large as it was, and detach it before it becomes larger"
+        "{disk} had {} when it was joined with its flash, and has {}: make it as large as it was. To enlarge it, take the pair apart first (`umbrella disk detach --dissolve`), \
+         and join it again with `umbrella disk create`; what is on it stays", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskGrew {
         /// The disk.
@@ -125,8 +126,8 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} had {was} when it was joined with its flash, and has {is}: it was cut, and its label with its end; make it as large as it was. To go on without what only \
-         the flash has: `umbrella disk detach --forget-flash`"
+        "{disk} had {} when it was joined with its flash, and has {}: it was cut, and its label with its end; make it as large as it was. To go on without what only \
+         the flash has: `umbrella disk detach --forget-flash`", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
@@ -194,7 +195,7 @@ pub enum HybridError {
         flash: String,
     },
     /// The two do not fit.
-    #[error("{place}: has {found}, and needs {needed}")]
+    #[error("{place}: has {}, and needs {}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// Which device, or which part of it.
         place: Place,

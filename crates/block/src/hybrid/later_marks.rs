@@ -34,13 +34,13 @@ impl Mark {
 
 /// Marks of one kind.
 #[derive(Debug, Default)]
-struct Marks {
+struct MarkHeap {
     heap: BinaryHeap<Mark>,
     /// The last one, which in a sound log replaces all before.
     last: Option<Mark>,
 }
 
-impl Marks {
+impl MarkHeap {
     fn add(&mut self, mark: Mark) {
         if let Some(last) = self.last.replace(mark)
             && !mark.replaces(&last)
@@ -62,8 +62,8 @@ impl Marks {
 /// The marks behind a place of the log. Each question is for a later record than the one before.
 #[derive(Debug, Default)]
 pub(super) struct LaterMarks {
-    certain: Marks,
-    promised: Marks,
+    certain: MarkHeap,
+    promised: MarkHeap,
     /// Where it looks next, and where it found the last header.
     next: LogSector,
     found: LogSector,
@@ -84,7 +84,7 @@ impl LaterMarks {
         &mut self,
         scanner: &mut Scanner<'_>,
         expected: Expected,
-        kind: impl Fn(&mut LaterMarks) -> &mut Marks,
+        kind: impl Fn(&mut LaterMarks) -> &mut MarkHeap,
     ) -> bool {
         self.next = self.next.max(expected.at);
         self.found = self.found.max(expected.at);

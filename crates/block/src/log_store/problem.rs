@@ -81,7 +81,8 @@ impl fmt::Display for Problem {
             Problem::Lost(count, runs) => {
                 write!(
                     f,
-                    "{count} blocks are lost to earlier damage, and cannot be read until they are written again: {}",
+                    "{} lost to earlier damage, and cannot be read until written again: {}",
+                    if *count == 1 { "1 block is".to_owned() } else { format!("{count} blocks are") },
                     BlockRanges(runs)
                 )?;
                 let told: u64 = runs.iter().map(|run| run.end - run.start).sum();

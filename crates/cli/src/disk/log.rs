@@ -23,6 +23,9 @@ use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
 use crate::pool;
 use crate::text::visible_path;
 
+/// Mended pages and copies that a status names.
+const MENDED_SHOWN: usize = 5;
+
 /// A store that is open.
 pub(crate) struct Log {
     store: Arc<LogStore>,
@@ -119,7 +122,16 @@ impl Log {
                 stats.lost
             )
         });
-        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(stats.mended).collect()
+        let more = stats.mended.len().saturating_sub(MENDED_SHOWN);
+        let more = (more > 0).then(|| {
+            format!(
+                "{} more of the kind (the log of the daemon names them)",
+                crate::text::count(more as u64, "problem")
+            )
+        });
+        // The newest first.
+        let mended = stats.mended.into_iter().rev().take(MENDED_SHOWN).chain(more);
+        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(mended).collect()
     }
 
     /// Takes what the device has become larger by; what it promises then.

@@ -16,5 +16,6 @@ pub(crate) mod scrub;
 pub(crate) mod serve;
 mod service;
 mod users;
+mod xfs;
 
 pub(crate) use figures::{Figure, meaning};

@@ -313,6 +313,22 @@ impl Offered {
         self.salvage.is_some()
     }
 
+    /// Takes the space that a log store's disk has become larger by; how large it is now.
+    pub(crate) fn grow(&self) -> anyhow::Result<ByteSize> {
+        let name = &self.spec.name;
+        let (before, grown) = (self.size(), self.log.as_ref().map(Log::grow).transpose()?);
+        match grown {
+            Some(size) if size > before || self.spec.cache.is_none() => Ok(size),
+            None if self.spec.cache.is_none() => {
+                bail!("{name} is no log store: detach it, enlarge what it is kept on, and attach it again")
+            }
+            _ => bail!(
+                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach --dissolve`), enlarge its disk, and join it with its flash again; \
+                 docs/disk.md, Enlarge a disk, has the steps"
+            ),
+        }
+    }
+
     /// The log store on it.
     pub(crate) fn log(&self) -> Option<&Log> {
         self.log.as_ref()

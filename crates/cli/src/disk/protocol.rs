@@ -32,7 +32,7 @@ pub(crate) enum Request {
         /// Bytes a second at most; what the configuration says if nothing is said.
         bandwidth: Option<ByteSize>,
         /// From the beginning, also when one was interrupted.
-        anew: bool,
+        restart: bool,
     },
     /// Take the disk away and end. Answered with [`Answer::Detached`].
     Detach {

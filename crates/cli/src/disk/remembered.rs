@@ -12,7 +12,10 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;
 
+use super::xfs::xfs_uuid;
 use crate::config::disk::{DeviceSpec, DiskSpec};
+use crate::mounts::{self, Leads};
+use crate::probe::Reply;
 use crate::state_file;
 
 /// What is remembered of a disk.
@@ -61,6 +64,11 @@ fn file_of(path: &Path) -> Option<PathBuf> {
 
 /// What stays with the disk at that path; nothing if it has nothing like that.
 fn id_of(path: &Path) -> Option<String> {
+    if let Leads::Away { mounted, at, .. } = mounts::leads(path) {
+        // Only what a process of its own can tell.
+        let Reply::Yes(found) = mounts::found_at(path) else { return None };
+        return found.is_file.then(|| format!("away-{}-{}-{:x}", mounted.source, at.display(), found.inode));
+    }
     let data = fs::metadata(path).ok()?;
     if data.file_type().is_block_device() {
         let folder = PathBuf::from(format!("/sys/dev/block/{}:{}", major(data.rdev()), minor(data.rdev())));
@@ -68,8 +76,16 @@ fn id_of(path: &Path) -> Option<String> {
     }
     // An inode number is used again; with the time of its birth it is one file's alone.
     let born = statx(CWD, path, AtFlags::empty(), StatxFlags::BTIME).ok()?;
-    let space = rustix::fs::statvfs(path).ok()?;
-    Some(format!("file-{:x}-{}-{}-{}", space.f_fsid, data.ino(), born.stx_btime.tv_sec, born.stx_btime.tv_nsec))
+    let system = file_system_of(path)?;
+    Some(format!("file-{system}-{}-{}-{}", data.ino(), born.stx_btime.tv_sec, born.stx_btime.tv_nsec))
+}
+
+/// What stays with the file system of a file. The number that XFS gives is that of its device, which another one may have next time.
+fn file_system_of(path: &Path) -> Option<String> {
+    if let Some(uuid) = xfs_uuid(&fs::File::open(path).ok()?) {
+        return Some(format!("{:x}", u128::from_be_bytes(uuid)));
+    }
+    Some(format!("{:x}", rustix::fs::statvfs(path).ok()?.f_fsid))
 }
 
 /// That of a device by its folder in sysfs: its own name for itself, or that of the disk that it is a part of and where it begins there.

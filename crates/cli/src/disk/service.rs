@@ -109,7 +109,7 @@ impl Service for DiskService {
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
-            Request::Scrub { bandwidth, anew } => self.scrub(bandwidth, anew, tell).map(Answer::Scrubbed),
+            Request::Scrub { bandwidth, restart } => self.scrub(bandwidth, restart, tell).map(Answer::Scrubbed),
             Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
         answer.map_err(|error| Refusal(reasons(&error)))
@@ -139,14 +139,11 @@ impl Served {
     /// Takes the space that a log store's device has become larger by, and tells the block device of this machine.
     fn grow(&mut self) -> anyhow::Result<Grown> {
         let name = self.offered.spec.name.to_string();
-        let Some(log) = self.offered.log() else {
-            bail!("{name} is no log store: only that can grow while it is served")
-        };
         if let Some(fixed) = self.attached.as_ref().and_then(Attached::fixed) {
             bail!("{fixed}");
         }
         let before = self.offered.size();
-        let size = log.grow()?;
+        let size = self.offered.grow()?;
         if let Some(attached) = &self.attached {
             attached.resize()?;
         }
@@ -220,7 +217,7 @@ impl DiskService {
     fn scrub(
         &self,
         bandwidth: Option<ByteSize>,
-        anew: bool,
+        restart: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
         let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
@@ -230,7 +227,7 @@ impl DiskService {
             };
             Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
         })?;
-        self.scrubs.run(&scrubbed, bandwidth, anew, tell)
+        self.scrubs.run(&scrubbed, bandwidth, restart, tell)
     }
 
     fn detach(

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
+use super::support::looped::Looped;
 use super::support::process::as_nobody;
 use super::support::{MIB, run, temp_dir};
 use super::{House, said};
@@ -380,4 +381,38 @@ fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
     house.given(&["serve", "--disk", "media.disk", "--daemon"]);
     house.given(&["detach"]);
     house.refused(&["attach", &config], 1, &["was cut, and its label with its end"]);
+}
+
+/// The number that XFS gives for its own is that of its device.
+#[test]
+fn a_disk_on_xfs_that_was_cut_is_known_when_its_file_system_was_mounted_from_another_device() {
+    let house = House::new();
+    let (image, folder) = (house.path("xfs.img"), house.path("srv"));
+    File::create(&image).and_then(|file| file.set_len(320 * MIB)).expect("there is room");
+    run("mkfs.xfs", [Path::new("-q"), &image]);
+    fs::create_dir(&folder).expect("the folder can be written");
+    let first = Looped::on(&image);
+    run("mount", [first.path(), &folder]);
+    let config = house.path("media.disk.toml");
+    let text = format!(
+        "[disk]\npath = {:?}\nsize = \"64MiB\"\n[flash]\npath = {:?}\nsize = \"16MiB\"\n",
+        folder.join("media.disk"),
+        house.path("media.flash")
+    );
+    fs::write(&config, text).expect("the folder can be written");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    house.given(&["detach", "--keep-cache"]);
+    run("umount", [&folder]);
+    let second = Looped::on(&image);
+    run("mount", [second.path(), &folder]);
+    let disk = folder.join("media.disk");
+    File::options().write(true).open(&disk).and_then(|file| file.set_len(32 * MIB)).expect("it is cut");
+    house.refused(
+        &["serve", "--disk", disk.to_str().expect("text"), "--daemon"],
+        1,
+        &["was half of a hybrid disk", "was cut"],
+    );
+    run("umount", [&folder]);
 }

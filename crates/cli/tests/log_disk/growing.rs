@@ -96,3 +96,27 @@ fn a_store_that_nobody_serves_grows_too_and_a_plain_disk_does_not() {
     house.given(&["serve", "--disk", &plain, "--daemon"]);
     house.refused(&["grow", "plain"], 1, &["plain is no log store"]);
 }
+
+/// The steps of docs/disk.md, Enlarge a disk.
+#[test]
+fn a_store_on_a_hybrid_disk_grows_once_the_pair_was_taken_apart_and_joined_again() {
+    let house = House::new();
+    let [disk, flash] = ["d", "f"].map(|half| text(&house.path(half)));
+    let pair = format!("[disk]\npath = \"{disk}\"\nsize = \"64MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"16MiB\"\n");
+    let config = house.config("both", &format!("{pair}[log]\n"));
+    let created = house.json(&["create", &config]);
+    house.given(&["serve", &config, "--daemon"]);
+    let data = bytes(3, MIB);
+    house.write("both", &data);
+    house.refused(&["grow", "both"], 1, &["does not grow", "umbrella disk detach --dissolve"]);
+    house.given(&["detach", "--dissolve"]);
+    enlarge(&house, "d", 128 * MIB);
+    let without_log = house.config("pair", &pair);
+    house.given(&["create", &without_log]);
+    house.given(&["serve", &config, "--daemon"]);
+    let grown = house.json(&["grow", "both"]);
+    assert!(grown["size"].as_u64() > created["size"].as_u64(), "{grown}");
+    assert!(house.read("both", data.len()) == data);
+    house.given(&["detach"]);
+    house.given(&["check", &config, "--data"]);
+}

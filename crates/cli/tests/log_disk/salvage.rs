@@ -130,7 +130,7 @@ fn a_store_whose_flushed_data_is_damaged_goes_on_without_it_if_asked_to() {
     let told = status["trouble"].to_string();
     assert!(status["read_only"] == false && told.contains("4 KiB are lost to damage"), "{status}");
     house.given(&["detach"]);
-    house.refused(&["check", "s.img"], 1, &["1 blocks are lost to earlier damage", ": 257"]);
+    house.refused(&["check", "s.img"], 1, &["1 block is lost to earlier damage", ": 257"]);
     house.given(&["serve", "s.img", "--daemon"]);
     house.given(&["detach"]);
 }

@@ -248,8 +248,8 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
         return say::<S>(client, &Reply::Error { message: "only root and the daemon's own user may ask".to_owned() });
     }
     client.set_read_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(Read::take(client, LONGEST)).read_line(&mut line)?;
+    let mut line = Vec::new();
+    BufReader::new(Read::take(client, LONGEST)).read_until(b'\n', &mut line)?;
     // One that gave up while the daemon was stopped or busy does not expect that it is done later.
     if has_hung_up(client) {
         return Ok(());
@@ -260,7 +260,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
         hears = hears && say::<S>(client, &Reply::Progress(progress)).is_ok();
         hears
     };
-    let reply = match serde_json::from_str::<S::Request>(&line) {
+    let reply = match serde_json::from_slice::<S::Request>(&line) {
         Ok(request) => match service.carry_out(request, &mut tell) {
             Ok(answer) => Reply::Done { answer },
             Err(error) => Reply::Error { message: error.to_string() },

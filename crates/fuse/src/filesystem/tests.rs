@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 use crate::abi::opcode;
-use crate::reply::Channel;
+use crate::channel::Channel;
 use crate::test_support::{Remembering, fake_kernel};
 use crate::transport::dev::{Crew, Readers};
 

@@ -9,11 +9,11 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::abi;
 use crate::body::Body;
+use crate::channel::Channel;
 use crate::device::{Device, Incoming};
 use crate::filesystem::Serve;
 use crate::memory::Pages;
 use crate::operation::split_header;
-use crate::reply::Channel;
 
 /// Where a request is put, so that the data of a write begins at a page.
 const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>();

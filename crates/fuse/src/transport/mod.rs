@@ -5,3 +5,13 @@ pub(crate) mod dev;
 pub(crate) mod poker;
 pub(crate) mod ring;
 pub(crate) mod slot;
+
+/// How the kernel's requests reach the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// Over io_uring where the kernel can (Linux 6.14), else from `/dev/fuse`.
+    #[default]
+    Auto,
+    /// From `/dev/fuse`.
+    Dev,
+}

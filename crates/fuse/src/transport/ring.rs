@@ -23,15 +23,15 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use super::Transport;
 use super::poker::{MOST_PROCESSORS, Pokers, pin_this_thread};
 use super::slot::Slot;
 use crate::abi::opcode;
 use crate::body::Body;
+use crate::channel::Channel;
 use crate::device::Device;
 use crate::filesystem::Serve;
 use crate::operation::is_one_way;
-use crate::reply::Channel;
-use crate::session::Transport;
 use crate::sys::uring::{Entry, Fetched};
 
 /// Entries of a queue at the beginning: one that works, and the spare.

@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use zerocopy::FromBytes;
 
 use crate::abi;
+use crate::channel::Channel;
 use crate::memory::Pages;
-use crate::reply::Channel;
 use crate::types::{Errno, RequestId};
 
 /// See the module.

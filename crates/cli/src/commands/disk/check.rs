@@ -300,7 +300,8 @@ pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
         _ => flash.size(),
     };
     let size = size.filter(|size| *size < LEAST_FLASH)?;
-    Some(format!("flash: {size} is too small; give it at least {LEAST_FLASH}"))
+    let [size, least] = size.told_apart(LEAST_FLASH);
+    Some(format!("flash: {size} is too small; give it at least {least}"))
 }
 
 /// What is odd about a device, or why it cannot be used.
@@ -324,7 +325,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         },
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
-            let is = ByteSize(data.len());
+            let [is, size] = ByteSize(data.len()).told_apart(size);
             format!("{shown} has {is}, and not {size}; what is there counts")
         })),
     }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Args;
 
 use super::DiskArg;
@@ -46,10 +45,7 @@ impl GrowArgs {
 fn grow(target: &Target) -> anyhow::Result<Grown> {
     if let (Some(spec), false) = (&target.spec, place::is_served(&target.name)) {
         let offered = Offered::open(spec.clone(), OnDamage::Refuse)?;
-        let Some(log) = offered.log() else {
-            bail!("{} is no log store: it is as large as what it is kept on", spec.name)
-        };
-        let (before, size) = (offered.size(), log.grow()?);
+        let (before, size) = (offered.size(), offered.grow()?);
         offered.close()?;
         return Ok(Grown { name: spec.name.to_string(), before, size, device: None });
     }

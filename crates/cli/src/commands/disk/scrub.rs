@@ -57,7 +57,7 @@ impl ScrubArgs {
         if !place::is_served(name) {
             bail!("{name} is not served: `umbrella disk check --data` reads all of a disk that is not");
         }
-        let request = Request::Scrub { bandwidth: self.bandwidth, anew: self.restart };
+        let request = Request::Scrub { bandwidth: self.bandwidth, restart: self.restart };
         let mut view = View::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
         let answer = target.client()?.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
             view.show(progress.done.0, progress.total.0, || {

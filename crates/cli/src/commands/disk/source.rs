@@ -7,9 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
-use crate::config::disk::{
-    self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, NbdSpec, ScrubSpec, SleepSpec, TlsSpec,
-};
+use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, SleepSpec, TlsSpec};
 use crate::disk::log::{named_by_device, refuse_other};
 use crate::disk::looped::refuse_silent;
 use crate::pool;
@@ -192,19 +190,10 @@ impl SourceArgs {
 
     fn as_options_say(&self, disk: &str) -> anyhow::Result<DiskSpec> {
         let disk = disk::device_option("--disk", disk)?;
-        self.with_flash(DiskSpec {
-            name: match &self.name {
-                Some(name) => name.clone(),
-                None => disk.name()?,
-            },
-            read_only: false,
-            front: Front::default(),
-            disk,
-            cache: None,
-            log: None,
-            power: None,
-            scrub: ScrubSpec::default(),
-            nbd: NbdSpec::default(),
-        })
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => disk.name()?,
+        };
+        self.with_flash(DiskSpec::new(name, disk))
     }
 }

@@ -38,8 +38,12 @@ pub(crate) struct DiskSpec {
 impl DiskSpec {
     /// A device that nothing more is said of.
     pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
-        let name = disk.name()?;
-        Ok(DiskSpec {
+        Ok(DiskSpec::new(disk.name()?, disk))
+    }
+
+    /// The same under another name.
+    pub(crate) fn new(name: DiskName, disk: DeviceSpec) -> DiskSpec {
+        DiskSpec {
             name,
             read_only: false,
             front: Front::default(),
@@ -49,7 +53,7 @@ impl DiskSpec {
             power: None,
             scrub: ScrubSpec::default(),
             nbd: NbdSpec::default(),
-        })
+        }
     }
 
     /// The files that it is made of, where it is made of files.

@@ -17,8 +17,12 @@ impl Service for Echo {
 }
 
 fn ask(path: &Path) -> String {
+    say_to(path, b"7\n")
+}
+
+fn say_to(path: &Path, request: &[u8]) -> String {
     let mut client = UnixStream::connect(path).unwrap();
-    client.write_all(b"7\n").unwrap();
+    client.write_all(request).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     answer
@@ -49,6 +53,17 @@ fn of_many_that_start_at_once_over_a_dead_socket_one_is_answered() {
         assert!(ask(&path).contains('7'));
         drop(serving);
         assert!(!path.exists());
+    }
+}
+
+#[test]
+fn what_is_no_request_is_answered_whatever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let _serving = Listener::bind(&path).unwrap().serve(Echo);
+    for request in [&b"\xff\xfe\n"[..], b"\"\xff\"\n", b"\0\n", b"\n", b"seven\n"] {
+        let answer = say_to(&path, request);
+        assert!(answer.contains("error") && answer.contains("not a request"), "{request:?}: {answer:?}");
     }
 }
 

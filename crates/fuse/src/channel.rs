@@ -1,0 +1,12 @@
+//! How answers reach the kernel.
+
+use crate::types::{Errno, RequestId};
+
+/// Where an answer goes.
+pub(crate) trait Channel: Send + Sync {
+    /// Sends an answer. `Err` is an error of the file system's, not of the sending.
+    fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>);
+
+    /// Lends a buffer of so many bytes, and sends what was put into it.
+    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>);
+}
