@@ -28,7 +28,7 @@ pub(crate) use option::device_option;
 pub(crate) use power::PowerSpec;
 pub(crate) use scrub::{ScrubSpec, VALID_BANDWIDTH, is_bandwidth};
 pub(crate) use sleep::{BadSleep, SleepSpec};
-pub(crate) use spec::{CacheSettings, CacheSpec, DeviceSpec, DiskSpec, NbdSpec, TlsSpec};
+pub(crate) use spec::{CacheSettings, CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 
 /// Reads the configuration of a disk and checks everything that can be known without looking at devices.
 pub(crate) fn read(path: &Path) -> Result<DiskSpec, ConfigErrors> {
