@@ -223,6 +223,9 @@ impl<'ast> Visit<'ast> for Paths<'_> {
         visit::visit_macro(self, call);
     }
 
+    /// `pub(in super::super)` uses nothing.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_item_use(&mut self, line: &'ast syn::ItemUse) {
         self.0.import(&line.tree, &mut Vec::new(), true);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_model::device::{self, profile};
-use umbrella_policy::flash_cache::{Algorithm, Options, Percent, When};
+use umbrella_policy::flash_cache::{Algorithm, Options, When};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile, PowerFile};
@@ -17,6 +17,7 @@ use super::power::PowerSpec;
 use super::scrub::scrub;
 use super::sleep::SleepSpec;
 use super::spec::{CacheSettings, CacheSpec, DeviceSpec, DiskSpec, NbdSpec, Speed, TlsSpec};
+use super::values::{percent, word};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
 use crate::config::values::{Number, Scalar, all_names};
@@ -212,36 +213,6 @@ fn quiet(c: &mut Complaints, given: Option<&Spanned<Scalar>>, default: Nanos) ->
     let nanos = Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let (Some(given), false) = (given, (LEAST_QUIET..=MOST_QUIET).contains(&nanos)) else { return nanos };
     c.fail(given.span(), Problem::OutOfRange { key: "quiet", given: given.get_ref().text(), valid: VALID_QUIET });
-    default
-}
-
-/// One of the words, or the default.
-pub(super) fn word<T: std::str::FromStr + Default>(
-    c: &mut Complaints,
-    given: Option<&Spanned<String>>,
-    words: &[&str],
-) -> T {
-    let Some(given) = given else { return T::default() };
-    given.get_ref().parse().unwrap_or_else(|_| {
-        let valid = words.iter().map(|&word| word.to_owned()).collect();
-        c.fail(given.span(), Problem::UnknownValue { value: given.get_ref().clone(), valid });
-        T::default()
-    })
-}
-
-pub(super) fn percent(
-    c: &mut Complaints,
-    key: &'static str,
-    given: Option<&Spanned<Scalar>>,
-    default: Percent,
-) -> Percent {
-    let Some(given) = given else { return default };
-    let text = given.get_ref().text();
-    let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse().ok());
-    if let Some(percent @ 1..=100) = number {
-        return Percent(percent);
-    }
-    c.fail(given.span(), Problem::OutOfRange { key, given: text, valid: "a share from \"1%\" to \"100%\"" });
     default
 }
 

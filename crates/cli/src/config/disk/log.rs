@@ -12,7 +12,7 @@ use umbrella_policy::log_layout::{SchemeInfo, Victim};
 use umbrella_policy::{PolicyError, Spec};
 use umbrella_units::{ByteSize, format_duration};
 
-use super::convert::{percent, word};
+use super::values::{percent, word};
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
 use crate::config::values::Scalar;

@@ -13,6 +13,7 @@ mod sleep;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use std::path::Path;
 

@@ -9,8 +9,8 @@ use toml::Spanned;
 use umbrella_model::power::{Milliwatts, Phase, PowerSpec as Supply, SpindleSpec};
 use umbrella_units::Nanos;
 
-use super::convert::word;
 use super::file::PowerFile;
+use super::values::word;
 use crate::config::complaints::Complaints;
 use crate::config::problem::Problem;
 use crate::config::values::{Number, Scalar};
