@@ -40,12 +40,14 @@
 use umbrella_units::ByteSize;
 use uuid::Uuid;
 
+use super::area::payload_bytes;
+use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
-use super::payload::{PayloadSum, payload_bytes};
-use super::raw::{Block, Checksum, Reader, Writer, check, out_of_range};
-use super::shape::{Blocks, Shape, Slot};
+use super::ids::{Blocks, Slot};
+use super::raw::{Block, Reader, Writer, check, out_of_range};
+use super::shape::Shape;
 use super::superblock::Superblock;
-use super::{BLOCK_BYTES, Clock, SegmentNo, Stream, VERSION};
+use super::{Clock, SegmentNo, Stream, VERSION};
 
 const MAGIC: &[u8; 8] = b"UMBLGCKP";
 const CHECKSUM_AT: usize = 508;
@@ -144,14 +146,13 @@ pub struct CheckpointHeader {
     pub clean: bool,
 }
 
-/// Bytes of a checkpoint, whole blocks: its header and its payload.
-pub fn area_bytes(shape: &Shape) -> ByteSize {
-    ByteSize((1 + payload_bytes(shape).0.div_ceil(BLOCK_BYTES as u64)) * BLOCK_BYTES as u64)
-}
-
-/// Segments that a checkpoint needs; more than there are if these are too small.
-pub fn area_segments(shape: &Shape) -> u64 {
-    area_bytes(shape).0.div_ceil(u64::from(shape.segment_blocks()) * BLOCK_BYTES as u64)
+/// Length and checksum of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PayloadSum {
+    /// Its bytes, without the zeroes behind it.
+    pub bytes: ByteSize,
+    /// Their checksum.
+    pub checksum: Checksum,
 }
 
 impl CheckpointHeader {

@@ -53,10 +53,12 @@ use umbrella_units::{BlockNo, ByteSize};
 use uuid::Uuid;
 
 use super::checkpoint::{CheckpointNo, Sequence};
+use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
-use super::raw::{Block, Checksum, Reader, Writer, check, out_of_range};
-use super::repeat::{REPEAT_BYTES, Repeat};
-use super::shape::{Blocks, MapPageNo, Shape, Slot};
+use super::ids::{Blocks, MapPageNo, Slot};
+use super::raw::{Block, Reader, Writer, check, out_of_range};
+use super::repeat::{REPEAT_BYTES, Repeat, fitting};
+use super::shape::Shape;
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
 
@@ -465,3 +467,11 @@ impl ChunkBuilder {
 // A logical block fits into its bits: there are fewer of them than places.
 const _: () = assert!(PLACE_BITS <= KIND_SHIFT);
 const _: () = assert!(FIRST_ENTRY_AT + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);
+
+impl Repeat {
+    /// Of a chunk at a place of the log.
+    pub(in crate::log_store) fn of(header: &ChunkHeader, place: Place) -> Repeat {
+        let (runs, is_exact) = fitting(header.entries.iter().map(Entry::blocks).collect());
+        Repeat { stream: header.stream, place, blocks: header.blocks(), next: header.next, runs, is_exact }
+    }
+}

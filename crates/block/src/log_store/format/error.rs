@@ -6,9 +6,9 @@ use thiserror::Error;
 use umbrella_units::{BlockNo, ByteSize};
 use uuid::Uuid;
 
-use super::raw::Checksum;
-use super::shape::{MapPageNo, Slot};
-use super::{BLOCK_BYTES, Place, SegmentNo, SegmentState, Stream};
+use super::checksum::Checksum;
+use super::ids::{MapPageNo, SegmentState, Slot};
+use super::{BLOCK_BYTES, Place, SegmentNo, Stream};
 
 /// What bytes were taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -20,9 +20,11 @@ use std::num::NonZeroU64;
 
 use umbrella_units::BlockNo;
 
+use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
-use super::raw::{Block, Checksum, check, out_of_range, whole};
-use super::shape::{MapPageNo, Shape};
+use super::ids::MapPageNo;
+use super::raw::{Block, check, out_of_range, whole};
+use super::shape::Shape;
 use super::{BLOCK_BYTES, PAGE_ENTRIES, PLACE_BITS, Place, STAMP_BITS, Stamp};
 
 const ENTRIES: usize = PAGE_ENTRIES as usize;

@@ -30,9 +30,12 @@
 
 #![cfg_attr(not(test), deny(clippy::panic))]
 
+mod area;
 mod checkpoint;
+mod checksum;
 mod chunk;
 mod error;
+mod ids;
 mod map_page;
 mod payload;
 mod raw;
@@ -45,19 +48,20 @@ mod tests;
 
 pub use umbrella_policy::log_layout::{Clock, Place, SegmentNo, Stamp, Stream};
 
-pub use checkpoint::{
-    CheckpointHeader, CheckpointNo, Counters, Head, OpenSegment, Sequence, area_bytes, area_segments,
-};
+pub(in crate::log_store) use area::payload_bytes;
+pub use area::{area_bytes, area_segments};
+pub use checkpoint::{CheckpointHeader, CheckpointNo, Counters, Head, OpenSegment, PayloadSum, Sequence};
+pub use checksum::Checksum;
 pub use chunk::{ChunkBuilder, ChunkHeader, Entry, MAX_ENTRIES};
 pub use error::{Field, FormatError, Limit, Structure};
+pub use ids::{Blocks, MapPageNo, SegmentState, Slot};
 pub use map_page::{IndexEntry, MapEntry, MapPage};
-pub(in crate::log_store) use payload::payload_bytes;
-pub use payload::{Payload, PayloadEncoder, PayloadSum, SegmentEntry, SegmentState};
-pub use raw::{Block, Checksum};
+pub use payload::{Payload, PayloadEncoder, SegmentEntry};
+pub use raw::Block;
 pub(in crate::log_store) use remains::{Wanted, promised_in};
 pub use repeat::Repeat;
 pub(in crate::log_store) use repeat::joined;
-pub use shape::{Blocks, MapPageNo, Shape, Slot};
+pub use shape::Shape;
 pub use superblock::{
     Area, ChooseError, Chosen, Compat, Generation, Incompat, Scheme, Superblock, UnixSeconds, choose,
 };

@@ -21,34 +21,17 @@ use std::fmt;
 
 use umbrella_units::ByteSize;
 
-use super::checkpoint::CheckpointHeader;
+use super::area::{MAP_BYTES, SEGMENT_BYTES, map_bytes};
+use super::checkpoint::{CheckpointHeader, PayloadSum};
+use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
+use super::ids::{MapPageNo, SegmentState, Slot};
 use super::map_page::IndexEntry;
-use super::raw::{Checksum, Reader, check, out_of_range, whole};
-use super::shape::{MapPageNo, Shape, Slot};
+use super::raw::{Reader, check, out_of_range, whole};
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, Clock, SegmentNo, Stream};
 
-const MAP_BYTES: usize = 8;
-const SEGMENT_BYTES: usize = 24;
 const THIS: Structure = Structure::Payload;
-
-/// What a segment is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SegmentState {
-    /// For nothing.
-    Free,
-    /// A stream is written to it.
-    Open,
-    /// It is written.
-    Full,
-    /// Its live blocks were copied, but an earlier checkpoint may need it.
-    Cleaned,
-    /// It belongs to a checkpoint area.
-    System,
-    /// A stream goes on there.
-    Next,
-}
 
 /// A row of the segment table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +46,6 @@ pub struct SegmentEntry {
     pub youngest: Clock,
     /// When it was opened.
     pub opened: Clock,
-}
-
-/// Length and checksum of a payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PayloadSum {
-    /// Its bytes, without the zeroes behind it.
-    pub bytes: ByteSize,
-    /// Their checksum.
-    pub checksum: Checksum,
 }
 
 /// The payload of a checkpoint, checked; read where it lies.
@@ -90,15 +64,6 @@ pub struct PayloadEncoder<M, S> {
     /// Bytes of `item` that are not written yet: its last ones.
     left: usize,
     sum: PayloadSum,
-}
-
-/// Bytes of the payload, without the zeroes behind it.
-pub(in crate::log_store) fn payload_bytes(shape: &Shape) -> ByteSize {
-    ByteSize(map_bytes(shape) + u64::from(shape.segments()) * SEGMENT_BYTES as u64)
-}
-
-fn map_bytes(shape: &Shape) -> u64 {
-    shape.map_pages().0 * MAP_BYTES as u64
 }
 
 impl SegmentState {

@@ -1,38 +1,14 @@
 //! Fields of a block, one behind the other.
 
-use std::fmt;
-
 use umbrella_units::ByteSize;
 use uuid::Uuid;
 
+use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::{BLOCK_BYTES, SegmentNo, VERSION};
 
 /// The bytes of a block.
 pub type Block = [u8; BLOCK_BYTES];
-
-/// A CRC32C.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Checksum(pub u32);
-
-impl Checksum {
-    /// That of `bytes`.
-    pub fn of(bytes: &[u8]) -> Checksum {
-        Checksum(crc32c::crc32c(bytes))
-    }
-
-    /// That of what this is the checksum of, with `bytes` behind it.
-    #[must_use]
-    pub fn append(self, bytes: &[u8]) -> Checksum {
-        Checksum(crc32c::crc32c_append(self.0, bytes))
-    }
-}
-
-impl fmt::Display for Checksum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
-    }
-}
 
 /// What stands for no segment.
 const NO_SEGMENT: u32 = u32::MAX;

@@ -17,7 +17,6 @@
 
 use std::ops::Range;
 
-use super::chunk::{ChunkHeader, Entry};
 use super::error::{Field, FormatError, Limit, Structure};
 use super::raw::{Reader, check};
 use super::shape::Shape;
@@ -85,19 +84,19 @@ fn bits(runs: &[Range<u64>]) -> usize {
     runs.len() * (gap + length) as usize
 }
 
-impl Repeat {
-    /// Of a chunk at a place of the log.
-    pub(in crate::log_store) fn of(header: &ChunkHeader, place: Place) -> Repeat {
-        let mut runs = joined(header.entries.iter().map(Entry::blocks).collect());
-        let mut is_exact = true;
-        while bits(&runs) > ROOM {
-            let least = pairs(&runs).skip(1).map(|(gap, _)| gap).min().unwrap_or(0);
-            runs = joined_over(runs, least);
-            is_exact = false;
-        }
-        Repeat { stream: header.stream, place, blocks: header.blocks(), next: header.next, runs, is_exact }
+/// As many of the runs as fit, small gaps filled where they do not, and whether these are all of them.
+pub(super) fn fitting(runs: Vec<Range<u64>>) -> (Vec<Range<u64>>, bool) {
+    let mut runs = joined(runs);
+    let mut is_exact = true;
+    while bits(&runs) > ROOM {
+        let least = pairs(&runs).skip(1).map(|(gap, _)| gap).min().unwrap_or(0);
+        runs = joined_over(runs, least);
+        is_exact = false;
     }
+    (runs, is_exact)
+}
 
+impl Repeat {
     /// As it stands in a header.
     pub(super) fn encode(&self) -> [u8; REPEAT_BYTES] {
         let mut bytes = [0; REPEAT_BYTES];

@@ -3,6 +3,7 @@
 use umbrella_units::BlockNo;
 
 use super::error::{Field, FormatError, Limit, Structure};
+use super::ids::{Blocks, MapPageNo, Slot};
 use super::raw::check;
 use super::{PAGE_ENTRIES, PLACE_BITS, Place, SegmentNo, Stream};
 
@@ -10,18 +11,6 @@ use super::{PAGE_ENTRIES, PLACE_BITS, Place, SegmentNo, Stream};
 const SEGMENT_BLOCKS: Limit = Limit::PowerOfTwo(16, 65_536);
 /// The most streams without that of the map.
 const MOST_STREAMS: u64 = 15;
-
-/// A number of blocks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Blocks(pub u64);
-
-/// A block's position in its segment, or behind the header of its chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u32);
-
-/// A map page: page `n` has logical blocks 512 n to 512 n + 511.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MapPageNo(pub u64);
 
 /// How many segments of how many blocks, how many logical blocks, how many streams: always possible ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,10 +33,11 @@ use thiserror::Error;
 use umbrella_units::{BlockNo, Lba};
 use uuid::Uuid;
 
-use super::checkpoint::area_segments;
+use super::area::area_segments;
 use super::error::{Field, FormatError, Limit, Structure};
+use super::ids::Blocks;
 use super::raw::{Block, Reader, Writer, check, out_of_range};
-use super::shape::{Blocks, Shape};
+use super::shape::Shape;
 use super::{BLOCK_BYTES, Place, SegmentNo, Stream, VERSION};
 
 const MAGIC: &[u8; 8] = b"UMBLGSUP";

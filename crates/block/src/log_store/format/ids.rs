@@ -1,0 +1,30 @@
+//! Numbers of things in a store, and what a segment is used for.
+
+/// A number of blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Blocks(pub u64);
+
+/// A block's position in its segment, or behind the header of its chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+/// A map page: page `n` has logical blocks 512 n to 512 n + 511.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapPageNo(pub u64);
+
+/// What a segment is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SegmentState {
+    /// For nothing.
+    Free,
+    /// A stream is written to it.
+    Open,
+    /// It is written.
+    Full,
+    /// Its live blocks were copied, but an earlier checkpoint may need it.
+    Cleaned,
+    /// It belongs to a checkpoint area.
+    System,
+    /// A stream goes on there.
+    Next,
+}
