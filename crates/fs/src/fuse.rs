@@ -23,7 +23,8 @@ use umbrella_fuse::{
 };
 
 use convert::{
-    attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
+    asker, attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened,
+    timestamp,
 };
 pub(crate) use session::{Serving, mount};
 pub(crate) use trace::RequestTrace;
@@ -125,7 +126,7 @@ impl Filesystem for Fuse {
             mtime: mtime.map(new_time),
             handle: request.handle.map(handle),
             drop_set_id: request.kill_suidgid,
-            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| changer(context)),
+            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| asker(context)),
         };
         reply.send(self.pool.setattr(node(request.node), &change).map(|attr| self.stat(&attr)));
     }

@@ -8,7 +8,7 @@ use umbrella_fuse::{
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use crate::creds::Caller;
+use crate::creds::{Asker, Caller};
 use crate::inode_flags;
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::pool::{Attr, NewTime, OpenRequest, Opened};
@@ -71,6 +71,10 @@ pub(super) fn changer(context: &Context<'_>) -> Caller {
     let file_system_id =
         |key| status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().nth(3)?.parse().ok());
     Caller { uid: file_system_id("Uid:").unwrap_or(NO_ID), gid: file_system_id("Gid:").unwrap_or(NO_ID), umask: 0 }
+}
+
+pub(super) fn asker(context: &Context<'_>) -> Asker {
+    Asker { caller: changer(context), thread: context.pid }
 }
 
 pub(super) fn file_type(kind: FileKind) -> FileType {
