@@ -13,26 +13,17 @@ use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{Layout, MapPage, Mark, Segment, State as TableState};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba};
 
-use super::core::Stop;
-use super::create::first_place;
-use super::engine::{Shared, State, encode_page};
+use super::core::{End, Stop};
+use super::engine::{Shared, State};
 use super::error::LogStoreError;
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
     PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock, payload_bytes,
 };
+use super::map_pages::encode_page;
 use super::named::Named;
 use crate::device::Durability;
 use crate::error::Operation;
-
-/// How the store goes on after a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// It is used further.
-    GoesOn,
-    /// It was closed in order.
-    InOrder,
-}
 
 /// Is told how much of some work has been done, of how much.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
@@ -138,7 +129,7 @@ impl Image {
         let superblock = &self.superblock;
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
         let area = superblock.areas.get(self.area).ok_or_else(|| named.format(unreadable))?;
-        let start = superblock.device_block(first_place(superblock, area.first));
+        let start = superblock.device_block(superblock.first_place(area.first));
         let device = &*named.device;
         let mut encoder = PayloadEncoder::new(self.index.iter().copied(), self.table.iter().map(on_disk));
         let mut buffer = vec![0; PIECE];
@@ -224,19 +215,4 @@ fn on_disk(segment: &Segment) -> SegmentEntry {
     };
     let Segment { stream, live, youngest, opened, .. } = *segment;
     SegmentEntry { state, stream, live, youngest, opened }
-}
-
-/// The other way.
-pub(super) fn from_disk(entry: SegmentEntry) -> Segment {
-    let state = match entry.state {
-        SegmentState::Free => TableState::Free,
-        SegmentState::Open => TableState::Open,
-        SegmentState::Next => TableState::Next,
-        SegmentState::Full => TableState::Full,
-        SegmentState::Cleaned => TableState::Cleaned,
-        SegmentState::System => TableState::System,
-    };
-    let SegmentEntry { stream, live, youngest, opened, .. } = entry;
-    let fresh = matches!(state, TableState::Open | TableState::Next);
-    Segment { state, stream, live, youngest, opened, fresh }
 }

@@ -18,8 +18,7 @@ use umbrella_policy::log_layout::{
 use umbrella_units::{BlockNo, Pages};
 
 use super::buffer::{CHUNK_BLOCKS, Window};
-use super::checkpoint::End;
-use super::core::Stop;
+use super::core::{End, Stop};
 use super::engine::{Shared, State, nanos};
 use super::error::LogStoreError;
 use super::flush::MARK_AFTER;

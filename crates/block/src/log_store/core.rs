@@ -392,3 +392,12 @@ impl Core {
         self.chunks.first_unwritten().unwrap_or(self.next_sequence).before()
     }
 }
+
+/// How the store goes on after a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is used further.
+    GoesOn,
+    /// It was closed in order.
+    InOrder,
+}

@@ -13,7 +13,8 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba};
 use uuid::Uuid;
 
 use super::buffer::CHUNK_BLOCKS;
-use super::checkpoint::{End, Progress, first_image};
+use super::checkpoint::{Progress, first_image};
+use super::core::End;
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{
@@ -91,7 +92,7 @@ pub fn create_with(
         write(copy, &zeroes)?;
     }
     for area in superblock.areas {
-        write(superblock.device_block(first_place(&superblock, area.first)), &zeroes)?;
+        write(superblock.device_block(superblock.first_place(area.first)), &zeroes)?;
     }
     named.flush()?;
     let settings = settings(&named, &superblock, Options::default())?;
@@ -103,10 +104,6 @@ pub fn create_with(
     write(first, &block)?;
     named.flush()?;
     Ok(superblock)
-}
-
-pub(super) fn first_place(superblock: &Superblock, segment: SegmentNo) -> super::format::Place {
-    super::format::Place(u64::from(segment.0) * u64::from(superblock.shape.segment_blocks()))
 }
 
 /// What the store will be like.

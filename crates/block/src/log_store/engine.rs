@@ -11,20 +11,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::Percent;
-use umbrella_policy::log_layout::{
-    BlockCost, Entries, Goal, LOST, MapEntry, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim,
-};
+use umbrella_policy::log_layout::{BlockCost, Goal, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
-use super::checkpoint::End;
-use super::core::{Core, Stop};
+use super::core::{Core, End, Stop};
 use super::error::LogStoreError;
-use super::format::{
-    BLOCK_BYTES, Block, CheckpointNo, Counters, FormatError, MapEntry as EntryOnDisk, MapPage as PageOnDisk, MapPageNo,
-    Sequence, Superblock,
-};
+use super::format::{BLOCK_BYTES, CheckpointNo, Counters, Sequence};
 use super::named::Named;
-use super::stats::Tally;
+use super::tally::Tally;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 
@@ -403,37 +397,4 @@ impl Shared {
             condition.notify_all();
         }
     }
-}
-
-/// The entries of a page of the map as it lies on the disk.
-pub(super) fn decode_page(block: &[u8], superblock: &Superblock, page: MapPage) -> Result<Entries, FormatError> {
-    let number = MapPageNo(u64::from(page.0));
-    let parsed = PageOnDisk::parse(block, &superblock.shape, number)?;
-    let mut entries = [0; PAGE_ENTRIES];
-    for (block, entry) in parsed.mapped(number) {
-        let entry = MapEntry { place: entry.place(), stamp: entry.stamp() };
-        if let Some(word) = entries.get_mut((block.0 % PAGE_ENTRIES as u64) as usize) {
-            *word = MapEntry::pack(Some(entry));
-        }
-    }
-    for block in parsed.lost(number) {
-        if let Some(word) = entries.get_mut((block.0 % PAGE_ENTRIES as u64) as usize) {
-            *word = LOST;
-        }
-    }
-    Ok(entries)
-}
-
-/// A page of the map as it lies on the disk.
-pub(super) fn encode_page(entries: &Entries, superblock: &Superblock, page: MapPage) -> Result<Block, FormatError> {
-    let mut encoded = PageOnDisk::default();
-    let first = u64::from(page.0) * PAGE_ENTRIES as u64;
-    for (nth, word) in (0..).zip(entries) {
-        if *word == LOST {
-            encoded.lose(BlockNo(first + nth));
-        } else if let Some(entry) = MapEntry::unpack(*word) {
-            encoded.set(BlockNo(first + nth), Some(EntryOnDisk::new(entry.place, entry.stamp)?));
-        }
-    }
-    encoded.encode(&superblock.shape, MapPageNo(u64::from(page.0)))
 }

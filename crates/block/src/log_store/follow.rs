@@ -1,6 +1,7 @@
 //! Following the log after a checkpoint: which chunks count, and what they say. What is damaged is skipped in `skip`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place, SegmentNo};
 use umbrella_units::BlockNo;
@@ -8,10 +9,12 @@ use umbrella_units::BlockNo;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
+use super::loss::Behind;
 use super::named::Named;
-use super::recover::MOST;
-use super::skip::{OnDamage, Skipped};
 use crate::error::BlockError;
+
+/// More than any store counts; so nothing that is counted on from there can overflow.
+pub(super) const MOST: u64 = 1 << 51;
 
 /// Follows the log after a checkpoint.
 pub(super) struct Replay<'a> {
@@ -32,6 +35,24 @@ pub(super) struct Replay<'a> {
     pub(super) on_damage: OnDamage,
     /// What was skipped.
     pub(super) skipped: Skipped,
+}
+
+/// What is done about a chunk that is damaged although it had been flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnDamage {
+    /// The log ends there.
+    End,
+    /// It is skipped if it is known which blocks are lost.
+    Skip,
+}
+
+/// What was skipped.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    /// Blocks that were lost in it, in no order; they may have been written later.
+    pub(super) blocks: Vec<Range<u64>>,
+    /// Chunks behind the first that was skipped, and the last that had been flushed.
+    pub(super) behind: Option<(Behind, Sequence)>,
 }
 
 /// What to do when the log goes on in a page of the map that cannot be used.

@@ -15,7 +15,8 @@ use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{SegmentNo, State as SegmentState};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES};
 
-use super::checkpoint::{End, take_image};
+use super::checkpoint::take_image;
+use super::core::End;
 use super::create::size;
 use super::engine::{LogStore, Shared, State};
 use super::error::LogStoreError;

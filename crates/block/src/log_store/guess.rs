@@ -8,7 +8,7 @@ use umbrella_policy::log_layout::{SchemeInfo, SegmentNo};
 use umbrella_units::BlockNo;
 use uuid::Uuid;
 
-use super::create::{FIRST, first_place};
+use super::create::FIRST;
 use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Incompat, Payload, Scheme, SegmentState, Shape,
     Stream, Superblock, UnixSeconds, area_segments,
@@ -101,7 +101,7 @@ fn fitting(
     superblock.check().ok()?;
     superblock.check_capacity(named.device.geometry().capacity).ok()?;
     let header = CheckpointHeader::parse(&first.bytes, &superblock).ok()?;
-    let is_there = areas.iter().any(|area| superblock.device_block(first_place(&superblock, area.first)) == first.at);
+    let is_there = areas.iter().any(|area| superblock.device_block(superblock.first_place(area.first)) == first.at);
     *left = left.checked_sub(1)?;
     let mut payload = vec![0; usize::try_from(header.payload.bytes.0).ok()?.next_multiple_of(BLOCK_BYTES)];
     named.block(BlockNo(first.at.0 + 1), &mut payload).ok()?;

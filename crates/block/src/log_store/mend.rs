@@ -13,10 +13,10 @@
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::MapPage;
 
-use super::checkpoint::End;
+use super::core::End;
 use super::engine::{Shared, State};
 use super::error::LogStoreError;
-use super::rebuild::{Rebuilt, rebuild};
+use super::rebuild::{Rebuilt, rebuild, told};
 use super::recover::as_noted;
 use crate::error::BlockError;
 
@@ -142,14 +142,4 @@ impl Shared {
             state.tally.mended.push(told);
         }
     }
-}
-
-/// What became of a page of the map, for people.
-pub(super) fn told(MapPage(number): MapPage, doubtful: u64) -> String {
-    let lost = if doubtful > 0 {
-        format!("; {doubtful} of its blocks are lost until they are written again")
-    } else {
-        String::new()
-    };
-    format!("page {number} of the map was damaged, and was rebuilt from the log{lost}")
 }

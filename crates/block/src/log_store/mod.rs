@@ -21,6 +21,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod behind;
 mod buffer;
 mod check;
 mod checkpoint;
@@ -41,6 +42,7 @@ mod guess;
 mod headers;
 mod life;
 mod loss;
+mod map_pages;
 mod mend;
 mod named;
 mod problem;
@@ -50,9 +52,11 @@ mod salvage;
 mod scrub;
 mod skip;
 mod stats;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod verify;
 
 pub use check::{CheckReport, Depth, MOST_PROBLEMS, check};
 pub use checkpoint::Progress;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use umbrella_policy::log_layout::{Entries, MapPage, PAGE_ENTRIES, Place, Segment, SegmentNo, State};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
-use super::checkpoint::from_disk;
 use super::core::Core;
-use super::engine::decode_page;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, FormatError, Incompat, IndexEntry, MapPageNo, Payload, Sequence, Structure,
-    Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, FormatError, Incompat, IndexEntry, MapPageNo, Payload, SegmentEntry,
+    SegmentState, Sequence, Structure, Superblock, choose,
 };
+use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
 use crate::in_turn::InTurn;
@@ -215,4 +214,19 @@ impl Named {
             source: Box::new(source),
         })
     }
+}
+
+/// The other way.
+fn from_disk(entry: SegmentEntry) -> Segment {
+    let state = match entry.state {
+        SegmentState::Free => State::Free,
+        SegmentState::Open => State::Open,
+        SegmentState::Next => State::Next,
+        SegmentState::Full => State::Full,
+        SegmentState::Cleaned => State::Cleaned,
+        SegmentState::System => State::System,
+    };
+    let SegmentEntry { stream, live, youngest, opened, .. } = entry;
+    let fresh = matches!(state, State::Open | State::Next);
+    Segment { state, stream, live, youngest, opened, fresh }
 }

@@ -390,3 +390,13 @@ fn open_slot(core: &Core, number: SegmentNo) -> u32 {
     let open = core.layout.heads().filter_map(|head| head.open);
     open.into_iter().find(|(segment, _)| *segment == number).map_or(0, |(_, slot)| slot)
 }
+
+/// What became of a page of the map, for people.
+pub(super) fn told(MapPage(number): MapPage, doubtful: u64) -> String {
+    let lost = if doubtful > 0 {
+        format!("; {doubtful} of its blocks are lost until they are written again")
+    } else {
+        String::new()
+    };
+    format!("page {number} of the map was damaged, and was rebuilt from the log{lost}")
+}

@@ -23,21 +23,19 @@ use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks,
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
-use super::core::Core;
+use super::core::{Core, End};
 use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
 use super::error::LogStoreError;
-use super::follow::{LostPages, Replay};
+use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
     Structure, Superblock,
 };
 use super::loss::{Behind, BlockRanges, Loss};
-use super::mend::told;
 use super::named::{Found, Named};
 use super::problem::Problem;
-use super::rebuild::{Rebuilt, rebuild};
-use super::skip::{OnDamage, Skipped};
-use super::stats::Tally;
+use super::rebuild::{Rebuilt, rebuild, told};
+use super::tally::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
 
@@ -147,7 +145,7 @@ impl LogStore {
         if is_written {
             // What was just read may be in a cache only.
             shared.named.flush()?;
-            if !shared.checkpoint(super::checkpoint::End::GoesOn)? {
+            if !shared.checkpoint(End::GoesOn)? {
                 return Err(LogStoreError::NoRoom { device: shared.named.name });
             }
         }
@@ -402,9 +400,6 @@ fn replay(
         loss,
     })
 }
-
-/// More than any store counts; so nothing that is counted on from there can overflow.
-pub(super) const MOST: u64 = 1 << 51;
 
 fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {
     let out_of_range =

@@ -16,24 +16,6 @@ use super::loss::{Behind, repeated};
 /// So many blocks may be lost; with more (discards that are lost may speak of any number) the map would not fit into memory.
 const MOST_LOST: u64 = 1 << 22;
 
-/// What is done about a chunk that is damaged although it had been flushed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnDamage {
-    /// The log ends there.
-    End,
-    /// It is skipped if it is known which blocks are lost.
-    Skip,
-}
-
-/// What was skipped.
-#[derive(Debug, Default)]
-pub(super) struct Skipped {
-    /// Blocks that were lost in it, in no order; they may have been written later.
-    blocks: Vec<Range<u64>>,
-    /// Chunks behind the first that was skipped, and the last that had been flushed.
-    behind: Option<(Behind, Sequence)>,
-}
-
 impl Replay<'_> {
     /// Skips the next chunk if it had been flushed, and it is known which blocks are lost with it; whether it did.
     pub(super) fn skip(&mut self) -> Result<bool, LogStoreError> {

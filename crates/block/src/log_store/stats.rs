@@ -7,22 +7,6 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::engine::LogStore;
 
-/// Counts since the opening that no checkpoint keeps.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
-    pub(super) checkpoints: u64,
-    pub(super) map_reads: u64,
-    pub(super) slowed: u64,
-    pub(super) slowed_time: std::time::Duration,
-    /// Segments that were cleaned, by the tenths of them that were live.
-    pub(super) victims: [u64; 11],
-    pub(super) replayed: u64,
-    pub(super) damaged_reads: u64,
-    pub(super) mended: Vec<String>,
-}
-
 /// A region of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RegionStats {

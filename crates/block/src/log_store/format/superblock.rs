@@ -302,6 +302,11 @@ impl Superblock {
         self.device_block(Place(self.shape.places().0))
     }
 
+    /// The place where a segment begins.
+    pub(in crate::log_store) fn first_place(&self, segment: SegmentNo) -> Place {
+        Place(u64::from(segment.0) * u64::from(self.shape.segment_blocks()))
+    }
+
     /// Where on the device a block of the log lies.
     pub fn device_block(&self, place: Place) -> BlockNo {
         BlockNo(self.first.0.saturating_add(place.0))

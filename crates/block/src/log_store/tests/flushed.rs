@@ -205,7 +205,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_
     let bytes = bytes_of(&*device);
     let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
     let headers = superblock.areas.map(|area| {
-        let at = superblock.device_block(create::first_place(&superblock, area.first)).0 as usize * 4096;
+        let at = superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096;
         (CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole").number, at)
     });
     let (_, newest) = headers.into_iter().max().expect("there are two");

@@ -5,7 +5,6 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::log_store::create::first_place;
 use crate::log_store::format::{
     CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Clock, IndexEntry, Payload, PayloadEncoder, Place,
     SegmentEntry, SegmentNo, SegmentState, Sequence, Slot, Stream, Superblock,
@@ -33,8 +32,7 @@ fn used(seed: u64) -> Vec<u8> {
 
 /// Where the areas of checkpoints lie, in bytes, the newer first.
 fn areas(bytes: &[u8], superblock: &Superblock) -> [usize; 2] {
-    let at =
-        superblock.areas.map(|area| superblock.device_block(first_place(superblock, area.first)).0 as usize * 4096);
+    let at = superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096);
     let number =
         |at: usize| CheckpointHeader::parse(&bytes[at..at + 4096], superblock).map_or(0, |header| header.number.0);
     if number(at[0]) > number(at[1]) { at } else { [at[1], at[0]] }

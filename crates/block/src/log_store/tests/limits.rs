@@ -219,7 +219,7 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
     assert_ne!(superblock.areas, before, "they did not move");
     drop(store);
     for area in superblock.areas {
-        let start = superblock.device_block(crate::log_store::create::first_place(&superblock, area.first)).0 * 8;
+        let start = superblock.device_block(superblock.first_place(area.first)).0 * 8;
         let header = read(&*device, start, 8);
         device.write(Lba(start), &fill(0xaa, 8), Durability::Through).expect("memory takes it");
         let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadOnly).expect("the other serves");

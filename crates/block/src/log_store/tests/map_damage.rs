@@ -354,7 +354,7 @@ fn a_page_is_not_rebuilt_from_an_older_checkpoint_than_the_store_has_made() {
         let state = store.shared.state.lock();
         let superblock = &state.core.superblock;
         let first = superblock.areas[state.area].first;
-        superblock.device_block(create::first_place(superblock, first))
+        superblock.device_block(superblock.first_place(first))
     };
     flip(&*device, within(newest));
     let error = store.read(Lba(600 * 8), &mut fill(0, 8)).expect_err("the checkpoint before it has another map");

@@ -13,7 +13,6 @@ use super::under_way::{Hooked, When};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
-use crate::log_store::create::first_place;
 use crate::log_store::format::{CheckpointNo, Checksum};
 
 fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
@@ -230,7 +229,7 @@ fn what_comes_after_a_gap_is_not_found_when_an_opening_was_cut_short() {
     // The header of its checkpoint, which is written last, is lost.
     let mut left = whole_of(&*device);
     for area in superblock.areas {
-        let at = superblock.device_block(first_place(&superblock, area.first)).0 as usize * 4096;
+        let at = superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096;
         left[at..at + 4096].copy_from_slice(&before[at..at + 4096]);
     }
     assert_ends_at_the_gap(&open(&from_bytes(left), by_hand()));

@@ -5,7 +5,6 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::log_store::create::first_place;
 
 /// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
 fn killed(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
@@ -78,7 +77,7 @@ fn pages(bytes: &[u8]) -> Vec<usize> {
 /// Where the headers of checkpoints lie, in bytes.
 fn checkpoints(bytes: &[u8]) -> [usize; 2] {
     let superblock = superblock(bytes);
-    superblock.areas.map(|area| superblock.device_block(first_place(&superblock, area.first)).0 as usize * 4096)
+    superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096)
 }
 
 #[test]

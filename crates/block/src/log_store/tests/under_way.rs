@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::every_call::{Brittle, Failure};
 use super::*;
 use crate::error::{BlockError, Operation};
-use crate::log_store::checkpoint::End;
+use crate::log_store::core::End;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
