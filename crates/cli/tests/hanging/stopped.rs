@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
@@ -180,7 +180,7 @@ fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_go_on_when_it_answer
                 fs::write(&path, "x").unwrap();
                 assert_eq!(fs::read(&path).unwrap(), b"x");
             }
-            assert!(!callers.iter().any(|caller| caller.is_finished()), "they wait all the while");
+            assert!(!callers.iter().any(ScopedJoinHandle::is_finished), "they wait all the while");
         }
         drop(stopped);
         for caller in callers {
