@@ -7,6 +7,10 @@
 //! - The threads are marked as part of the I/O path (PR_SET_IO_FLUSHER): when they need memory, the kernel does not wait for pages that only
 //!   they can write.
 //!
+//! Requests come from `/dev/fuse`. Over io_uring 4 KiB requests through a loop device were 1.3 to 1.75 times as many a second (a file in
+//! memory; reads and writes, one and 16 at a time). But there, a request that waits may need one more thread, a ring and a process first.
+//! Where memory is short their allocation can wait for writes to this very device.
+//!
 //! A punched hole is written as zeroes that may be unmapped, not discarded: the loop driver uses one call for both, and a file's hole
 //! reads as zeroes.
 

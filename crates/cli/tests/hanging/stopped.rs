@@ -1,17 +1,22 @@
 //! A branch that hangs: a file system whose daemon is stopped. Nothing else may wait for it.
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use crate::support::disk::Disk;
 use crate::support::foreign::Encrypted;
 use crate::support::pool::{Builder, Pool};
 use crate::support::process;
 use crate::support::tree::names;
-use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::support::{MIB, PATIENCE, assert_errno, bytes, eventually, poll};
 use crate::{B_BY_NAME, IMPATIENT, alone, wait_until};
 
 /// A process that is stopped, until this is dropped: also where a test fails, or its end would wait for it.
@@ -130,6 +135,60 @@ fn a_hung_branch_does_not_hang_the_others() {
             .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok())
             .all(|path| !path.to_string_lossy().contains("held-"))
     });
+}
+
+/// Keeps this thread on a processor.
+fn pin(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &set).unwrap();
+}
+
+/// More callers of one processor than a queue of io_uring has entries (512).
+#[test]
+fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_go_on_when_it_answers() {
+    const CALLERS: usize = 600;
+    let _alone = alone();
+    let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
+    let patient = "probe_interval = \"200ms\"\nprobe_timeout = \"50s\"\ncache_timeout = \"0s\"";
+    let pool = Pool::builder().branch("a", a.path()).branch("b", hung.path()).default(&["a"]).rules(B_BY_NAME);
+    let pool = pool.keys(patient).mount();
+    for dir in ["hung", "other"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    fs::write(pool.join("hung/on.b"), "b").unwrap();
+    pool.expect_on("b", "hung/on.b");
+    // Names below it concern one branch only.
+    let other = fs::File::open(pool.join("other")).unwrap();
+    let other = format!("/proc/self/fd/{}", other.as_raw_fd());
+    let (hung_dir, next) = (fs::File::open(pool.join("hung")).unwrap(), AtomicUsize::new(0));
+
+    let stopped = Stopped::new(&hung);
+    thread::scope(|scope| {
+        let call = || {
+            pin(0);
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            fs::metadata(format!("/proc/self/fd/{}/absent-{number}.b", hung_dir.as_raw_fd()))
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+        eventually("all ask", || next.load(Ordering::SeqCst) == CALLERS);
+        // As long as there is another processor its callers have entries of their own.
+        if thread::available_parallelism().unwrap().get() > 1 {
+            pin(1);
+            for number in 0..20 {
+                let path = format!("{other}/{number}");
+                fs::write(&path, "x").unwrap();
+                assert_eq!(fs::read(&path).unwrap(), b"x");
+            }
+            assert!(!callers.iter().any(ScopedJoinHandle::is_finished), "they wait all the while");
+        }
+        drop(stopped);
+        for caller in callers {
+            assert_errno(caller.join().unwrap(), libc::ENOENT);
+        }
+    });
+    assert!(pool.is_online("b"));
+    assert_eq!(fs::read(pool.join("hung/on.b")).unwrap(), b"b");
 }
 
 #[test]
