@@ -3,7 +3,7 @@
 //! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round trip each. The
 //! kernel asks for all entries with attributes whoever lists them. So a thread gets those of small directories, which most are, and of
 //! others the names. It gets all of them once it has shown that it uses them: it has asked for an entry of a directory that it listed
-//! so, or for the attributes that `ls -l` wants of a directory before it lists it.
+//! so, or for what `ls -l` (labels), `rm -r` and `du` (the kind of file system) want to know of a directory before they list it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,8 +43,8 @@ impl Readers {
         self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_THEM))
     }
 
-    /// A thread asks for what programs ask for that show attributes.
-    pub(super) fn shows_attributes(&self, thread: u32) {
+    /// A thread asks for what programs ask for that use attributes.
+    pub(super) fn will_use_them(&self, thread: u32) {
         if let Some(slot) = self.slot(thread) {
             slot.store(state(thread, USES_THEM), Ordering::Relaxed);
         }
@@ -55,7 +55,7 @@ impl Readers {
         if let Some(slot) = self.slot(thread)
             && slot.load(Ordering::Relaxed) == state(thread, dir.0)
         {
-            self.shows_attributes(thread);
+            self.will_use_them(thread);
         }
     }
 
@@ -93,9 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_what_ls_shows_gets_all_attributes_of_the_first_listing() {
+    fn who_will_use_attributes_gets_them_with_the_first_listing() {
         let readers = Readers::new();
-        readers.shows_attributes(100);
+        readers.will_use_them(100);
         assert!(readers.begin(100, NodeId(2), FEW + 1) && readers.use_them(100));
     }
 }
