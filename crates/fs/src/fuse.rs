@@ -246,8 +246,9 @@ impl Filesystem for Fuse {
         reply.send(self.pool.sync_all());
     }
 
-    fn statfs(&self, _: &Context<'_>, _: StatFs, reply: Reply<Space>) {
+    fn statfs(&self, context: &Context<'_>, _: StatFs, reply: Reply<Space>) {
         const UNIT: u64 = 4096;
+        self.readers.will_use_them(context.pid);
         let space = self.pool.space();
         reply.ok(Space {
             block_size: UNIT as u32,
@@ -271,7 +272,7 @@ impl Filesystem for Fuse {
     fn getxattr(&self, context: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
         let is_label = request.name == SELINUX_LABEL;
         if is_label {
-            self.readers.shows_attributes(context.pid);
+            self.readers.will_use_them(context.pid);
         }
         match self.pool.getxattr(node(request.node), request.name) {
             Ok(value) => reply.value(request.size, &value),
@@ -281,7 +282,7 @@ impl Filesystem for Fuse {
     }
 
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
-        self.readers.shows_attributes(context.pid);
+        self.readers.will_use_them(context.pid);
         match self.pool.listxattr(node(request.node)) {
             Ok(names) if !has_trusted(&names) || changer(context).uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),

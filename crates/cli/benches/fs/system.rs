@@ -71,8 +71,8 @@ impl System {
     /// Head of its column.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Umbrella => "io_uring",
-            Self::UmbrellaDev => "/dev/fuse",
+            Self::Umbrella => "umbrella io_uring",
+            Self::UmbrellaDev => "umbrella dev",
             Self::UmbrellaMediated => "no passthrough",
             Self::MergerfsStripped => "m. stripped",
             _ => self.name(),

@@ -75,6 +75,23 @@ fn ls_asks_once_for_labels_and_gets_attributes_with_the_listing() {
     assert!(requests(" readdir") < FILES / 50, "{}", requests(" readdir"));
 }
 
+#[test]
+fn rm_looks_up_nothing_that_came_with_the_listing() {
+    let mut traced = traced();
+    let dir = traced.pool.join("dir");
+    fs::create_dir(&dir).unwrap();
+    for number in 0..1000 {
+        fs::write(dir.join(format!("file{number}")), "x").unwrap();
+    }
+    traced.pool.remount();
+    let before = fs::metadata(&traced.file).unwrap().len() as usize;
+    run("rm", ["-r".as_ref(), dir.as_os_str()]);
+    traced.pool.stop();
+    let text = fs::read_to_string(&traced.file).unwrap().split_off(before);
+    let requests = |piece: &str| text.lines().filter(|line| line.contains(piece)).count();
+    assert_eq!((requests(" lookup "), requests(" unlink ")), (1, 1000), "only of the directory");
+}
+
 fn selinux() -> bool {
     fs::read_to_string("/proc/filesystems").unwrap().contains("selinuxfs")
 }

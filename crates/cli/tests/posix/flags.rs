@@ -66,7 +66,7 @@ fn flags_are_shown_and_set_as_on_ext4() {
 #[test]
 fn an_immutable_file_is_left_alone_and_an_append_only_one_grows_as_on_ext4() {
     let (pool, disks) = beside_ext4();
-    for root in [pool.mount_point(), disks[2].path().to_owned()] {
+    for root in [pool.mount_point(), disks[2].path().clone()] {
         let path = root.join("file");
         fs::write(&path, "one").unwrap();
         chattr("+i", &path);
@@ -92,7 +92,7 @@ fn an_immutable_file_is_left_alone_and_an_append_only_one_grows_as_on_ext4() {
 #[test]
 fn only_the_owner_sets_flags_and_only_who_may_sets_immutable() {
     let (pool, disks) = beside_ext4();
-    for root in [pool.mount_point(), disks[2].path().to_owned()] {
+    for root in [pool.mount_point(), disks[2].path().clone()] {
         fs::set_permissions(&root, Permissions::from_mode(0o777)).unwrap();
         let path = root.join("file");
         fs::write(&path, "x").unwrap();

@@ -152,7 +152,7 @@ fn the_pool_through_an_idmapped_mount_keeps_and_shows_the_right_owners() {
 #[test]
 fn the_rights_of_who_changes_something_are_known_although_the_kernel_does_not_say_who_it_is() {
     let two = Two::new(Data::Mediated);
-    for root in [two.mount_point(), two.plain.path().to_owned()] {
+    for root in [two.mount_point(), two.plain.path().clone()] {
         let path = root.join("program");
         let bits = || fs::metadata(&path).unwrap().mode() & 0o7777;
         fs::write(&path, "x").unwrap();

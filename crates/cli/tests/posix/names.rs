@@ -307,7 +307,7 @@ fn attributes_come_with_a_listing_for_those_who_use_them() {
     let names = list("one");
     assert_eq!(seen(&names), 100);
     let few = known().saturating_sub(before);
-    assert!((20..50).contains(&few), "who lists names only gets {few} attributes");
+    assert!(few < 5, "who lists names only gets {few} attributes");
     assert!(names.iter().all(|path| path.metadata().is_ok_and(|data| data.len() == 1)));
     let before = known();
     assert_eq!(seen(&list("other")), 100);

@@ -27,7 +27,7 @@ fn assert_whiteout(path: &Path) {
 fn a_rename_leaves_a_whiteout_where_it_is_asked_to() {
     for data in [Data::Passthrough, Data::Staged] {
         let two = Two::new(data);
-        for root in [two.mount_point(), two.plain.path().to_owned()] {
+        for root in [two.mount_point(), two.plain.path().clone()] {
             let path = |name: &str| root.join(name);
             fs::write(path("file"), "x").unwrap();
             leave_whiteout(&path("file"), &path("other")).unwrap();

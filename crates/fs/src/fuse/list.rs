@@ -16,20 +16,22 @@ impl Fuse {
     pub(super) fn list_plus(&self, thread: u32, request: &Read) -> OpResult<Listing> {
         let (dir, offset) = (node(request.node), request.offset);
         let mut listing = Listing::new(request.size);
-        let with_attributes = if offset == 0 { self.readers.begin(thread, dir) } else { self.readers.go_on(thread) };
         if self.dots(dir, offset, |dot| listing.add_plain(dot))?.is_err() {
             return Ok(listing);
         }
         let entries = self.pool.list(dir, past_dots(offset))?;
+        let rest = entries.after(offset);
+        let with_attributes =
+            if offset == 0 { self.readers.begin(thread, dir, rest.len()) } else { self.readers.use_them(thread) };
         let (strict, mut given) = (self.pool.is_strict(), Vec::new());
-        for (number, entry) in entries.after(offset).iter().enumerate() {
+        for entry in rest {
             let name = Listed {
                 ino: InodeNumber(entry.ino.0),
                 next: entry.cookie,
                 kind: file_type(entry.kind),
                 name: &entry.name,
             };
-            if number >= with_attributes {
+            if !with_attributes {
                 if listing.add_plain(&name).is_err() {
                     break;
                 }

@@ -1,15 +1,15 @@
 //! Who uses the attributes that come with a listing.
 //!
 //! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round trip each. The
-//! kernel asks for all entries with attributes whoever lists them. So a thread gets those of a few entries, which is all of most
-//! directories, and of the others the names. It gets all of them once it has shown that it uses them: it has asked for an entry of a
-//! directory that it listed so, or for the attributes that `ls -l` wants of a directory before it lists it.
+//! kernel asks for all entries with attributes whoever lists them. So a thread gets those of small directories, which most are, and of
+//! others the names. It gets all of them once it has shown that it uses them: it has asked for an entry of a directory that it listed
+//! so, or for what `ls -l` (labels), `rm -r` and `du` (the kind of file system) want to know of a directory before they list it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::node::NodeId;
 
-/// So many entries come with attributes for everybody.
+/// Directories of so many entries come with attributes for everybody.
 pub(super) const FEW: usize = 32;
 
 const SLOTS: usize = 64;
@@ -27,28 +27,24 @@ impl Readers {
         Readers([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    /// How many entries of a listing that a thread begins are to have attributes.
-    pub(super) fn begin(&self, thread: u32, dir: NodeId) -> usize {
-        if self.uses_them(thread) {
-            return usize::MAX;
+    /// Whether a listing of so many entries that a thread begins is to have attributes.
+    pub(super) fn begin(&self, thread: u32, dir: NodeId, entries: usize) -> bool {
+        if self.use_them(thread) {
+            return true;
         }
         if let Some(slot) = self.slot(thread) {
             slot.store(state(thread, dir.0), Ordering::Relaxed);
         }
-        FEW
+        entries <= FEW
     }
 
-    /// The same of one that goes on.
-    pub(super) fn go_on(&self, thread: u32) -> usize {
-        if self.uses_them(thread) { usize::MAX } else { 0 }
-    }
-
-    fn uses_them(&self, thread: u32) -> bool {
+    /// Whether a thread uses attributes, as far as is known.
+    pub(super) fn use_them(&self, thread: u32) -> bool {
         self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_THEM))
     }
 
-    /// A thread asks for what programs ask for that show attributes.
-    pub(super) fn shows_attributes(&self, thread: u32) {
+    /// A thread asks for what programs ask for that use attributes.
+    pub(super) fn will_use_them(&self, thread: u32) {
         if let Some(slot) = self.slot(thread) {
             slot.store(state(thread, USES_THEM), Ordering::Relaxed);
         }
@@ -59,7 +55,7 @@ impl Readers {
         if let Some(slot) = self.slot(thread)
             && slot.load(Ordering::Relaxed) == state(thread, dir.0)
         {
-            self.shows_attributes(thread);
+            self.will_use_them(thread);
         }
     }
 
@@ -82,22 +78,24 @@ mod tests {
     fn who_asks_for_what_it_listed_gets_all_attributes_from_then_on() {
         let readers = Readers::new();
         let (one, other) = (NodeId(2), NodeId(3));
-        assert_eq!(readers.begin(100, one), FEW);
+        let begin = |thread, dir| readers.begin(thread, dir, FEW + 1);
+        assert!(!begin(100, one));
+        assert!(readers.begin(102, one, FEW), "a small directory");
         readers.asked(101, one);
         readers.asked(100, other);
-        assert_eq!(readers.begin(100, one), FEW, "another thread, or another directory");
+        assert!(!begin(100, one), "another thread, or another directory");
         readers.asked(100, one);
-        assert_eq!((readers.begin(100, other), readers.go_on(100)), (usize::MAX, usize::MAX));
-        assert_eq!((readers.begin(101, one), readers.go_on(101)), (FEW, 0));
-        readers.begin(100 + SLOTS as u32, one);
-        assert_eq!(readers.begin(100, one), FEW, "its slot is another's now");
-        assert_eq!(readers.begin(0, one), usize::MAX, "the kernel's own");
+        assert!(begin(100, other) && readers.use_them(100));
+        assert!(!begin(101, one) && !readers.use_them(101));
+        begin(100 + SLOTS as u32, one);
+        assert!(!begin(100, one), "its slot is another's now");
+        assert!(begin(0, one), "the kernel's own");
     }
 
     #[test]
-    fn who_asks_for_what_ls_shows_gets_all_attributes_of_the_first_listing() {
+    fn who_will_use_attributes_gets_them_with_the_first_listing() {
         let readers = Readers::new();
-        readers.shows_attributes(100);
-        assert_eq!((readers.begin(100, NodeId(2)), readers.go_on(100)), (usize::MAX, usize::MAX));
+        readers.will_use_them(100);
+        assert!(readers.begin(100, NodeId(2), FEW + 1) && readers.use_them(100));
     }
 }
