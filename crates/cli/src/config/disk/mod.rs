@@ -23,8 +23,8 @@ pub(crate) use option::device_option;
 pub(crate) use power::PowerSpec;
 pub(crate) use scrub::{ScrubSpec, VALID_BANDWIDTH, is_bandwidth};
 pub(crate) use spec::{
-    BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, NbdSpec,
-    SleepSpec, TlsSpec,
+    BadDiskName, BadListen, BadSleep, CacheSettings, CacheSpec, DeviceSpec, DiskName, DiskSpec, Listen, SleepSpec,
+    TlsSpec,
 };
 
 /// Reads the configuration of a disk and checks everything that can be known without looking at devices.
