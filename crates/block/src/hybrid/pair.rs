@@ -275,7 +275,8 @@ fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &
     match error {
         HybridError::NoTag { disk, .. } if was < is => HybridError::DiskGrew { disk, was: bytes(was), is: bytes(is) },
         HybridError::NoTag { disk, .. } if is < was => HybridError::DiskCut { disk, was: bytes(was), is: bytes(is) },
-        HybridError::NoTag { disk, first: Damage::Magic, second: Damage::Magic } => {
+        // One that was never opened is left over from a creation that was cut off.
+        HybridError::NoTag { disk, first: Damage::Magic, second: Damage::Magic } if superblock.generation > 0 => {
             HybridError::TagGone { disk, flash: flash.name.clone(), wanted: superblock.disk }
         }
         error => error,

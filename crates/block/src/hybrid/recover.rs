@@ -200,7 +200,9 @@ impl Walk<'_> {
     /// Records whose headers are lost, before one that may say what the last of them held.
     fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
         let missing = next.sequence.0 - expected.sequence.0;
-        let before = next.before.as_ref().filter(|_| next.epoch == self.scanner.superblock.epoch);
+        let Superblock { epoch, capacity, .. } = *self.scanner.superblock;
+        let is_possible = |before: &&Vec<SectorRange>| before.iter().all(|range| range.end() <= capacity);
+        let before = next.before.as_ref().filter(|_| next.epoch == epoch).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());
         let fillers = self.filler_places(expected.at, next.at, missing).map(|places| {
             let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| Header {

@@ -9,6 +9,7 @@ pub(crate) mod losses;
 mod motor;
 pub(crate) mod offered;
 pub(crate) mod open;
+pub(crate) mod pair;
 pub(crate) mod place;
 pub(crate) mod protocol;
 pub(crate) mod remembered;

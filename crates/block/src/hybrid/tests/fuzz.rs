@@ -96,7 +96,8 @@ fn any_image_is_opened_or_refused() {
         if let Ok(salvage) = &salvage {
             let mut whole = fill(0, salvage.geometry().capacity.0);
             let read = salvage.read(Lba(0), &mut whole);
-            assert_eq!(read.is_ok(), salvage.losses().at_risk.is_empty(), "seed {seed}, round {rounds}");
+            let lost = salvage.losses().at_risk;
+            assert_eq!(read.is_ok(), lost.is_empty(), "seed {seed}, round {rounds}: {lost:?}");
         }
         if let Ok(hybrid) = Hybrid::open(disk.clone(), flash.clone(), bed.clone(), by_hand(Algorithm::Alg4), None) {
             opened += 1;

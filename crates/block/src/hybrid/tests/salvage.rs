@@ -241,6 +241,8 @@ fn a_flash_that_is_lost_for_good_is_forgotten_when_told_so() {
     let pair = three_records();
     forget_flash(&pair.disk).expect("it has a tag");
     assert_eq!(contents(&pair.disk), [fill(3, 1000), fill(0, TAG_SECTORS)].concat());
-    assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::NoTag { .. })));
+    assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::TagGone { .. })));
+    assert!(free_flash(&pair.disk, &pair.flash).expect("it is of such a disk"));
+    assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Detached { .. })));
     assert!(matches!(forget_flash(&pair.disk), Err(HybridError::NoTag { .. })), "there is nothing to forget");
 }

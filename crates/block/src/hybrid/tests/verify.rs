@@ -90,7 +90,7 @@ fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
 fn a_drain_that_finds_more_damage_than_can_be_listed_leaves_it_in_the_log() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair, Algorithm::Whole);
-    for number in 0..MOST_LOST as u64 + 1 {
+    for number in 0..=MOST_LOST as u64 {
         hybrid.write(Lba(16 * number), &fill(1, 8), Durability::Cached).expect("to the log");
         flip(&pair, 2 * BLOCK * number + BLOCK, 5);
     }

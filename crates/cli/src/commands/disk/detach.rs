@@ -14,7 +14,7 @@ use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::losses::{perhaps_lost, unknown};
-use crate::disk::offered::detach_unserved;
+use crate::disk::pair::detach_unserved;
 use crate::disk::place::{self, PlaceError, Target};
 use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
 use crate::output;

@@ -1,0 +1,135 @@
+//! The two halves of a hybrid disk: what they keep, going on without what is damaged, and ending the pair: what only its flash has goes to the disk.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use umbrella_block::file::Access;
+use umbrella_block::hybrid::{DamagedPair, Hybrid, HybridError, Losses, finish_detach};
+use umbrella_units::ByteSize;
+
+use super::open::{self, Part};
+use super::protocol::{AtDetach, Progress};
+use super::remembered;
+use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
+
+/// How often somebody who waits for a drain is told how far it is.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// Whether a hybrid disk outlives its daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    /// Both halves do.
+    All,
+    /// Both are in memory: it is made anew at each start.
+    Nothing,
+}
+
+/// What the halves keep; fails if only one of them is in memory: what the other one keeps would belong to nothing.
+pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keeps> {
+    match (disk.path(), cache.flash.path()) {
+        (Some(_), Some(_)) => Ok(Keeps::All),
+        (None, None) => Ok(Keeps::Nothing),
+        (disk, _) => {
+            let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
+            bail!(
+                "the {forgets} is in memory, which is forgotten when the daemon ends, and the {keeps} is not: give the {forgets} a path, or keep both in \
+                 memory to try it out"
+            )
+        }
+    }
+}
+
+/// Passes over what is damaged of a pair, of which it is known what is lost.
+pub(super) fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
+    let pair = DamagedPair::open(disk.half(), flash.half())?;
+    if pair.damage().is_some() {
+        pair.skip().context("passing over what is damaged")?;
+    }
+    Ok(())
+}
+
+pub(super) fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {
+    let disk = Part::open(&spec.disk, access).context("the disk")?;
+    let flash = Part::open(&cache.flash, access).context("the flash")?;
+    Ok((disk, flash))
+}
+
+/// Ends a hybrid disk whose disk is to be used alone, and remembers no more that it has a flash.
+pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -> anyhow::Result<()> {
+    let needs_flash = match flash_is {
+        AtDetach::Dissolve => {
+            hybrid.dissolve().context("taking the flash from the disk")?;
+            false
+        }
+        AtDetach::Empty | AtDetach::Keep => {
+            !hybrid.detach().context("bringing to the disk what is on flash")?.is_empty()
+        }
+    };
+    if !needs_flash {
+        remembered::forget(&spec.disk);
+    }
+    Ok(())
+}
+
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, what of it is
+/// lost, and what is perhaps.
+pub(crate) fn detach_unserved(
+    spec: &DiskSpec,
+    flash_is: AtDetach,
+    tell: &mut dyn FnMut(&Progress) -> bool,
+) -> anyhow::Result<(ByteSize, Losses, Losses)> {
+    let Some(cache) = &spec.cache else {
+        bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
+    };
+    if keeps(&spec.disk, cache)? == Keeps::Nothing {
+        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
+    }
+    let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
+    let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
+    let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
+    match opened {
+        Ok(hybrid) => {
+            let drained = drain(&hybrid, tell)?;
+            let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
+            let perhaps_lost = hybrid.perhaps_lost().clone();
+            detach_pair(hybrid, spec, flash_is)?;
+            Ok((drained, lost, perhaps_lost))
+        }
+        // It was being dissolved when the power went.
+        Err(HybridError::Detached { .. }) => {
+            finish_detach(&disk.half(), &flash.half())?;
+            remembered::forget(&spec.disk);
+            Ok((ByteSize(0), Losses::default(), Losses::default()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Brings all that is on flash to the disk. Returns how much that was; fails when nobody wants to be told any more.
+pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+    let total = hybrid.stats().cached;
+    let mut told = true;
+    // It has to be awake for its mark, too.
+    hybrid.hold_awake();
+    let drained = std::thread::scope(|scope| {
+        let work = scope.spawn(|| hybrid.drain());
+        while !work.is_finished() {
+            std::thread::sleep(TELL_EVERY);
+            let stats = hybrid.stats();
+            let left = if stats.draining { stats.drain_left } else { stats.cached };
+            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
+            if !told {
+                hybrid.stop_drain();
+            }
+        }
+        work.join().unwrap_or(Err(HybridError::Closed))
+    });
+    if drained.is_err() {
+        hybrid.let_sleep();
+    }
+    match drained {
+        Err(HybridError::Stopped) => bail!("nobody waits for it any more: what is not on the disk yet stays on flash"),
+        drained => drained.context("bringing to the disk what is on flash")?,
+    }
+    Ok(total)
+}
