@@ -14,7 +14,7 @@ use rustix::mount::UnmountFlags;
 use umbrella_fs::branch::mounts::is_guarded;
 use umbrella_fs::branch::not_mounted::unescape;
 
-use crate::probe::{self, Found, Question, Reply};
+use crate::probe::{self, Found, Look, Question, Reply, Resolved};
 use crate::text::{visible, visible_path};
 
 /// Type of pools.
@@ -145,8 +145,9 @@ fn leads_by(mounts: &[(PathBuf, Mounted)], path: &Path) -> Leads {
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     match leads(path) {
         Leads::Here => umbrella_fs::spec::resolve(path),
-        Leads::Away { path, .. } if probe::ask(Question::Space, &path, A_LOOK) == Reply::Silent => path,
-        Leads::Away { path, .. } => umbrella_fs::spec::resolve(&path),
+        Leads::Away { path, .. } => {
+            probe::look_at(Look::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
+        }
     }
 }
 

@@ -10,19 +10,20 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The first argument of the process that asks.
 const OPTION: &str = "--probe";
-/// Longest answer.
-const LONGEST: u64 = 4096;
+/// Longest answer: a path has 4096 bytes at most, of four characters each.
+const LONGEST: u64 = 64 << 10;
 /// How long one that was killed may take to end. One that hangs never does.
 const FAREWELL: Duration = Duration::from_millis(100);
 
@@ -37,6 +38,47 @@ pub(crate) enum Question {
     LockShared,
     /// Whether a file can be locked by a writer.
     LockExclusive,
+}
+
+/// What is asked of a path that is told at length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// All that a configuration is compared with.
+    See,
+    /// The path without symbolic links: a [`Resolved`].
+    Resolve,
+}
+
+impl Look {
+    const ALL: [(Look, &str); 2] = [(Look::See, "see"), (Look::Resolve, "resolve")];
+
+    fn word(self) -> &'static str {
+        Look::ALL.iter().find(|(look, _)| *look == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// A path without symbolic links.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Resolved {
+    #[serde(with = "bytes_of_path")]
+    pub(crate) path: PathBuf,
+}
+
+/// A path may be no text.
+pub(crate) mod bytes_of_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Ok(OsString::from_vec(Vec::deserialize(deserializer)?).into())
+    }
 }
 
 impl Question {
@@ -61,6 +103,8 @@ pub(crate) struct Found {
     pub(crate) inode: u64,
     /// It is a regular file.
     pub(crate) is_file: bool,
+    /// It is a directory.
+    pub(crate) is_dir: bool,
     /// It is a block device.
     pub(crate) is_block: bool,
     /// Free bytes for unprivileged users; only [`Question::Space`] tells them.
@@ -84,9 +128,23 @@ type Said = Result<Found, i32>;
 
 /// Asks, and waits for the reply so long at most.
 pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> Reply {
-    let Ok(path) = std::path::absolute(path) else { return Reply::No(Errno::NOENT) };
+    match run(question.word(), path, limit) {
+        Some(Said::Ok(found)) => Reply::Yes(found),
+        Some(Said::Err(error)) => Reply::No(Errno::from_raw_os_error(error)),
+        None => Reply::Silent,
+    }
+}
+
+/// Has a process look at a path; nothing if it does not say in time what it found.
+pub(crate) fn look_at<T: DeserializeOwned>(look: Look, path: &Path, limit: Duration) -> Option<T> {
+    run(look.word(), path, limit)
+}
+
+/// Runs a process that is asked something, for so long at most.
+fn run<T: DeserializeOwned>(word: &str, path: &Path, limit: Duration) -> Option<T> {
+    let path = std::path::absolute(path).ok()?;
     let child = Command::new("/proc/self/exe")
-        .args([OPTION, question.word()])
+        .args([OPTION, word])
         .arg(path)
         .current_dir("/")
         .stdin(Stdio::null())
@@ -94,7 +152,7 @@ pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> Reply {
         .stderr(Stdio::null())
         .spawn();
     // Without a process nothing can be asked safely.
-    let Ok(mut child) = child else { return Reply::Silent };
+    let mut child = child.ok()?;
     let said = listen(&mut child, Instant::now() + limit);
     if said.is_none() {
         let _ = child.kill();
@@ -103,15 +161,11 @@ pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> Reply {
     while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
-    match said {
-        Some(Ok(found)) => Reply::Yes(found),
-        Some(Err(error)) => Reply::No(Errno::from_raw_os_error(error)),
-        None => Reply::Silent,
-    }
+    said
 }
 
 /// Reads what the process says until it has said all.
-fn listen(child: &mut Child, until: Instant) -> Option<Said> {
+fn listen<T: DeserializeOwned>(child: &mut Child, until: Instant) -> Option<T> {
     let mut pipe = child.stdout.take()?;
     let mut said = Vec::new();
     loop {
@@ -131,15 +185,25 @@ fn listen(child: &mut Child, until: Instant) -> Option<Said> {
     }
 }
 
-/// The other side: answers if this process was started to ask.
-pub(crate) fn answer(args: &[std::ffi::OsString]) -> Option<ExitCode> {
+/// The other side: answers if this process was started to ask. `tell` says as JSON what a look finds.
+pub(crate) fn answer(
+    args: &[std::ffi::OsString],
+    tell: impl Fn(Look, &Path) -> serde_json::Result<String>,
+) -> Option<ExitCode> {
     let [_, option, word, path] = args else { return None };
     if option != OPTION {
         return None;
     }
-    let (question, _) = Question::ALL.iter().find(|(_, known)| word == known)?;
-    let said: Said = look(*question, Path::new(path)).map_err(|error| error.raw_os_error().unwrap_or(0));
-    let said = serde_json::to_string(&said).unwrap_or_default();
+    let path = Path::new(path);
+    let known = Look::ALL.iter().find(|(_, known)| word == known);
+    let said = if let Some((asked, _)) = known {
+        tell(*asked, path)
+    } else {
+        let (question, _) = Question::ALL.iter().find(|(_, known)| word == known)?;
+        let said: Said = look(*question, path).map_err(|error| error.raw_os_error().unwrap_or(0));
+        serde_json::to_string(&said)
+    };
+    let said = said.unwrap_or_default();
     let said = crate::output::line(&said);
     Some(if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -172,6 +236,7 @@ pub(crate) fn found(data: &std::fs::Metadata) -> Found {
         device: data.dev(),
         inode: data.ino(),
         is_file: data.is_file(),
+        is_dir: data.is_dir(),
         is_block: data.file_type().is_block_device(),
         free: 0,
     }
@@ -184,8 +249,9 @@ mod tests {
     #[test]
     fn only_the_process_that_was_started_to_ask_answers() {
         let args = |words: &[&str]| words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
-        assert!(answer(&args(&["umbrella", "status", "--probe", "/"])).is_none());
-        assert!(answer(&args(&["umbrella", "--probe", "what", "/"])).is_none());
+        let nothing = |_: Look, _: &Path| Ok(String::new());
+        assert!(answer(&args(&["umbrella", "status", "--probe", "/"]), nothing).is_none());
+        assert!(answer(&args(&["umbrella", "--probe", "what", "/"]), nothing).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use rustix::io::Errno;
 
 use crate::config::{self, Config};
 use crate::daemon::{self, Starter};
@@ -12,6 +13,7 @@ use crate::ending;
 use crate::mount::{self, Session};
 use crate::mount_options::{self, MountOptions};
 use crate::pool::{self, Pool};
+use crate::probe::Reply;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// Mount a pool.
@@ -153,12 +155,11 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
     crate::mounts::refuse_silent(mount)?;
-    match std::fs::metadata(mount) {
-        Ok(data) if data.is_dir() => Ok(()),
-        Ok(_) => bail!("the mount point {shown} is not a directory"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("the mount point {shown} does not exist (create it with `mkdir -p`)")
-        }
-        Err(error) => Err(error).with_context(|| format!("the mount point {shown}")),
+    match crate::mounts::found_at(mount) {
+        Reply::Yes(found) if found.is_dir => Ok(()),
+        Reply::Yes(_) => bail!("the mount point {shown} is not a directory"),
+        Reply::No(Errno::NOENT) => bail!("the mount point {shown} does not exist (create it with `mkdir -p`)"),
+        Reply::No(error) => Err(error).with_context(|| format!("the mount point {shown}")),
+        Reply::Silent => bail!("the mount point {shown} does not answer"),
     }
 }

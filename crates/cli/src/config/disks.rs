@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
@@ -19,7 +20,8 @@ use umbrella_units::{Amount, ByteSize};
 
 use super::problem::{ConfigErrors, Located, Problem};
 use super::{Config, odd_rules};
-use crate::mounts;
+use crate::mounts::{self, Leads};
+use crate::probe::{self, Look, Resolved};
 use crate::text::{quoted, visible_path};
 
 /// No longer than this for all paths together.
@@ -180,9 +182,10 @@ impl Finding {
 type Id = (u64, u64);
 
 /// What was seen of one path.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// Without symbolic links, as far as the path exists.
+    #[serde(with = "probe::bytes_of_path")]
     resolved: PathBuf,
     /// The path itself, if it exists.
     id: Option<Id>,
@@ -198,7 +201,7 @@ pub(super) struct Seen {
     failure: Option<Failure>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Failure {
     Missing,
     Silent,
@@ -226,12 +229,14 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
         .map(|path| {
             let (sender, receiver) = mpsc::channel();
             let looked_at = path.clone();
-            // Nobody waits for the thread. One that hangs in the kernel would keep the process from ending: what may hang is asked by another first.
+            // A thread that hangs in the kernel would keep the process from ending: what may hang is looked at by another process.
             let started = std::thread::Builder::new().spawn(move || {
-                if mounts::answers(&looked_at, PATIENCE) {
-                    // Who asked may have given up.
-                    let _ = sender.send(see(&looked_at));
-                }
+                let seen = match mounts::leads(&looked_at) {
+                    Leads::Here => Some(see(&looked_at)),
+                    Leads::Away { path, .. } => probe::look_at(Look::See, &path, PATIENCE),
+                };
+                // Who asked may have given up.
+                let _ = seen.map(|seen| sender.send(seen));
             });
             (path, started.map(|_| receiver))
         })
@@ -248,6 +253,14 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             seen.unwrap_or_else(|failure| Seen { resolved: path, failure: Some(failure), ..Seen::default() })
         })
         .collect()
+}
+
+/// What a process that was started to look at a path tells.
+pub(crate) fn tell(look: Look, path: &Path) -> serde_json::Result<String> {
+    match look {
+        Look::See => serde_json::to_string(&see(path)),
+        Look::Resolve => serde_json::to_string(&Resolved { path: resolve(path) }),
+    }
 }
 
 fn see(path: &Path) -> Seen {
@@ -338,7 +351,7 @@ fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
 
 /// A staging area inside a branch or the mount point, or around one.
 fn staging_overlap(config: &Config, mount: &Seen, branches: &[Seen]) -> Option<Located> {
-    let path = resolve(config.spec.staging.as_ref()?.path.as_ref()?);
+    let path = mounts::resolve(config.spec.staging.as_ref()?.path.as_ref()?);
     let overlaps = |seen: &Seen| path.starts_with(&seen.resolved) || seen.resolved.starts_with(&path);
     let branch = config.spec.branches.iter().zip(branches).find(|(_, seen)| overlaps(seen));
     let other = match branch {
@@ -358,13 +371,12 @@ fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: imp
 fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let at_mount = |notice| Finding { span: config.spans.mount.clone(), notice };
-    let mounted = mounts::at(&mount.resolved);
     match &mount.failure {
         Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
         None if !mount.directory => {
             findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }));
         }
-        None if mounted.is_none_or(|mounted| !mounted.kind.starts_with("fuse")) && holds_something(&mount.resolved) => {
+        None if !mounts::may_hang(&mount.resolved) && holds_something(&mount.resolved) => {
             findings.push(at_mount(Notice::MountNotEmpty { mount: mount.resolved.clone() }));
         }
         _ => {}

@@ -33,7 +33,7 @@ use umbrella_fs::spec::{AccessTimes, PoolSpec};
 
 use crate::mounts;
 
-pub(crate) use disks::Finding;
+pub(crate) use disks::{Finding, tell};
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
 

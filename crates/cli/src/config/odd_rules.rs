@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
+use serde::{Deserialize, Serialize};
 use umbrella_fs::spec::AtimeUpdate;
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, TimeField};
 
@@ -16,7 +17,7 @@ use crate::text::quoted_list;
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How reads change access times, by the options of a mount.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reads {
     /// Each of them does.
     #[default]

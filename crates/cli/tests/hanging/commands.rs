@@ -89,6 +89,25 @@ fn commands_that_name_a_path_on_a_file_system_that_hangs_are_refused_in_time_and
 }
 
 #[test]
+fn a_branch_that_answers_a_probe_and_hangs_at_the_next_call_holds_up_no_command() {
+    let _alone = alone();
+    let (a, mirror) = (Disk::tmpfs(8 * MIB), Mirror::new());
+    let far = mirror.path().join("dir");
+    fs::create_dir(&far).unwrap();
+    let pool = Pool::builder().branch("a", a.path()).branch("far", &far).prepare();
+    // It says how much is free, and nothing else.
+    let slow = mirror.delay("%%stat", "delay_enter", "300s");
+    let check = start(&pool, ["check".as_ref(), pool.config_path().as_os_str()]);
+    let mount = start(&pool, ["mount".as_ref(), pool.config_path().as_os_str(), "--daemon".as_ref()]);
+    for (child, what) in [(check, "check"), (mount, "mount")] {
+        let output = end(child, what);
+        let said = text(&output);
+        assert!(said.contains("far") && said.contains("does not answer"), "{what}: {said}");
+    }
+    drop(slow);
+}
+
+#[test]
 fn of_several_pools_the_one_whose_daemon_is_stopped_holds_up_no_other() {
     let _alone = alone();
     let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));

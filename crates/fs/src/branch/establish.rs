@@ -10,7 +10,7 @@
 //! With mount options on access times, everything from 3 on is done in a private clone of its mount.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use super::closer::Closer;
 use super::errors::speaks_of_disk;
+use super::health::look_within;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
@@ -51,6 +52,9 @@ pub(super) struct Plan {
 const PRIVATE_MOUNT: &str =
     "making a private mount of it for noatime or another option on access times (mount the branch itself so)";
 
+/// How long another branch's path may take to be looked at.
+const LOOK_AT_OTHERS: Duration = Duration::from_millis(500);
+
 /// How often a locked branch is tried again.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
@@ -69,6 +73,13 @@ struct Identity {
     marker: Option<Marker>,
     marker_unread: Option<Errno>,
     known: Option<Remembered>,
+}
+
+/// Who the branch at a path is, if there is one.
+fn marker_at(path: &Path) -> Option<Uuid> {
+    let root = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let dir = identity::find_hidden(root.as_fd()).ok()??;
+    Marker::read(dir.as_fd()).ok()?.map(|marker| marker.uuid)
 }
 
 static EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -279,16 +290,14 @@ impl Plan {
         Marker::read(hidden.dir.as_fd()).map_err(|error| self.marker_error(error))
     }
 
-    /// A branch of the same identity elsewhere that is not online just now, but is still where it was.
+    /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does not answer holds up nobody.
     fn absent_twin(&self, identity: &Identity) -> Option<String> {
         let others = self.state.others_with(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {
-            let root =
-                rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-            let dir = identity::find_hidden(root.as_fd()).ok()??;
-            Marker::read(dir.as_fd()).ok()?.filter(|marker| marker.uuid == identity.uuid)
+            let path = path.clone();
+            look_within(LOOK_AT_OTHERS, move || marker_at(&path)).flatten() == Some(identity.uuid)
         };
-        others.into_iter().find(|(_, path)| still_there(path).is_some()).map(|(name, _)| name)
+        others.into_iter().find(|(_, path)| still_there(path)).map(|(name, _)| name)
     }
 
     fn open_hidden(&self, root: BorrowedFd<'_>, closer: Option<&Closer>) -> Result<Hidden, BranchError> {

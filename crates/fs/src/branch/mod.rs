@@ -42,6 +42,7 @@ pub use error::{BranchError, HiddenProblem};
 pub use errors::{BranchErrors, ErrorSource};
 pub use establish::Origin;
 pub use health::ProbeResult;
+pub(crate) use health::look_within;
 pub use identity::identity_at;
 pub use space::Space;
 pub use state::{StateDir, StateError};

@@ -34,7 +34,7 @@ use super::monitor::Asked;
 use crate::at::DirAt;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
-use crate::branch::{Branch, Online};
+use crate::branch::{Branch, Online, look_within};
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
@@ -46,6 +46,8 @@ fn forgotten(name: &str) -> String {
     format!("forgotten {name}")
 }
 
+/// How long the path of a branch that is to be added may take to be looked at.
+const A_LOOK: Duration = Duration::from_secs(10);
 /// How long a branch that came back waits for those among names.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
@@ -344,7 +346,7 @@ impl Pool {
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
         let mount = &self.spec.mount;
         // As it is written first: in the mount, looking for links would ask this daemon.
-        let path = if overlap(&new.path, mount) { new.path.clone() } else { resolve(&new.path) };
+        let path = if overlap(&new.path, mount) { new.path.clone() } else { look(new, resolve)? };
         if overlap(&path, mount) {
             return failed(format!("the mount point {}", mount.display()));
         }
@@ -445,7 +447,16 @@ impl Pool {
 /// An error where a new branch is a directory whose disk is missing.
 pub(super) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
     let name = || spec.name.clone();
-    not_mounted(&spec.path).map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
+    look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
+}
+
+/// Looks at the path of a branch that nothing is known of; it may hang.
+fn look<T: Send + 'static>(spec: &BranchSpec, look: fn(&Path) -> T) -> Result<T, Error> {
+    let path = spec.path.clone();
+    look_within(A_LOOK, move || look(&path)).ok_or_else(|| Error::BranchUnusable {
+        name: spec.name.clone(),
+        reason: format!("{} did not answer within {} s", spec.path.display(), A_LOOK.as_secs()),
+    })
 }
 
 /// Which time online this is, if it is.

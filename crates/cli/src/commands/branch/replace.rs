@@ -7,15 +7,15 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
 use umbrella_fs::branch::StateDir;
-use umbrella_fs::branch::mounts::fs_kind;
 use umbrella_fs::control::protocol::Request;
 use umbrella_fs::spec::PoolSpec;
 
 use crate::client::{Client, ClientError};
 use crate::commands::{self, PoolOption};
 use crate::config::save::{self, Change, Prepared};
-use crate::mounts::{is_file, refuse_silent};
+use crate::mounts::{self, is_file, refuse_silent};
 use crate::pool::{self, Pool};
+use crate::probe::Reply;
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{config, ending, output};
 
@@ -136,8 +136,12 @@ impl ReplaceArgs {
         refuse_silent(&path)?;
         let state = StateDir::open(&pool::state_dir(&pool.mount), &pool.mount)?;
         let was_mount = state.branch(&self.name).is_some_and(|known| known.was_mount && known.path == branch.path);
-        let dir = std::fs::File::open(&path).map_err(|error| anyhow::anyhow!("branch {name}: {shown}: {error}"))?;
-        let is_mount = fs_kind(std::os::fd::AsFd::as_fd(&dir)).is_ok_and(|kind| kind.is_mount);
+        match mounts::found_at(&path) {
+            Reply::Yes(_) => {}
+            Reply::No(error) => bail!("branch {name}: {shown}: {error}"),
+            Reply::Silent => bail!("branch {name}: {shown} does not answer"),
+        }
+        let is_mount = mounts::at(&mounts::resolve(&path)).is_some();
         if (was_mount || branch.require_mount == Some(true)) && !is_mount && !self.force {
             bail!("branch {name}: {shown} is not mounted; mount the new disk first (or --force, to use the directory)");
         }
