@@ -99,6 +99,21 @@ fn a_hybrid_disk_scrubs_its_flash_by_itself_when_it_is_time() {
 }
 
 #[test]
+fn a_store_that_is_made_anew_under_the_same_name_has_no_result_of_the_one_before() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.write("s.img", &bytes(11, MIB));
+    house.given(&["scrub", "s.img", "--bandwidth", "1GiB"]);
+    assert!(house.status("s.img")["scrub"]["last"].is_object());
+    house.given(&["detach"]);
+    house.given(&["create", "--kind", "log", "s.img", "--force"]);
+    house.given(&["serve", "s.img", "--daemon"]);
+    assert_eq!(house.status("s.img")["scrub"]["last"], json!(null));
+    house.given(&["detach"]);
+}
+
+#[test]
 fn what_keeps_no_checksums_says_so() {
     let house = House::new();
     fs::write(house.path("plain"), bytes(1, 8 * MIB)).expect("there is room");
