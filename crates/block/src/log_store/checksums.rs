@@ -42,7 +42,7 @@ impl Tag {
 
 /// By segment and slot.
 #[derive(Debug)]
-pub(super) struct Sums {
+pub(super) struct BlockChecksums {
     segments: Vec<Option<Known>>,
     present: usize,
     most: usize,
@@ -55,13 +55,13 @@ struct Known {
     used: bool,
 }
 
-impl Sums {
+impl BlockChecksums {
     /// Nothing known; for so many bytes of memory.
-    pub(super) fn new(shape: Shape, memory: u64) -> Sums {
+    pub(super) fn new(shape: Shape, memory: u64) -> BlockChecksums {
         let most = memory / (u64::from(shape.segment_blocks) * size_of::<Tag>() as u64);
         let mut segments = Vec::new();
         segments.resize_with(shape.segments as usize, || None);
-        Sums { segments, present: 0, most: usize::try_from(most).unwrap_or(usize::MAX).max(32), hand: 0 }
+        BlockChecksums { segments, present: 0, most: usize::try_from(most).unwrap_or(usize::MAX).max(32), hand: 0 }
     }
 
     pub(super) fn grow(&mut self, segments: u32) {

@@ -9,13 +9,13 @@ use umbrella_policy::log_layout::{
 use umbrella_units::{BlockNo, ByteSize};
 
 use super::buffer::{Chunks, Filling, MOST_UNMAPPED};
+use super::checksums::BlockChecksums;
 use super::discards::Discards;
 use super::error::LogStoreError;
 use super::format::{
     CheckpointNo, Checksum, ChunkHeader, Counters, Entry, FormatError, Incompat, IndexEntry, MAX_ENTRIES, MapPageNo,
     Repeat, Sequence, Superblock,
 };
-use super::sums::Sums;
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ pub(super) struct Core {
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.
-    pub(super) sums: Sums,
+    pub(super) sums: BlockChecksums,
     /// Ranges that are not mapped any more, for the next chunk.
     unmapped: Vec<(BlockNo, u32)>,
     /// What the log has to say again of blocks that are not mapped.
@@ -100,7 +100,7 @@ impl Core {
         counters: Counters,
         map_memory: ByteSize,
     ) -> Core {
-        let sums = Sums::new(layout.shape(), map_memory.0 / 2);
+        let sums = BlockChecksums::new(layout.shape(), map_memory.0 / 2);
         let mut chunks = Chunks::default();
         chunks.filling.resize_with(layout.heads().count(), || None);
         Core {
@@ -316,7 +316,7 @@ impl Core {
             match self.layout.ready() {
                 Some(ready) if self.layout.free().0 > 0 => self.seal(ready)?,
                 // There is no room for what is only good to have.
-                _ => self.discards.give_up(),
+                _ => self.discards.drop_due(),
             }
         }
         // Chunks that were full, or that the cleaner or a checkpoint completed, do not say that a flush of users promises them.

@@ -67,7 +67,7 @@ impl Discards {
     }
 
     /// Nothing is said again.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn drop_due(&mut self) {
         self.due.clear();
     }
 

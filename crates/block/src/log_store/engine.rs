@@ -75,8 +75,8 @@ pub(super) struct State {
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
-    /// Whether blocks of which nobody can tell where they lie are given up.
-    pub(super) gives_up: bool,
+    /// Whether blocks of which nobody can tell where they lie are skipped: they are lost then.
+    pub(super) skips_lost: bool,
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
     /// Whether somebody rebuilds pages of the map: nothing becomes free meanwhile.
@@ -103,20 +103,20 @@ pub(super) struct State {
     pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
     pub(super) block_cost: BlockCost,
-    pub(super) held_back: HeldBack,
+    pub(super) throttle: WriteThrottle,
     pub(super) tally: Tally,
 }
 
 /// Writes that are held back so that cleaning keeps up: one after the other, for together they must not be faster than the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HeldBack {
+pub(super) struct WriteThrottle {
     /// When the last of them goes on.
     until: Instant,
 }
 
-impl HeldBack {
-    pub(super) fn new(now: Instant) -> HeldBack {
-        HeldBack { until: now }
+impl WriteThrottle {
+    pub(super) fn new(now: Instant) -> WriteThrottle {
+        WriteThrottle { until: now }
     }
 
     /// When a write goes on that has to wait so long behind those before it.

@@ -207,7 +207,7 @@ pub enum LogStoreError {
         /// The device.
         device: String,
     },
-    /// Something that takes long was given up because the store is being closed.
+    /// Something that takes long was ended because the store is being closed.
     #[error("{device}: the store is being closed")]
     Closing {
         /// The device.

@@ -1,4 +1,4 @@
-//! Following the log after a checkpoint: which chunks count, and what they say. What is damaged is passed over in `pass_over`.
+//! Following the log after a checkpoint: which chunks count, and what they say. What is damaged is skipped in `skip`.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
 use super::named::Named;
-use super::pass_over::{Passed, Repair};
 use super::recover::MOST;
+use super::skip::{OnDamage, Skipped};
 use crate::error::BlockError;
 
 /// Follows the log after a checkpoint.
@@ -29,9 +29,9 @@ pub(super) struct Replay<'a> {
     /// Whether it ended because of one.
     pub(super) lacks_page: bool,
     /// What to do with a chunk that is damaged although it had been flushed.
-    pub(super) repair: Repair,
-    /// What was passed over.
-    pub(super) passed: Passed,
+    pub(super) on_damage: OnDamage,
+    /// What was skipped.
+    pub(super) skipped: Skipped,
 }
 
 /// What to do when the log goes on in a page of the map that cannot be used.
@@ -40,7 +40,7 @@ pub(super) enum LostPages {
     /// It ends with the error of that page.
     Fail,
     /// It goes on without: whoever reads what is in it is told.
-    PassOver,
+    Skip,
 }
 
 impl Replay<'_> {
@@ -63,7 +63,7 @@ impl Replay<'_> {
                 self.enter(place, &header, |_| true)?;
                 count += 1;
             }
-            if self.repair == Repair::None || !self.pass_over()? {
+            if self.on_damage == OnDamage::End || !self.skip()? {
                 return Ok(count);
             }
             count += 1;
@@ -238,7 +238,7 @@ impl Replay<'_> {
                     return Ok(());
                 }
                 Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
-                    Err(error) if self.lost_pages == LostPages::PassOver => {
+                    Err(error) if self.lost_pages == LostPages::Skip => {
                         self.core.unusable.insert(page, error);
                         return Ok(());
                     }

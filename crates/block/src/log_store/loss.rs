@@ -36,7 +36,7 @@ pub struct Loss {
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
-    /// Runs of blocks of which only some were.
+    /// BlockRanges of blocks of which only some were.
     pub among: Vec<Range<u64>>,
     /// How many there are of which nobody knows which blocks they held.
     pub unknown: u64,
@@ -50,10 +50,10 @@ pub(super) fn repeated(behind: &Behind, number: Sequence) -> Option<&Repeat> {
     behind.get(&number.next()).and_then(|(_, header)| header.before.as_ref())
 }
 
-/// Runs of blocks, for people: the first of them.
-pub(super) struct Runs<'a>(pub(super) &'a [Range<u64>]);
+/// BlockRanges of blocks, for people: the first of them.
+pub(super) struct BlockRanges<'a>(pub(super) &'a [Range<u64>]);
 
-impl fmt::Display for Runs<'_> {
+impl fmt::Display for BlockRanges<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, run) in self.0.iter().take(MOST_RUNS).enumerate() {
             let (first, end) = (run.start, run.end - 1);
@@ -81,11 +81,11 @@ impl fmt::Display for Loss {
         }
         let mut told = false;
         if !self.blocks.is_empty() {
-            write!(f, " blocks {}", Runs(&self.blocks))?;
+            write!(f, " blocks {}", BlockRanges(&self.blocks))?;
             told = true;
         }
         if !self.among.is_empty() {
-            write!(f, "{} some of blocks {}", if told { ", and of" } else { "" }, Runs(&self.among))?;
+            write!(f, "{} some of blocks {}", if told { ", and of" } else { "" }, BlockRanges(&self.among))?;
             told = true;
         }
         match (self.unknown, told) {

@@ -3,10 +3,10 @@
 //! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing becomes free meanwhile.
 //! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed one since: who wants to change a page needs it in memory.
 //! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks would be counted among those that are lost.
-//! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are lost if the store may give them up
+//! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are skipped, and lost, if the store may do so
 //!    ([`Access::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
 //!
-//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt nothing is given up: the disk may read it later. It is tried once.
+//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt none is skipped: the disk may read it later. It is tried once.
 //!
 //! Who needs such a page waits, and the log says every ten seconds how far it is; all others go on, as long as there is room.
 
@@ -119,14 +119,14 @@ impl Shared {
 
     /// Puts pages that are absent into the map.
     fn take_rebuilt(&self, state: &mut State, rebuilt: Rebuilt) {
-        let gives_up = (state.gives_up || state.read_only) && !rebuilt.may_be_read_later();
-        if gives_up {
-            rebuilt.give_up(&mut state.core.layout);
+        let skips_lost = (state.skips_lost || state.read_only) && !rebuilt.may_be_read_later();
+        if skips_lost {
+            rebuilt.skip_doubtful(&mut state.core.layout);
             state.core.map.count_lost(rebuilt.lost_with(&state.core.map));
         }
         for (number, page) in rebuilt.pages {
             let (store, doubtful) = (&self.named.name, page.doubtful());
-            if doubtful > 0 && !gives_up {
+            if doubtful > 0 && !skips_lost {
                 tracing::error!(store, page = number.0, doubtful, error = %page.error, "a page of the map is damaged");
                 if page.is_unread() {
                     state.unread.insert(number);

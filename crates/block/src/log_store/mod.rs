@@ -19,9 +19,12 @@
 //! Source: R-LFS for regions; Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", for segments, summaries, checkpoints and
 //! roll-forward; the rules about what is durable when are ours.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
 mod buffer;
 mod check;
 mod checkpoint;
+mod checksums;
 mod clean;
 mod core;
 mod create;
@@ -40,14 +43,13 @@ mod life;
 mod loss;
 mod mend;
 mod named;
-mod pass_over;
 mod problem;
 mod rebuild;
 mod recover;
 mod salvage;
 mod scrub;
+mod skip;
 mod stats;
-mod sums;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -8,7 +8,7 @@ use umbrella_units::BlockNo;
 
 use super::error::LogStoreError;
 use super::format::FormatError;
-use super::loss::{Loss, Runs};
+use super::loss::{BlockRanges, Loss};
 use crate::error::BlockError;
 
 /// So many runs of blocks are told.
@@ -82,7 +82,7 @@ impl fmt::Display for Problem {
                 write!(
                     f,
                     "{count} blocks are lost to earlier damage, and cannot be read until they are written again: {}",
-                    Runs(runs)
+                    BlockRanges(runs)
                 )?;
                 let told: u64 = runs.iter().map(|run| run.end - run.start).sum();
                 if told < *count { write!(f, " and {} more", count - told) } else { Ok(()) }

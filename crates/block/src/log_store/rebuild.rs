@@ -43,7 +43,7 @@ pub(super) struct Rebuilt {
     /// Blocks that were lost on these before they were damaged.
     hidden: u64,
     /// By segment, blocks that are live in it, though no page says so any more.
-    given_up: BTreeMap<SegmentNo, u32>,
+    skipped: BTreeMap<SegmentNo, u32>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ struct Newest<'a> {
 }
 
 /// What the segment table and the headers say of each segment.
-struct Counts<'a> {
+struct LiveCounts<'a> {
     /// Live blocks that no other page names.
     left: &'a [u32],
     /// Blocks of lost pages that have their newest entry there.
@@ -175,7 +175,7 @@ impl Rebuilt {
     /// Fills in what the headers of some segments prove.
     fn prove(&mut self, (named, core): (&Named, &Core), left: &[u32], which: Which, watch: &Watch<'_>) -> Option<()> {
         let segments = left.len();
-        let mut counts = Counts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
+        let mut counts = LiveCounts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
         let lost: Vec<MapPage> = self.pages.keys().copied().collect();
         let shape = core.layout.shape();
         let read = |number: SegmentNo| which == Which::All || left.get(number.0 as usize).is_some_and(|left| *left > 0);
@@ -201,7 +201,7 @@ impl Rebuilt {
     }
 
     /// Fills in what is proved of some pages.
-    fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &Counts<'_>) {
+    fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &LiveCounts<'_>) {
         let (shape, blocks) = (core.layout.shape(), core.map.blocks());
         let hides_some = counts.seen.iter().zip(counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
         let hides_lost = self.hidden > 0;
@@ -226,7 +226,7 @@ impl Rebuilt {
         }
     }
 
-    /// Counts what is in doubt.
+    /// LiveCounts what is in doubt.
     fn count(&mut self, core: &Core, mut left: Vec<u32>) {
         let shape = core.layout.shape();
         if self.pages.is_empty() {
@@ -239,7 +239,7 @@ impl Rebuilt {
             }
         }
         let rest = (0..).map(SegmentNo).zip(left).filter(|(_, left)| *left > 0);
-        self.given_up = rest.collect();
+        self.skipped = rest.collect();
     }
 
     /// Forgets the other pages.
@@ -261,8 +261,8 @@ impl Rebuilt {
     }
 
     /// Takes blocks that are in doubt off what is live.
-    pub(super) fn give_up(&self, layout: &mut Layout) {
-        for (number, count) in &self.given_up {
+    pub(super) fn skip_doubtful(&self, layout: &mut Layout) {
+        for (number, count) in &self.skipped {
             let live = layout.table().get(number.0 as usize).map_or(0, |segment| segment.live);
             layout.recount(*number, live.saturating_sub(*count));
         }
@@ -273,7 +273,7 @@ impl Rebuilt {
         if self.pages.is_empty() {
             return Vec::new();
         }
-        self.give_up(&mut core.layout);
+        self.skip_doubtful(&mut core.layout);
         core.map.count_lost(self.lost_with(&core.map));
         let install = |(number, page): (MapPage, Page)| {
             core.map.install(number, &page.entries);

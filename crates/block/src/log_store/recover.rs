@@ -6,7 +6,7 @@
 //!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then
 //!    the store is opened for reading only. If a newer checkpoint may have been there and is damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
-//!    Whoever asks for it ([`Access::Salvage`]) gets a store without what is damaged (`pass_over`): what is lost is known then, and cannot be read until it is written again.
+//!    Whoever asks for it ([`Access::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -24,19 +24,19 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
 use super::core::Core;
-use super::engine::{Efforts, HeldBack, LogStore, Options, Shared, State};
+use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
 use super::error::LogStoreError;
 use super::follow::{LostPages, Replay};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
     Structure, Superblock,
 };
-use super::loss::{Behind, Loss, Runs};
+use super::loss::{Behind, BlockRanges, Loss};
 use super::mend::told;
 use super::named::{Found, Named};
-use super::pass_over::{Passed, Repair};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild};
+use super::skip::{OnDamage, Skipped};
 use super::stats::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
@@ -67,8 +67,8 @@ pub(super) struct Recovered {
     pub(super) unreadable: Option<BlockError>,
     /// Pages of the map that were rebuilt, why, and how many of their blocks are lost.
     pub(super) rebuilt: Vec<(MapPage, LogStoreError, u64)>,
-    /// Blocks that are lost with damaged chunks that were passed over.
-    pub(super) passed: Vec<Range<u64>>,
+    /// Blocks that are lost with damaged chunks that were skipped.
+    pub(super) skipped: Vec<Range<u64>>,
     /// Flushed data that is lost at the end of the log, for certain or perhaps.
     pub(super) loss: Option<Loss>,
     /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
@@ -111,7 +111,7 @@ impl LogStore {
             answered_at: Instant::now(),
             poisoned: None,
             read_only: !is_written,
-            gives_up: access == Access::Salvage,
+            skips_lost: access == Access::Salvage,
             unread: std::collections::BTreeSet::new(),
             mending: false,
             closing: false,
@@ -126,7 +126,7 @@ impl LogStore {
             last_access: Instant::now(),
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
-            held_back: HeldBack::new(Instant::now()),
+            throttle: WriteThrottle::new(Instant::now()),
             tally: Tally { replayed: recovered.replayed, mended, ..Tally::default() },
         };
         let shared = Shared {
@@ -161,13 +161,13 @@ impl Recovered {
         let copy = self.repair.map(|at| Problem::SuperblockCopy(at).to_string());
         let checkpoint = self.checkpoint.map(|error| Problem::Checkpoint(error).to_string());
         let pages = self.rebuilt.iter().map(|(page, _, doubtful)| told(*page, *doubtful));
-        let passed = (!self.passed.is_empty()).then(|| {
+        let skipped = (!self.skipped.is_empty()).then(|| {
             format!(
                 "the log is damaged: blocks {} are lost, and cannot be read until they are written again",
-                Runs(&self.passed)
+                BlockRanges(&self.skipped)
             )
         });
-        copy.into_iter().chain(checkpoint).chain(pages).chain(passed).collect()
+        copy.into_iter().chain(checkpoint).chain(pages).chain(skipped).collect()
     }
 
     /// What somebody should know of how it was found.
@@ -254,7 +254,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
             return Err(LogStoreError::Doubtful { source: Box::new(error), blocks: rebuilt.doubtful });
         }
         Access::ReadWrite | Access::Salvage => LostPages::Fail,
-        Access::ReadOnly => LostPages::PassOver,
+        Access::ReadOnly => LostPages::Skip,
     };
     replay(named, standing, rebuilt, (access, lost_pages)).map_err(Halted::error)
 }
@@ -263,7 +263,7 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
 pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recovered, LogStoreError> {
     let standing = standing(named, Options::default(), superblock, None)?;
     let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
-    replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::PassOver)).map_err(Halted::error)
+    replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::Skip)).map_err(Halted::error)
 }
 
 /// The store as its newest checkpoint describes it; an error if that is an older one than `noted`, which is damaged then.
@@ -350,8 +350,8 @@ fn replay(
         mark: (Sequence(0), Sequence(0)),
         lost_pages,
         lacks_page: false,
-        repair: if access == Access::Salvage { Repair::PassOver } else { Repair::None },
-        passed: Passed::default(),
+        on_damage: if access == Access::Salvage { OnDamage::Skip } else { OnDamage::End },
+        skipped: Skipped::default(),
     };
     let replayed = replay.run();
     let replayed = match replayed {
@@ -370,7 +370,7 @@ fn replay(
     let behind = if is_closed { Behind::new() } else { replay.behind() };
     let loss = if is_closed { None } else { replay.loss(&behind) };
     let abandoned = replay.abandoned().max(behind.len() as u64);
-    let passed = replay.still_lost();
+    let skipped = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
     let unreadable = unreadable.into_values().next();
     if access != Access::ReadOnly {
@@ -398,7 +398,7 @@ fn replay(
         unreadable,
         rebuilt: pages,
         checkpoint,
-        passed,
+        skipped,
         loss,
     })
 }

@@ -240,10 +240,10 @@ impl Salvage {
         let was_headless = self.headless.has(block);
         let others = versions.iter().rev().filter(|version| !is_behind(version));
         let place = match place_of(core, &self.named, block) {
-            Ok(Held::At(place)) => place,
-            Ok(Held::Nothing) if !is_newest => return (false, Some(Why::Lost)),
-            Ok(Held::Nothing) => return (false, was_headless.then_some(Why::MaybeLost)),
-            Ok(Held::Lost) | Err(_) => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
+            Ok(Mapping::At(place)) => place,
+            Ok(Mapping::Nothing) if !is_newest => return (false, Some(Why::Lost)),
+            Ok(Mapping::Nothing) => return (false, was_headless.then_some(Why::MaybeLost)),
+            Ok(Mapping::Lost) | Err(_) => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
         };
         let whole = match versions.iter().find(|version| version.place == place) {
             Some(version) => from.is_whole(version).then_some(None),
@@ -287,7 +287,7 @@ impl Salvage {
         Headless { blocks: joined(repeats.into_values().flatten().collect()), unknown }
     }
 
-    /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was given up after a crash.
+    /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was abandoned after a crash.
     fn timelines(&self) -> BTreeMap<CheckpointNo, Sequence> {
         let mut lowest = BTreeMap::new();
         self.chunks(|_, header| {
@@ -408,21 +408,21 @@ impl Headless {
 }
 
 /// What the map says of a block.
-enum Held {
+enum Mapping {
     Nothing,
     Lost,
     At(Place),
 }
 
-fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Held, LogStoreError> {
+fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Mapping, LogStoreError> {
     if core.map.present() > PAGES {
         core.map.evict(PAGES / 2, None);
     }
     loop {
         match core.map.get(block) {
-            Ok(Some(entry)) => return Ok(Held::At(entry.place)),
-            Ok(None) if core.map.is_lost(block).is_ok_and(|is_lost| is_lost) => return Ok(Held::Lost),
-            Ok(None) => return Ok(Held::Nothing),
+            Ok(Some(entry)) => return Ok(Mapping::At(entry.place)),
+            Ok(None) if core.map.is_lost(block).is_ok_and(|is_lost| is_lost) => return Ok(Mapping::Lost),
+            Ok(None) => return Ok(Mapping::Nothing),
             Err(Absent(page)) => named.bring(core, page)?,
         }
     }

@@ -1,8 +1,8 @@
-//! Passing over what is damaged of the log although it had been flushed: for a store that is to go on without it (`--salvage`).
+//! Skipping what is damaged of the log although it had been flushed: for a store that is to go on without it (`--salvage`).
 //!
-//! A chunk whose header is whole is taken, but for those of its blocks that are not what was written. A chunk whose header is damaged is known by what the next one repeats of it. Those blocks are
+//! A chunk whose header is whole is taken, without those of its blocks that are not what was written. A chunk whose header is damaged is known by what the next one repeats of it. Those blocks are
 //! *lost*: the map says so, until they are written or discarded again, and whoever reads them gets an error. Where the next header does not say which blocks they are, or only roughly, nothing is
-//! passed over: older data would be taken for what was flushed.
+//! skipped: older data would be taken for what was flushed.
 
 use std::ops::Range;
 
@@ -18,26 +18,26 @@ const MOST_LOST: u64 = 1 << 22;
 
 /// What is done about a chunk that is damaged although it had been flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repair {
+pub(super) enum OnDamage {
     /// The log ends there.
-    None,
-    /// It is passed over if it is known which blocks are lost.
-    PassOver,
+    End,
+    /// It is skipped if it is known which blocks are lost.
+    Skip,
 }
 
-/// What was passed over.
+/// What was skipped.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct Skipped {
     /// Blocks that were lost in it, in no order; they may have been written later.
     blocks: Vec<Range<u64>>,
-    /// Chunks behind the first that was passed over, and the last that had been flushed.
+    /// Chunks behind the first that was skipped, and the last that had been flushed.
     behind: Option<(Behind, Sequence)>,
 }
 
 impl Replay<'_> {
-    /// Passes over the next chunk if it had been flushed, and it is known which blocks are lost with it; whether it did.
-    pub(super) fn pass_over(&mut self) -> Result<bool, LogStoreError> {
-        let (behind, certain) = self.passed.behind.take().unwrap_or_else(|| {
+    /// Skips the next chunk if it had been flushed, and it is known which blocks are lost with it; whether it did.
+    pub(super) fn skip(&mut self) -> Result<bool, LogStoreError> {
+        let (behind, certain) = self.skipped.behind.take().unwrap_or_else(|| {
             let behind = self.behind();
             let (certain, _) = self.marks(&behind);
             (behind, certain)
@@ -48,16 +48,16 @@ impl Replay<'_> {
         } else if let Some((place, header)) = self.next() {
             self.take_what_is_whole(place, &header).map(|()| true)
         } else {
-            self.pass_over_unread(&behind, wanted)
+            self.skip_unread(&behind, wanted)
         };
-        self.passed.behind = Some((behind, certain));
+        self.skipped.behind = Some((behind, certain));
         done
     }
 
-    /// Blocks that were passed over and have not been written since, in order.
+    /// Blocks that were skipped and have not been written since, in order.
     pub(super) fn still_lost(&mut self) -> Vec<Range<u64>> {
         let mut lost = Vec::new();
-        for run in joined(std::mem::take(&mut self.passed.blocks)) {
+        for run in joined(std::mem::take(&mut self.skipped.blocks)) {
             let is_lost = |block: &u64| self.core.map.is_lost(BlockNo(*block)).unwrap_or(true);
             lost.extend(run.filter(is_lost).map(|block| block..block + 1));
         }
@@ -73,15 +73,15 @@ impl Replay<'_> {
             let is_read = self.named.log(&self.core.superblock, at, &mut block).is_ok();
             if !is_read || Checksum::of(&block) != checksum {
                 bad.push(slot);
-                self.passed.blocks.push(entry.blocks());
+                self.skipped.blocks.push(entry.blocks());
             }
         }
         self.unreadable.remove(&place);
         self.enter(place, header, |slot: Slot| !bad.contains(&slot))
     }
 
-    /// Passes over a chunk whose header cannot be used.
-    fn pass_over_unread(&mut self, behind: &Behind, number: Sequence) -> Result<bool, LogStoreError> {
+    /// Skips a chunk whose header cannot be used.
+    fn skip_unread(&mut self, behind: &Behind, number: Sequence) -> Result<bool, LogStoreError> {
         let Some(repeat) = repeated(behind, number).filter(|repeat| repeat.is_exact).cloned() else {
             return Ok(false);
         };
@@ -96,7 +96,7 @@ impl Replay<'_> {
         for block in runs.iter().cloned().flatten() {
             self.lose(BlockNo(block))?;
         }
-        self.passed.blocks.extend(runs);
+        self.skipped.blocks.extend(runs);
         self.unreadable.remove(&place);
         self.end(chunk)?;
         Ok(true)

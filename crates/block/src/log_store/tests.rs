@@ -9,19 +9,19 @@ mod every_call;
 mod faults;
 mod fixtures;
 mod flushed;
-mod give_up;
 mod hostile;
 mod limits;
 mod map_damage;
 mod model;
 mod order;
 mod salvage;
+mod skip;
 mod under_way;
 mod verify;
 
 use std::sync::Arc;
 
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{BlockNo, ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::*;
 use crate::device::{BlockDevice, Durability, Zeroes};
@@ -80,6 +80,41 @@ fn numbered(number: u64) -> Vec<u8> {
 
 fn sectors_of(device: &dyn BlockDevice) -> u64 {
     device.geometry().capacity.0
+}
+
+/// Where a block of the store lies on the device.
+fn device_block(store: &LogStore, block: u64) -> BlockNo {
+    let mut state = store.shared.state.lock();
+    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
+    state.core.superblock.device_block(entry.place)
+}
+
+/// The same in bytes.
+fn byte_of(store: &LogStore, block: u64) -> usize {
+    device_block(store, block).0 as usize * 4096
+}
+
+/// All of a device.
+fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
+    read(device, 0, sectors_of(device))
+}
+
+/// A device with these bytes, of which some blocks are damaged.
+fn damaged(mut bytes: Vec<u8>, at: &[usize]) -> Arc<dyn BlockDevice> {
+    at.iter().for_each(|at| bytes[at + 77] ^= 0x10);
+    Arc::new(Memory::from_bytes(bytes))
+}
+
+/// Turns a bit over.
+fn flip(device: &dyn BlockDevice, byte: usize) {
+    let mut sector = read(device, byte as u64 / 512, 1);
+    sector[byte % 512] ^= 0x10;
+    device.write(Lba(byte as u64 / 512), &sector, Durability::Through).expect("memory takes it");
+}
+
+/// The first superblock of a device that is whole.
+fn superblock(bytes: &[u8]) -> format::Superblock {
+    format::Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
 }
 
 /// What a power cut may leave: a copy of the superblock that was being written, and a flush of which nobody knows whether it was answered.

@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
+use super::checksums::Tag;
 use super::engine::{LogStore, Shared, State};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
-use super::sums::Tag;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
@@ -63,12 +63,10 @@ impl BlockDevice for LogStore {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        {
-            let mut state = self.shared.state.lock();
+        self.read_sectors(range.start, buffer, |state| {
             state.tally.reads += 1;
             state.last_access = Instant::now();
-        }
-        self.read_sectors(range.start, buffer)
+        })
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -140,15 +138,22 @@ impl BlockDevice for LogStore {
 }
 
 impl LogStore {
-    /// Reads without counting it as an access of users.
-    pub(super) fn read_sectors(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+    /// Reads; `count` is told of it under the lock.
+    pub(super) fn read_sectors(
+        &self,
+        at: Lba,
+        buffer: &mut [u8],
+        count: impl FnOnce(&mut State),
+    ) -> Result<(), BlockError> {
         let (first, skip) = split(at);
         let blocks = (skip + buffer.len()).div_ceil(BLOCK_BYTES);
+        let mut state = self.shared.state.lock();
+        count(&mut state);
         if skip == 0 && blocks * BLOCK_BYTES == buffer.len() {
-            return self.shared.read(first, buffer);
+            return self.shared.read(state, first, buffer);
         }
         let mut whole = vec![0; blocks * BLOCK_BYTES];
-        self.shared.read(first, &mut whole)?;
+        self.shared.read(state, first, &mut whole)?;
         if let Some(wanted) = whole.get(skip..skip + buffer.len()) {
             buffer.copy_from_slice(wanted);
         }
@@ -176,8 +181,7 @@ impl Shared {
     }
 
     /// Reads whole blocks. What becomes free while it is read may be overwritten, so then it is looked up again.
-    fn read(&self, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
-        let mut state = self.state.lock();
+    fn read(&self, mut state: MutexGuard<'_, State>, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         loop {
             // Looking up may let go of the lock, too.
             let freed = state.freed;
@@ -425,7 +429,7 @@ impl Shared {
         }
         self.keeper.notify_one();
         let begun = Instant::now();
-        let until = state.held_back.turn(begun, delay);
+        let until = state.throttle.turn(begun, delay);
         while state.poisoned.is_none() && !self.room.wait_until(state, until).timed_out() && Instant::now() < until {}
         state.tally.slowed += 1;
         state.tally.slowed_time += begun.elapsed();

@@ -148,9 +148,9 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
 /// What comes of a power cut and a damaged bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The store is not used, and `check` says why; nor is it when asked to give up what is lost.
+    /// The store is not used, and `check` says why; nor is it when asked to skip what is lost.
     Refused,
-    /// It is not used, but when asked to give up what is lost.
+    /// It is not used, but when asked to skip what is lost.
     GivenUp,
     /// It is used, and says that something was damaged, or is perhaps lost.
     Told,
@@ -237,7 +237,7 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
             let Some(store) = opened(Access::Salvage).ok().filter(|store| !store.is_read_only()) else {
                 return Outcome::Refused;
             };
-            errors(&store, expected, |_| false, &format!("{label}, given up"));
+            errors(&store, expected, |_| false, &format!("{label}, skipped"));
             return Outcome::GivenUp;
         }
     };

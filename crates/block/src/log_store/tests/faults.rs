@@ -62,7 +62,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
-    let place = place_of(&store, 50);
+    let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
     let bytes = read(&*device, 0, sectors_of(&*device));
     let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(place * 8, 8));
@@ -76,12 +76,6 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
 }
 
 /// The block of the device that a block of the store lies at.
-fn place_of(store: &LogStore, block: u64) -> u64 {
-    let mut state = store.shared.state.lock();
-    let entry = state.core.map.get(umbrella_units::BlockNo(block)).expect("it is in memory").expect("it is mapped");
-    state.core.superblock.device_block(entry.place).0
-}
-
 #[test]
 fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_goes_on() {
     let device = made(60, "r_lfs");
@@ -91,7 +85,7 @@ fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_goes_on() {
         store.write(Lba(block * 8), &fill(block as u8, 8), Durability::Cached).expect("there is room");
     }
     store.flush().expect("it is flushed");
-    let place = place_of(&store, 5);
+    let place = device_block(&store, 5).0;
     device.write(Lba(place * 8), &fill(0xaa, 1), Durability::Through).expect("memory takes it");
     // All of its segment but the damaged block is replaced, so that it is the best victim.
     for block in
@@ -117,7 +111,7 @@ fn a_check_names_what_is_damaged() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
-    let place = place_of(&store, 50);
+    let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
     let whole = read(&*device, 0, sectors_of(&*device));
     let problems = |at: u64, depth: Depth| {
@@ -189,7 +183,7 @@ fn what_nobody_asked_for_may_be_unreadable() {
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 96), Durability::Through).expect("the device is whole");
     // Blocks 4 and 5 move away; what lies before and behind them is read at once.
-    let gone = place_of(&store, 4);
+    let gone = device_block(&store, 4).0;
     store.write(Lba(32), &fill(2, 16), Durability::Through).expect("the device is whole");
     store.close().expect("it can be closed");
     let bytes = read(&*device, 0, sectors_of(&*device));
@@ -205,7 +199,7 @@ fn a_log_that_is_damaged_before_its_end_is_told() {
     let store = open(&device, by_hand());
     // The first blocks of a stream, then more than a segment of it.
     store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
-    let place = place_of(&store, 0);
+    let place = device_block(&store, 0).0;
     for round in 0..3 {
         // What is written anew goes to another stream.
         store.write(Lba(8), &fill(round, 8), Durability::Through).expect("there is room");

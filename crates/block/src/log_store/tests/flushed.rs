@@ -1,15 +1,7 @@
 //! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had flushed is no damage.
 
-use umbrella_units::BlockNo;
-
 use super::*;
 use crate::log_store::format::{CheckpointHeader, Incompat, Superblock};
-
-fn place_of(store: &LogStore, block: u64) -> usize {
-    let mut state = store.shared.state.lock();
-    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-    state.core.superblock.device_block(entry.place).0 as usize * 4096
-}
 
 fn write(store: &LogStore, blocks: std::ops::Range<u64>, durability: Durability) {
     for block in blocks {
@@ -22,20 +14,15 @@ fn killed(work: impl Fn(&LogStore), block: u64) -> (Vec<u8>, usize) {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     work(&store);
-    let at = place_of(&store, block);
+    let at = byte_of(&store, block);
     drop(store);
-    (read(&*device, 0, sectors_of(&*device)), at)
+    (bytes_of(&*device), at)
 }
 
 fn losses(device: &Arc<dyn BlockDevice>) -> Vec<Loss> {
     let report = check(Arc::clone(device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
     let loss = |problem| if let Problem::Loss(loss) = problem { Some(loss) } else { None };
     report.problems.into_iter().filter_map(loss).collect()
-}
-
-fn damaged(mut bytes: Vec<u8>, at: usize) -> Arc<dyn BlockDevice> {
-    bytes[at + 77] ^= 0x10;
-    Arc::new(Memory::from_bytes(bytes))
 }
 
 #[test]
@@ -45,7 +32,7 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
     assert_eq!(losses(&whole), []);
     // Its data, and its header: the next one says what it held.
     for at in [at, at - 4096] {
-        let device = damaged(bytes.clone(), at);
+        let device = damaged(bytes.clone(), &[at]);
         let found = losses(&device);
         assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == 0, "{found:?}");
         assert!(found[0].has(BlockNo(24)), "{found:?}");
@@ -66,7 +53,7 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_
         store.flush().expect("memory does not fail");
     };
     let (bytes, at) = killed(work, 440);
-    let device = damaged(bytes, at);
+    let device = damaged(bytes, &[at]);
     let found = losses(&device);
     assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
@@ -87,7 +74,7 @@ fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flu
             }
         };
         let (bytes, at) = killed(work, 2);
-        let found = losses(&damaged(bytes, at));
+        let found = losses(&damaged(bytes, &[at]));
         assert!(found.len() == 1 && found[0].is_certain == marks, "{found:?}");
     }
 }
@@ -96,9 +83,9 @@ fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flu
 fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> (Vec<u8>, usize) {
     let store = open(device, by_hand());
     write(&store, 0..3, Durability::Through);
-    let at = place_of(&store, 2) - 4096;
+    let at = byte_of(&store, 2) - 4096;
     drop(store);
-    (read(&**device, 0, sectors_of(&**device)), at)
+    (bytes_of(&**device), at)
 }
 
 #[test]
@@ -129,7 +116,7 @@ fn what_a_power_cut_leaves_of_a_header_that_no_flush_had_promised_is_no_loss() {
     let device = made(80, "r_lfs:regions=1");
     let store = open(&device, by_hand());
     write(&store, 0..3, Durability::Through);
-    let before = read(&*device, 0, sectors_of(&*device));
+    let before = bytes_of(&*device);
     // Full chunks alone.
     let mut blocks = 3;
     while blocks == 3 || store.shared.state.lock().core.has_unsealed_of_user() {
@@ -137,9 +124,9 @@ fn what_a_power_cut_leaves_of_a_header_that_no_flush_had_promised_is_no_loss() {
         blocks += 1;
         assert!(blocks < 3 + 2 * CHUNK, "no chunk is full");
     }
-    let header = place_of(&store, 3) - 4096;
+    let header = byte_of(&store, 3) - 4096;
     drop(store);
-    let after = read(&*device, 0, sectors_of(&*device));
+    let after = bytes_of(&*device);
     assert_eq!(&after[header..header + 4], b"ULCK");
     for sectors in 1..8 {
         let mut bytes = before.clone();
@@ -171,7 +158,7 @@ fn a_discard_of_much_that_is_lost_takes_a_line() {
         write(store, 400..401, Durability::Through);
     };
     let (bytes, at) = killed(work, 300);
-    let found = losses(&damaged(bytes, at));
+    let found = losses(&damaged(bytes, &[at]));
     assert_eq!(found[0].blocks, [0..200, 300..301], "{found:?}");
     assert!(found[0].to_string().contains("of blocks 0-199, 300"), "{}", found[0]);
 }
@@ -183,7 +170,7 @@ fn what_nobody_had_flushed_is_no_loss() {
         write(store, 20..300, Durability::Cached);
     };
     let (bytes, at) = killed(work, 100);
-    let device = damaged(bytes, at);
+    let device = damaged(bytes, &[at]);
     assert_eq!(losses(&device), []);
     let store = open(&device, by_hand());
     assert_eq!(read(&store, 19 * 8, 8), numbered(20));
@@ -200,9 +187,9 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
         blocks += 1;
     }
     store.flush().expect("memory does not fail");
-    let at = place_of(&store, blocks - 1);
+    let at = byte_of(&store, blocks - 1);
     drop(store);
-    let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
+    let found = losses(&damaged(bytes_of(&*device), &[at]));
     assert!(found.len() == 1 && found[0].has(BlockNo(blocks - 1)), "{found:?}");
 }
 
@@ -215,7 +202,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_
     let store = open(&device, by_hand());
     store.write(Lba(3 * 8), &numbered(99), Durability::Through).expect("there is room");
     drop(store);
-    let bytes = read(&*device, 0, sectors_of(&*device));
+    let bytes = bytes_of(&*device);
     let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
     let headers = superblock.areas.map(|area| {
         let at = superblock.device_block(create::first_place(&superblock, area.first)).0 as usize * 4096;
@@ -223,7 +210,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_
     });
     let (_, newest) = headers.into_iter().max().expect("there are two");
     for at in [newest, newest + 4096] {
-        let device = damaged(bytes.clone(), at);
+        let device = damaged(bytes.clone(), &[at]);
         let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
         assert!(report.is_err(), "byte {at}: {report:?}");
         let opened = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).map(|_| ());
@@ -251,9 +238,9 @@ fn full(segments: u64) -> Option<(Arc<dyn BlockDevice>, LogStore, u64)> {
 fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
     let (device, store, last) = (40..80).find_map(full).expect("one of them is full at some time");
     store.flush().expect("memory does not fail");
-    let at = place_of(&store, last);
+    let at = byte_of(&store, last);
     drop(store);
-    let found = losses(&damaged(read(&*device, 0, sectors_of(&*device)), at));
+    let found = losses(&damaged(bytes_of(&*device), &[at]));
     assert!(found.len() == 1 && found[0].has(BlockNo(last)), "{found:?}");
 }
 
@@ -313,7 +300,7 @@ fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
     store.flush().expect("memory does not fail");
     write(&store, 3000..3001, Durability::Through);
     drop(store);
-    let bytes = read(&*device, 0, sectors_of(&*device));
+    let bytes = bytes_of(&*device);
     let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
     let found = (512..bytes.len() as u64 / 4096).filter_map(|at| {
         let place = at.checked_sub(superblock.first.0).map(format::Place)?;

@@ -31,10 +31,6 @@ fn used(seed: u64) -> Vec<u8> {
     read(&*device, 0, sectors_of(&*device))
 }
 
-fn superblock(bytes: &[u8]) -> Superblock {
-    Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
-}
-
 /// Where the areas of checkpoints lie, in bytes, the newer first.
 fn areas(bytes: &[u8], superblock: &Superblock) -> [usize; 2] {
     let at =

@@ -8,7 +8,7 @@ use umbrella_units::BlockNo;
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
-use crate::log_store::engine::HeldBack;
+use crate::log_store::engine::WriteThrottle;
 
 /// Fills a store, each block with its number.
 fn fill_up(store: &LogStore) -> u64 {
@@ -232,8 +232,8 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
 fn writes_that_are_held_back_go_on_one_after_the_other() {
     let begun = std::time::Instant::now();
     let after = |millis| begun + Duration::from_millis(millis);
-    let mut held = HeldBack::new(begun);
-    let turn = |held: &mut HeldBack, now, delay| held.turn(after(now), Duration::from_millis(delay));
+    let mut held = WriteThrottle::new(begun);
+    let turn = |held: &mut WriteThrottle, now, delay| held.turn(after(now), Duration::from_millis(delay));
     assert_eq!(turn(&mut held, 0, 10), after(10));
     assert_eq!(turn(&mut held, 0, 10), after(20), "two at once are not twice as fast as one");
     assert_eq!(turn(&mut held, 5, 3), after(23));

@@ -9,7 +9,7 @@ use umbrella_policy::log_layout::{Goal, State as SegmentState, Stream};
 use umbrella_units::BlockNo;
 
 use super::every_call::{Brittle, Failure};
-use super::under_way::{Hooked, When, device_block};
+use super::under_way::{Hooked, When};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};

@@ -3,11 +3,9 @@
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use umbrella_units::BlockNo;
 
 use super::*;
 use crate::log_store::create::first_place;
-use crate::log_store::format::Superblock;
 
 /// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
 fn killed(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
@@ -67,10 +65,6 @@ fn assert_told(bytes: &[u8], truth: &[u64], label: &str) -> usize {
         );
     }
     why.iter().flatten().count()
-}
-
-fn superblock(bytes: &[u8]) -> Superblock {
-    Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
 }
 
 /// Where each page of the map lies, in bytes, at the last checkpoint.
@@ -379,12 +373,7 @@ fn a_damaged_block_is_told_with_an_older_copy_or_none() {
     store.write(Lba(0), &numbered(1), Durability::Through).expect("there is room");
     store.write(Lba(0), &numbered(2), Durability::Through).expect("there is room");
     store.write(Lba(8), &numbered(3), Durability::Through).expect("there is room");
-    let place = |block| {
-        let mut state = store.shared.state.lock();
-        let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-        state.core.superblock.device_block(entry.place).0 as usize * 4096
-    };
-    let at = [place(0), place(1)];
+    let at = [byte_of(&store, 0), byte_of(&store, 1)];
     store.close().expect("it can be closed");
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     for at in at {
@@ -402,11 +391,7 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
     for block in 0..20 {
         store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
     }
-    let place = {
-        let mut state = store.shared.state.lock();
-        let entry = state.core.map.get(BlockNo(5)).expect("it is in memory").expect("it is mapped");
-        state.core.superblock.device_block(entry.place).0 as usize * 4096
-    };
+    let place = byte_of(&store, 5);
     drop(store);
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     bytes[place + 50] ^= 1;
@@ -425,9 +410,7 @@ fn killed_and_damaged(block: u64, part: Part, work: impl Fn(&LogStore, &dyn Fn(u
     let write = |written: u64, number: u64| {
         store.write(Lba(written * 8), &numbered(number), Durability::Through).expect("there is room");
         if written == block {
-            let mut state = store.shared.state.lock();
-            let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-            place.set(state.core.superblock.device_block(entry.place).0 as usize * 4096);
+            place.set(byte_of(&store, block));
         }
     };
     (0..10).for_each(|block| write(block, block + 1));

@@ -2,27 +2,8 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_units::BlockNo;
 
 use super::*;
-
-fn block_at(store: &LogStore, block: u64) -> usize {
-    let mut state = store.shared.state.lock();
-    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-    state.core.superblock.device_block(entry.place).0 as usize * 4096
-}
-
-fn bytes_of(device: &Arc<dyn BlockDevice>) -> Vec<u8> {
-    read(&**device, 0, sectors_of(&**device))
-}
-
-fn damaged(bytes: &[u8], at: &[usize]) -> Arc<dyn BlockDevice> {
-    let mut bytes = bytes.to_vec();
-    for at in at {
-        bytes[at + 77] ^= 0x10;
-    }
-    Arc::new(Memory::from_bytes(bytes))
-}
 
 fn opened(device: &Arc<dyn BlockDevice>, access: Access) -> Result<LogStore, LogStoreError> {
     LogStore::open(Arc::clone(device), "disk", by_hand(), access)
@@ -35,9 +16,9 @@ fn killed() -> (Vec<u8>, Vec<usize>) {
     for block in (20..25).chain(0..45) {
         store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
     }
-    let places = (0..45).map(|block| block_at(&store, block)).collect();
+    let places = (0..45).map(|block| byte_of(&store, block)).collect();
     drop(store);
-    (bytes_of(&device), places)
+    (bytes_of(&*device), places)
 }
 
 fn is_lost(store: &LogStore, block: u64) -> bool {
@@ -64,7 +45,7 @@ fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_writte
     let (bytes, places) = killed();
     // Its data, and its header.
     for at in [places[24], places[24] - 4096] {
-        let device = damaged(&bytes, &[at]);
+        let device = damaged(bytes.clone(), &[at]);
         let refused = opened(&device, Access::ReadWrite).err().expect("flushed data is lost").to_string();
         assert!(refused.contains("--salvage"), "{refused}");
         let store = opened(&device, Access::Salvage).expect("it is known what is lost");
@@ -75,7 +56,7 @@ fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_writte
         let part = store.write(Lba(24 * 8 + 2), &fill(1, 2), Durability::Through).expect_err("the rest is lost");
         assert!(part.to_string().contains("block 24 of the store is lost"), "{part}");
         drop(store);
-        let store = opened(&device, Access::ReadWrite).expect("it was passed over once and for all");
+        let store = opened(&device, Access::ReadWrite).expect("it was skipped once and for all");
         assert_all_but(&store, 24);
         store.close().expect("it can be closed");
         let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
@@ -96,7 +77,7 @@ fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_writte
 #[test]
 fn a_block_that_is_lost_and_discarded_reads_as_zeroes() {
     let (bytes, places) = killed();
-    let device = damaged(&bytes, &[places[24]]);
+    let device = damaged(bytes.clone(), &[places[24]]);
     let store = opened(&device, Access::Salvage).expect("it is known what is lost");
     store.discard(range(24 * 8, 8)).expect("it is discarded");
     store.flush().expect("memory does not fail");
@@ -113,11 +94,11 @@ fn a_lost_block_that_was_written_later_is_not_lost() {
         store.write(Lba(block * 8), &numbered(number), Durability::Through).expect("there is room");
     };
     write(3, 1);
-    let at = block_at(&store, 3);
+    let at = byte_of(&store, 3);
     (0..10).for_each(|block| write(block, block + 10));
     drop(store);
     for at in [at, at - 4096] {
-        let device = damaged(&bytes_of(&device), &[at]);
+        let device = damaged(bytes_of(&*device), &[at]);
         let store = opened(&device, Access::Salvage).expect("it is known what is lost");
         (0..10).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 10)));
         assert_eq!(store.stats().lost, ByteSize(0));
@@ -128,20 +109,20 @@ fn a_lost_block_that_was_written_later_is_not_lost() {
 fn where_nobody_knows_what_is_lost_the_store_is_looked_at_as_it_was_before() {
     let (bytes, places) = killed();
     // Two headers in a row: the second would say what the first held.
-    let device = damaged(&bytes, &[places[24] - 4096, places[25] - 4096]);
+    let device = damaged(bytes.clone(), &[places[24] - 4096, places[25] - 4096]);
     let store = opened(&device, Access::Salvage).expect("it can be looked at");
     assert!(store.is_read_only());
     (0..20).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!(read(&store, 30 * 8, 8), fill(0, 8));
     store.write(Lba(0), &fill(1, 8), Durability::Cached).expect_err("it is only looked at");
     drop(store);
-    assert!(bytes_of(&device) == bytes_of(&damaged(&bytes, &[places[24] - 4096, places[25] - 4096])));
+    assert!(bytes_of(&*device) == bytes_of(&*damaged(bytes.clone(), &[places[24] - 4096, places[25] - 4096])));
 }
 
 #[test]
 fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
     let (bytes, _) = killed();
-    let device = damaged(&bytes, &[]);
+    let device = damaged(bytes.clone(), &[]);
     let store = opened(&device, Access::Salvage).expect("it is whole");
     (0..45).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!((store.is_read_only(), store.stats().lost), (false, ByteSize(0)));
@@ -166,7 +147,7 @@ fn worked(seed: u64) -> (Vec<u8>, Vec<u64>) {
     }
     store.flush().expect("memory does not fail");
     drop(store);
-    (bytes_of(&device), truth)
+    (bytes_of(&*device), truth)
 }
 
 /// Where the page of the map lies that the newest checkpoint means.
@@ -209,7 +190,7 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
             let label = format!("seed {seed}, page {page}");
             let mut at = oldest_headers(&bytes);
             at.push(page_at(&whole, page));
-            let device = damaged(&bytes, &at);
+            let device = damaged(bytes.clone(), &at);
             let store = opened(&device, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             assert!(!store.is_read_only(), "{label}");
             let lost = assert_right_or_lost(&store, &truth, &label);
@@ -229,7 +210,7 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
             store.close().expect("it can be closed");
             assert_eq!(assert_right_or_lost(&open(&device, by_hand()), &truth, &label), lost, "{label}");
             // A second damage to the same page.
-            let again = damaged(&bytes_of(&device), &[page_at(&device, page)]);
+            let again = damaged(bytes_of(&*device), &[page_at(&device, page)]);
             let store = opened(&again, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             let lost_again = assert_right_or_lost(&store, &truth, &format!("{label}, again"));
             assert!(lost_again >= lost, "{label}: {lost_again} of {lost} are still known to be lost");

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use umbrella_units::BlockNo;
 
 use super::every_call::{Brittle, Failure};
 use super::*;
@@ -255,13 +254,6 @@ fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
     for block in 0..40 {
         assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
     }
-}
-
-/// Where a block lies on the device, if it is there.
-pub(super) fn device_block(store: &LogStore, block: u64) -> BlockNo {
-    let mut state = store.shared.state.lock();
-    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-    state.core.superblock.device_block(entry.place)
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_units::BlockNo;
 
 use super::*;
 use crate::error::BlockError;
@@ -38,18 +37,6 @@ fn assert_right(store: &LogStore, truth: &[u64], label: &str) -> usize {
     refused.count()
 }
 
-fn place_of(store: &LogStore, block: u64) -> usize {
-    let mut state = store.shared.state.lock();
-    let entry = state.core.map.get(BlockNo(block)).expect("it is in memory").expect("it is mapped");
-    state.core.superblock.device_block(entry.place).0 as usize * 4096
-}
-
-fn flip(device: &dyn BlockDevice, at: usize) {
-    let mut sector = read(device, at as u64 / 512, 1);
-    sector[at % 512] ^= 0x10;
-    device.write(Lba(at as u64 / 512), &sector, Durability::Through).expect("memory takes it");
-}
-
 #[test]
 fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but_never_wrong_data() {
     let (bytes, truth) = closed(1);
@@ -78,7 +65,7 @@ fn a_block_that_changes_while_the_store_is_used_is_refused_and_whole_again_when_
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
-    flip(&*device, place_of(&store, 50) + 1000);
+    flip(&*device, byte_of(&store, 50) + 1000);
     let error = store.read(Lba(400), &mut fill(0, 8)).expect_err("it is not what was written");
     assert!(error.to_string().contains("block 50 of the store"), "{error}");
     assert!(matches!(error, BlockError::Io { .. }), "{error:?}");
@@ -102,7 +89,7 @@ fn a_write_that_the_disk_lost_is_noticed() {
     let store = open(&device, by_hand());
     assert_eq!(read(&store, 0, 8), numbered(0));
     // What another block of the same chunk holds is there in the place of it.
-    let (from, to) = (place_of(&store, 3) as u64 / 512, place_of(&store, 4) as u64 / 512);
+    let (from, to) = (byte_of(&store, 3) as u64 / 512, byte_of(&store, 4) as u64 / 512);
     drop(store);
     let other = read(&*device, from, 8);
     device.write(Lba(to), &other, Durability::Through).expect("memory takes it");
@@ -117,7 +104,7 @@ fn blocks_behind_a_damaged_header_are_refused_until_they_are_written() {
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 96), Durability::Through).expect("there is room");
     store.write(Lba(800), &fill(2, 8), Durability::Through).expect("there is room");
-    let header = place_of(&store, 0) - 4096;
+    let header = byte_of(&store, 0) - 4096;
     store.close().expect("it can be closed");
     flip(&*device, header + 99);
     let store = open(&device, by_hand());
@@ -136,7 +123,7 @@ fn with_little_memory_all_is_read_and_compared_too() {
     for round in 0..3 {
         assert_eq!(assert_right(&store, &truth, &format!("round {round}")), 0);
     }
-    let places: Vec<usize> = (0..truth.len() as u64).step_by(97).map(|block| place_of(&store, block)).collect();
+    let places: Vec<usize> = (0..truth.len() as u64).step_by(97).map(|block| byte_of(&store, block)).collect();
     for at in &places {
         flip(&*device, at + 5);
     }
@@ -152,7 +139,7 @@ fn a_scrub_names_the_damaged_blocks_and_goes_on_where_it_was() {
     store.discard(umbrella_units::SectorRange { start: Lba(80), sectors: 80 }).expect("it can be");
     for block in [5, 6, 40, blocks - 1] {
         assert_eq!(read(&store, block * 8, 8), numbered(truth[block as usize]));
-        let place = place_of(&store, block);
+        let place = byte_of(&store, block);
         flip(&*device, place + 100);
     }
     let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
