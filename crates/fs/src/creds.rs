@@ -3,8 +3,12 @@
 //! The kernel checks the caller's permissions (`default_permissions`, with supplementary groups and ACLs). What is left
 //! is the owner of new files and the umask: that one is set on the thread itself, so that the branch's file system
 //! applies it only where the directory has no default ACL, as POSIX wants.
+//!
+//! Whether a caller has a file open for writing is read from `/proc`, which asks no file system.
 
 use std::cell::Cell;
+use std::fs;
+use std::path::Path;
 
 /// The caller of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +24,48 @@ pub struct Caller {
 impl Caller {
     /// The daemon itself.
     pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+}
+
+/// Who asks, and with which thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asker {
+    /// Whose rights it has.
+    pub caller: Caller,
+    /// The thread, as the kernel names it; 0 where it has no name for it.
+    pub thread: u32,
+}
+
+/// Descriptors of a process that are looked at.
+const MOST_DESCRIPTORS: usize = 1 << 12;
+
+impl Asker {
+    /// Whether the thread may have an inode of this number open for writing. Only where its descriptors can all be seen they say that it has not.
+    pub(crate) fn may_write(&self, inode: u64) -> bool {
+        let own = Path::new("/proc").join(self.thread.to_string());
+        let Ok(entries) = fs::read_dir(own.join("fdinfo")) else { return true };
+        for (nth, entry) in entries.enumerate() {
+            let Ok(entry) = entry else { return true };
+            // A ring has files that no descriptor names.
+            let is_ring = || {
+                let link = fs::read_link(own.join("fd").join(entry.file_name()));
+                link.is_ok_and(|link| link == Path::new("anon_inode:[io_uring]"))
+            };
+            // One that is closed meanwhile writes nothing.
+            let Ok(info) = fs::read_to_string(entry.path()) else { continue };
+            if nth >= MOST_DESCRIPTORS || writes_to(&info, inode) || is_ring() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Whether a descriptor is open for writing to this inode; the kernel has told of inodes since Linux 5.14.
+fn writes_to(info: &str, inode: u64) -> bool {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let flags = field("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());
+    let is_writer = flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY);
+    is_writer && field("ino:").is_none_or(|found| found.parse() == Ok(inode))
 }
 
 thread_local! {
@@ -40,4 +86,33 @@ pub(crate) fn set_umask(umask: u32) {
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
         current.set(Some(umask));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn who_has_a_file_open_for_writing_is_seen_by_its_descriptors() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let inode = file.as_file().metadata().unwrap().ino();
+        let asker = |thread| Asker { caller: Caller::ROOT, thread };
+        assert!(asker(std::process::id()).may_write(inode));
+        assert!(asker(0).may_write(inode), "nothing is known of it");
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let may_write = asker(other.id()).may_write(inode);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(!may_write);
+    }
+
+    #[test]
+    fn a_descriptor_that_tells_too_little_counts_as_a_writer() {
+        assert!(writes_to("pos:\t0\nflags:\t0100001\nmnt_id:\t20\nino:\t7\n", 7));
+        assert!(writes_to("pos:\t0\nflags:\t0100001\nmnt_id:\t20\n", 7));
+        assert!(!writes_to("pos:\t0\nflags:\t0100001\nmnt_id:\t20\nino:\t8\n", 7));
+        assert!(!writes_to("pos:\t0\nflags:\t0100000\nmnt_id:\t20\nino:\t7\n", 7));
+    }
 }

@@ -22,7 +22,7 @@ use umbrella_fuse::{
 };
 
 use convert::{
-    attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
+    asker, attributes, caller, device_number, handle, listing_flags, new_time, node, open_request, opened, timestamp,
 };
 pub(crate) use session::{Serving, mount};
 pub use umbrella_fuse::run_poker;
@@ -110,7 +110,7 @@ impl Filesystem for Fuse {
             mtime: mtime.map(new_time),
             handle: request.handle.map(handle),
             drop_set_id: request.kill_suidgid,
-            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| caller(context, 0)),
+            nothing_by: (asks_for_nothing && !request.kill_suidgid).then(|| asker(context)),
         };
         reply.send(self.pool.setattr(node(request.node), &change).map(|attr| self.stat(&attr)));
     }

@@ -301,6 +301,24 @@ fn a_chown_that_names_neither_owner_nor_group_takes_set_id_bits_for_the_owner_an
 }
 
 #[test]
+fn a_chown_by_somebody_who_cannot_write_leaves_a_program_that_is_open_for_writing_as_it_is() {
+    for data in Data::ALL {
+        Two::new(data).same("a stranger", |root| {
+            let path = root.join("program");
+            fs::write(&path, "x").unwrap();
+            set_mode(&path, 0o4755);
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            let mut writer = Command::new("sleep").arg("1000").stdin(file).spawn().unwrap();
+            let done = changes(&path, || as_nobody(|| errno(&chown(&path, None, None))));
+            let known = known_mode(&path);
+            writer.kill().unwrap();
+            writer.wait().unwrap();
+            (done, known)
+        });
+    }
+}
+
+#[test]
 fn nobody_cannot_give_files_away() {
     let two = Two::new(Data::Passthrough);
     two.same("chown by the owner", |root| {

@@ -6,7 +6,7 @@ use umbrella_fuse::{Attributes, BackingFile, Context, DeviceNumber, FileHandle, 
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use crate::creds::Caller;
+use crate::creds::{Asker, Caller};
 use crate::handle::{DataPath, HandleId};
 use crate::node::NodeId;
 use crate::pool::{Attr, NewTime, OpenRequest, Opened};
@@ -53,6 +53,10 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
 
 pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
     Caller { uid: context.uid, gid: context.gid, umask: umask & 0o777 }
+}
+
+pub(super) fn asker(context: &Context<'_>) -> Asker {
+    Asker { caller: caller(context, 0), thread: context.pid }
 }
 
 pub(super) fn file_type(kind: FileKind) -> FileType {

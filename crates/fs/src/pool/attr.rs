@@ -12,7 +12,7 @@ use umbrella_units::Timestamp;
 use super::mover::is_due;
 use super::{Attr, Pool};
 use crate::at::FileAt;
-use crate::creds::Caller;
+use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
 use crate::handle::HandleId;
 use crate::kernel_cache::KernelCache;
@@ -49,7 +49,7 @@ pub struct Change {
     /// Set-user-id and set-group-id go.
     pub drop_set_id: bool,
     /// Nothing else was asked for, and by this user.
-    pub nothing_by: Option<Caller>,
+    pub nothing_by: Option<Asker>,
 }
 
 impl Change {
@@ -156,7 +156,7 @@ impl Pool {
                 self.drop_set_id(node, &target)?;
             }
             match change.nothing_by {
-                Some(caller) => self.change_nothing(node, &state, &target, caller)?,
+                Some(asker) => self.change_nothing(node, &state, &target, asker)?,
                 None => change.apply(&target)?,
             }
             state.unjudged = true;
@@ -167,10 +167,12 @@ impl Pool {
     /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or chown(2) names neither an owner
     /// nor a group. That takes the bits as well, but only the owner and root may do it. Only the first of the caller's groups is known; whoever may be of
     /// another group counts as not of the file's.
-    fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, caller: Caller) -> OpResult<()> {
-        if state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer) {
+    fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
+        let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
+        if is_written && asker.may_write(node.ino.0) {
             return self.drop_set_id(node, target);
         }
+        let caller = asker.caller;
         let meta = target.stat()?;
         let foreign_group = caller.uid != 0 && meta.perm & 0o2000 != 0 && caller.gid != meta.gid;
         if (meta.is_set_id() || foreign_group) && caller.uid != 0 && caller.uid != meta.uid {
