@@ -101,7 +101,9 @@ fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
 
 /// A device with these bytes, of which some blocks are damaged.
 fn damaged(mut bytes: Vec<u8>, at: &[usize]) -> Arc<dyn BlockDevice> {
-    at.iter().for_each(|at| bytes[at + 77] ^= 0x10);
+    for at in at {
+        bytes[at + 77] ^= 0x10;
+    }
     Arc::new(Memory::from_bytes(bytes))
 }
 

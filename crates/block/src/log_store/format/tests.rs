@@ -177,3 +177,15 @@ fn field<T: std::fmt::Debug>(result: Result<T, FormatError>) -> Field {
         other => panic!("no field out of range: {other:?}"),
     }
 }
+
+#[test]
+fn checksums_are_crc32c_whatever_the_length_and_where_the_bytes_begin() {
+    assert_eq!(Checksum::of(b"123456789"), Checksum(0xe306_9283));
+    let bytes: Vec<u8> = (0..5000_u32).map(|nth| ((nth * nth) >> 3) as u8).collect();
+    for length in (0..300).chain([511, 512, 1023, 4092, 4096, 4999]) {
+        for start in [0, 1] {
+            let part = &bytes[start..start + length];
+            assert_eq!(Checksum::of(part).0, crc32c::crc32c(part), "{length} bytes from {start} on");
+        }
+    }
+}
