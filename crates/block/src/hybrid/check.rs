@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::error::HybridError;
 use super::format::Epoch;
+use super::half::Half;
 use super::losses::Losses;
-use super::pair::Half;
-use super::recover::joined;
+use super::ranges::joined;
 use super::survey::Survey;
 
 /// What was found.

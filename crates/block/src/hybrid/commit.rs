@@ -7,12 +7,13 @@ use umbrella_policy::flash_cache::{Moment, WriteRoute};
 use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::{Building, Payload, PendingWrite};
-use super::engine::{Hybrid, Record, Shared, State};
+use super::engine::{Hybrid, Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, MOST_DATA};
 use super::gather::{Cached, Failed, gather};
 use super::keeper::RETRY;
 use super::marks::ROOM_FOR_MARKS;
+use super::record::Record;
 use super::stats::Motion;
 use super::sums::sums_of;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};

@@ -15,26 +15,20 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Epoch, LOG_START, Sequence, Superblock, VERSION};
+use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
+use super::half::Half;
+use super::log_marks::LogMarks;
 use super::losses::Losses;
-use super::marks::LogMarks;
-use super::pair::{self, Half};
-use super::recover::{joined, recover, write_fillers};
+use super::pair;
+use super::ranges::joined;
+use super::record::Record;
+use super::recover::{recover, write_fillers};
 use super::skip::LostSectors;
 use super::stats::{HybridStats, Motion};
 use super::sums::Sums;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
-
-/// A record of the log.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
-    pub(super) begin: LogSector,
-    pub(super) end: LogSector,
-    pub(super) sequence: Sequence,
-    pub(super) epoch: Epoch,
-}
 
 /// Counts of what happened since the opening.
 #[derive(Debug, Clone, Copy, Default)]
@@ -229,7 +223,7 @@ impl Hybrid {
             spun: Condvar::new(),
             keeper: Condvar::new(),
         });
-        let keeper = if kept { Some(super::keeper::start(Arc::clone(&shared))?) } else { None };
+        let keeper = if kept { Some(Arc::clone(&shared).start_keeper()?) } else { None };
         Ok(Hybrid { shared, keeper, perhaps_lost })
     }
 

@@ -7,9 +7,9 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{ByteSize, SectorRange};
 use uuid::Uuid;
 
+use super::contents::Contents;
 use super::format::{Damage, Epoch, Sequence};
-use super::occupied::Contents;
-use super::pair::Half;
+use super::half::Half;
 use crate::error::{BlockError, Operation};
 
 /// What can be wrong with a record.

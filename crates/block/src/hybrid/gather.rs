@@ -6,7 +6,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::format::BLOCK;
-use super::pair::Half;
+use super::half::Half;
 use super::sums::{Part, Sums, Unread, read_log};
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};

@@ -28,15 +28,16 @@ enum Due {
     Wait(Option<Instant>),
 }
 
-pub(super) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, HybridError> {
-    let name = shared.disk.name.as_str().into();
-    std::thread::Builder::new()
-        .name("hybrid-keeper".to_owned())
-        .spawn(move || shared.keep())
-        .map_err(|source| BlockError::io(&name, Operation::Open, None, source).into())
-}
-
 impl Shared {
+    /// Starts the thread.
+    pub(super) fn start_keeper(self: Arc<Shared>) -> Result<JoinHandle<()>, HybridError> {
+        let name = self.disk.name.as_str().into();
+        std::thread::Builder::new()
+            .name("hybrid-keeper".to_owned())
+            .spawn(move || self.keep())
+            .map_err(|source| BlockError::io(&name, Operation::Open, None, source).into())
+    }
+
     fn keep(&self) {
         let mut state = self.state.lock();
         while !state.closing {

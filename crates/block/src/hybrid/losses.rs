@@ -1,9 +1,8 @@
 //! What damage of the log takes away.
 
+use super::ranges::joined;
 use serde::{Deserialize, Serialize};
 use umbrella_units::SectorRange;
-
-use super::recover::joined;
 
 /// What is lost of the newest data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,40 +11,22 @@
 //!
 //! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
-use std::sync::Arc;
-
 use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
+use super::contents::Contents;
 use super::error::{HybridError, Place};
 use super::format::{
     BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS,
     TagState, VERSION,
 };
-use super::occupied::Contents;
+use super::half::Half;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
-use crate::in_turn::InTurn;
 
 /// The smallest flash that can be put before a disk.
 pub const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
-
-/// A device of a pair, with the name that users know it by.
-#[derive(Clone)]
-pub struct Half {
-    /// Its name in messages.
-    pub name: String,
-    /// The device.
-    pub device: Arc<dyn BlockDevice>,
-}
-
-impl Half {
-    /// The same, with flushes that take turns.
-    pub(super) fn in_turn(self) -> Half {
-        Half { device: Arc::new(InTurn::new(self.device)), ..self }
-    }
-}
 
 /// What the two halves say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,14 +19,14 @@ use std::collections::VecDeque;
 use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-use super::engine::Record;
 use super::error::{Fault, HybridError};
 use super::format::{BLOCK, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock};
+use super::half::Half;
 use super::later_marks::LaterMarks;
 use super::losses::Losses;
-use super::pair::Half;
+use super::ranges::{joined, without};
+use super::record::Record;
 use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
-use super::skip::without;
 use super::sums::{Sum, Sums};
 use crate::device::Durability;
 
@@ -371,18 +371,4 @@ pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[He
         flash.device.write(place, &filler.encode(), Durability::Cached)?;
     }
     Ok(())
-}
-
-/// Which sectors of the disk have their newest data in the log, joined where they are adjacent.
-pub(super) fn joined(ranges: impl IntoIterator<Item = SectorRange>) -> Vec<SectorRange> {
-    let mut joined: Vec<SectorRange> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if last.end() >= range.start => {
-                *last = SectorRange::between(last.start, last.end().max(range.end()));
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }

@@ -7,7 +7,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::Fault;
 use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
-use super::pair::Half;
+use super::half::Half;
 use super::sums::{Sum, sums_of};
 use crate::error::BlockError;
 

@@ -17,7 +17,8 @@ use umbrella_units::{Lba, SectorRange};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Sequence, Superblock};
 use super::pair::{read_labels, write_superblock};
-use super::recover::{joined, write_fillers};
+use super::ranges::{joined, without};
+use super::recover::write_fillers;
 use super::salvage::DamagedPair;
 use crate::device::Durability;
 use crate::error::BlockError;
@@ -118,15 +119,6 @@ impl LostSectors {
         let listed = self.changes.partition_point(|(sequence, _)| *sequence <= durable);
         self.changes.drain(..listed);
     }
-}
-
-/// Some ranges without a part.
-pub(super) fn without(ranges: &[SectorRange], part: SectorRange) -> Vec<SectorRange> {
-    let between = |start: Lba, end: Lba| (start < end).then(|| SectorRange::between(start, end));
-    let rest = |range: &SectorRange| {
-        [between(range.start, range.end().min(part.start)), between(range.start.max(part.end()), range.end())]
-    };
-    ranges.iter().flat_map(rest).flatten().collect()
 }
 
 impl DamagedPair {

@@ -10,7 +10,7 @@ use umbrella_policy::flash_cache::{LogSector, Piece, Source};
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 use super::format::{BLOCK, BLOCK_BYTES, Content, Header, LOG_START};
-use super::pair::Half;
+use super::half::Half;
 use crate::error::BlockError;
 
 /// A checksum; zero where nothing is known, as of a header.

@@ -13,9 +13,11 @@ use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
 use super::format::{Header, Superblock};
+use super::half::Half;
 use super::losses::Losses;
-use super::pair::{Half, Labels, read_labels};
-use super::recover::{End, Gap, Promise, Step, joined, walk};
+use super::pair::{Labels, read_labels};
+use super::ranges::joined;
+use super::recover::{End, Gap, Promise, Step, walk};
 use super::scanner::Unreadable;
 use super::sums::{Sum, Sums};
 

@@ -1,0 +1,56 @@
+//! What the log of an open pair says of itself; see [`super::marks`].
+
+use std::time::Instant;
+
+use umbrella_units::SectorRange;
+
+use super::format::{Header, Sequence};
+
+/// What the records that were written say, and what the next one is to say.
+#[derive(Debug)]
+pub(super) struct LogMarks {
+    /// The highest promised mark on flash, but for what was only expected.
+    pub(super) promised: Sequence,
+    /// The last record, if it promises itself because a flush is expected.
+    pub(super) expected: Option<Sequence>,
+    /// The highest certain mark on flash, in a record or the superblock.
+    pub(super) noted: Sequence,
+    /// The last record that is no mark.
+    pub(super) last_data: Sequence,
+    /// What the last record holds.
+    pub(super) addresses: Option<Vec<SectorRange>>,
+    /// Whether a flush follows the record that is being put together.
+    pub(super) flush_follows: bool,
+    /// When a mark is due.
+    pub(super) note_at: Option<Instant>,
+}
+
+impl LogMarks {
+    /// After an opening, which has made all records durable.
+    pub(super) fn behind(last: Sequence, addresses: Option<Vec<SectorRange>>) -> LogMarks {
+        let (promised, noted, last_data) = (last, last, last);
+        LogMarks { promised, expected: None, noted, last_data, addresses, flush_follows: false, note_at: None }
+    }
+
+    /// A record is on flash.
+    pub(super) fn written(&mut self, header: &Header) {
+        if self.expected != Some(header.sequence) {
+            self.promised = self.promised.max(header.marks.promised);
+        }
+        self.noted = self.noted.max(header.marks.certain);
+        self.addresses = Some(header.addresses());
+        if !header.is_mark() {
+            self.last_data = header.sequence;
+        }
+    }
+
+    /// A superblock is on flash that says that records up to this one are durable.
+    pub(super) fn superblock_written(&mut self, durable: Sequence) {
+        self.noted = self.noted.max(durable);
+    }
+
+    /// When a mark is due, with records up to `durable` flushed; nothing if the log says all there is to say.
+    pub(super) fn due_at(&self, durable: Sequence) -> Option<Instant> {
+        self.note_at.filter(|_| self.noted < self.last_data.min(durable))
+    }
+}
