@@ -235,8 +235,10 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
                     Leads::Here => Some(see(&looked_at)),
                     Leads::Away { path, .. } => probe::look_at(Look::See, &path, PATIENCE),
                 };
-                // Who asked may have given up.
-                let _ = seen.map(|seen| sender.send(seen));
+                if let Some(seen) = seen {
+                    // Who asked may have given up.
+                    let _ = sender.send(seen);
+                }
             });
             (path, started.map(|_| receiver))
         })
