@@ -137,6 +137,17 @@ fn a_leftover_behind_a_lost_header_is_not_taken_for_data() {
 }
 
 #[test]
+fn a_record_cannot_say_that_the_one_before_it_held_sectors_beyond_the_disk() {
+    let pair = three_records();
+    let third = Lba(LOG_START.0 + 2 * RECORD);
+    let header = format::Header::decode(&read(&*pair.flash.device, third.0, 8)).expect("it is whole");
+    let header = format::Header { before: Some(vec![range(1000, 8)]), ..header };
+    pair.flash.device.write(third, &header.encode(), Durability::Cached).expect("memory");
+    damage(&pair, RECORD);
+    assert_eq!(salvage(&pair).losses(), losses(&[], 1));
+}
+
+#[test]
 fn what_was_durable_and_is_gone_to_the_end_is_counted() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
