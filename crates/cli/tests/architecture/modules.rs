@@ -181,7 +181,7 @@ impl Module {
             }
             syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.import(item, prefix, counts)),
             syn::UseTree::Name(name) => {
-                self.import_as(prefix, &name.ident.to_string(), &name.ident.to_string(), counts)
+                self.import_as(prefix, &name.ident.to_string(), &name.ident.to_string(), counts);
             }
             syn::UseTree::Rename(name) => {
                 self.import_as(prefix, &name.ident.to_string(), &name.rename.to_string(), counts);
