@@ -220,13 +220,13 @@ impl Gate {
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {
-            let level = self.level();
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 tick();
             }
             let mut state = self.state.lock();
-            let (due, wait) = state.due(level, Instant::now(), self.patience);
+            // Not before: a tick takes a while, and writers go on meanwhile.
+            let (due, wait) = state.due(self.level(), Instant::now(), self.patience);
             if due.is_empty() {
                 if state.stopped {
                     return;
