@@ -28,6 +28,30 @@ pub(crate) mod sealed {
 
 use sealed::Parts;
 
+/// Answers that are one struct for the kernel.
+macro_rules! one_struct {
+    ($($answer:ty => |$it:ident| $wire:expr;)*) => {$(
+        impl Parts for $answer {
+            fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
+                let $it = self;
+                call(&[$wire.as_bytes()])
+            }
+        }
+    )*};
+}
+
+one_struct! {
+    Entry => |it| it.wire();
+    Opened => |it| it.wire();
+    Written => |it| abi::WriteOut { size: it.0, padding: 0 };
+    Copied => |it| abi::CopyFileRangeOut { bytes_copied: it.0 };
+    Offset => |it| abi::LseekOut { offset: it.0 };
+    Block => |it| abi::BmapOut { block: it.0 };
+    Ready => |it| abi::PollOut { revents: it.0, padding: 0 };
+    // The lock in the way, or one of the kind `Unlock`.
+    Lock => |it| abi::LkOut { lk: it.wire() };
+}
+
 /// The word is done.
 impl Parts for () {
     fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
@@ -75,12 +99,6 @@ impl Entry {
             attr_valid_nsec,
             attr: self.attributes.wire(),
         }
-    }
-}
-
-impl Parts for Entry {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[self.wire().as_bytes()])
     }
 }
 
@@ -173,12 +191,6 @@ impl Opened {
     }
 }
 
-impl Parts for Opened {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[self.wire().as_bytes()])
-    }
-}
-
 /// A file that was made and opened.
 #[derive(Debug, Clone)]
 pub struct Created {
@@ -206,12 +218,6 @@ pub enum Xattr {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written(pub u32);
 
-impl Parts for Written {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::WriteOut { size: self.0, padding: 0 }.as_bytes()])
-    }
-}
-
 /// So many bytes were copied, no more than were asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied(pub u64);
@@ -219,48 +225,17 @@ pub struct Copied(pub u64);
 // The older form of the answer has 32 bits and padding: where the low half comes first both look the same.
 const _: () = assert!(cfg!(target_endian = "little"));
 
-impl Parts for Copied {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::CopyFileRangeOut { bytes_copied: self.0 }.as_bytes()])
-    }
-}
-
 /// Where data or a hole begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset(pub u64);
-
-impl Parts for Offset {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::LseekOut { offset: self.0 }.as_bytes()])
-    }
-}
 
 /// A block of the device below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block(pub u64);
 
-impl Parts for Block {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::BmapOut { block: self.0 }.as_bytes()])
-    }
-}
-
 /// What can be done without waiting: `POLLIN` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready(pub u32);
-
-impl Parts for Ready {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::PollOut { revents: self.0, padding: 0 }.as_bytes()])
-    }
-}
-
-/// The lock in the way, or one of the kind [`LockKind::Unlock`](crate::LockKind::Unlock).
-impl Parts for Lock {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[abi::LkOut { lk: self.wire() }.as_bytes()])
-    }
-}
 
 /// Room of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -55,6 +55,12 @@ impl<'a> Body<'a> {
         Ok(bytes)
     }
 
+    /// The name of an operation that has no struct.
+    pub(crate) fn only_name(&mut self) -> Parsed<&'a OsStr> {
+        self.no_struct();
+        self.name()
+    }
+
     /// A name of the payload, which ends with a zero.
     pub(crate) fn name(&mut self) -> Parsed<&'a OsStr> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or(Malformed)?;

@@ -109,10 +109,7 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
     let node = NodeId(header.nodeid);
     let extensions = Extensions::take(&mut body, header)?;
     Ok(match header.opcode {
-        opcode::LOOKUP => {
-            body.no_struct();
-            Op::Lookup(Lookup { parent: node, name: body.name()? })
-        }
+        opcode::LOOKUP => Op::Lookup(Lookup { parent: node, name: body.only_name()? }),
         opcode::FORGET => Op::Forget(Forget { node, lookups: body.take::<abi::ForgetIn>()?.nlookup }),
         opcode::BATCH_FORGET => Op::BatchForget(forgets(&mut body)?),
         opcode::GETATTR => {
@@ -127,8 +124,7 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
         opcode::SETATTR => Op::SetAttr(set_attr(node, &body.take()?)),
         opcode::READLINK => Op::ReadLink(ReadLink { node }),
         opcode::SYMLINK => {
-            body.no_struct();
-            Op::SymLink(SymLink { parent: node, name: body.name()?, target: body.name()?, extensions })
+            Op::SymLink(SymLink { parent: node, name: body.only_name()?, target: body.name()?, extensions })
         }
         opcode::MKNOD => {
             let read: abi::MknodIn = body.take()?;
@@ -139,14 +135,8 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
             let abi::MkdirIn { mode, umask } = body.take()?;
             Op::MkDir(MkDir { parent: node, name: body.name()?, mode, umask, extensions })
         }
-        opcode::UNLINK => {
-            body.no_struct();
-            Op::Unlink(Unlink { parent: node, name: body.name()? })
-        }
-        opcode::RMDIR => {
-            body.no_struct();
-            Op::RmDir(RmDir { parent: node, name: body.name()? })
-        }
+        opcode::UNLINK => Op::Unlink(Unlink { parent: node, name: body.only_name()? }),
+        opcode::RMDIR => Op::RmDir(RmDir { parent: node, name: body.only_name()? }),
         opcode::RENAME => {
             let read: abi::RenameIn = body.take()?;
             Op::Rename(rename(node, read.newdir, 0, &mut body)?)
@@ -179,10 +169,7 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
             Op::GetXattr(GetXattr { node, name: body.name()?, size: read.size })
         }
         opcode::LISTXATTR => Op::ListXattr(ListXattr { node, size: body.take::<abi::GetxattrIn>()?.size }),
-        opcode::REMOVEXATTR => {
-            body.no_struct();
-            Op::RemoveXattr(RemoveXattr { node, name: body.name()? })
-        }
+        opcode::REMOVEXATTR => Op::RemoveXattr(RemoveXattr { node, name: body.only_name()? }),
         opcode::FLUSH => {
             let read: abi::FlushIn = body.take()?;
             Op::Flush(Flush { node, handle: FileHandle(read.fh), lock_owner: LockOwner(read.lock_owner) })
