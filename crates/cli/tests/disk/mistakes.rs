@@ -387,7 +387,7 @@ fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
 #[test]
 fn a_disk_on_xfs_that_was_cut_is_known_when_its_file_system_was_mounted_from_another_device() {
     let house = House::new();
-    let (image, folder) = (house.path("xfs.img"), house.path("srv"));
+    let (image, folder) = (house.path("xfs.img"), house.path("mnt"));
     File::create(&image).and_then(|file| file.set_len(320 * MIB)).expect("there is room");
     run("mkfs.xfs", [Path::new("-q"), &image]);
     fs::create_dir(&folder).expect("the folder can be written");
