@@ -21,6 +21,8 @@ mod verify;
 
 use std::sync::Arc;
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use umbrella_units::{BlockNo, ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::*;
@@ -97,6 +99,28 @@ fn byte_of(store: &LogStore, block: u64) -> usize {
 /// All of a device.
 fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
     read(device, 0, sectors_of(device))
+}
+
+/// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
+fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
+    let device = made(segments, "r_lfs");
+    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
+    let blocks = sectors_of(&store) / 8;
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut truth = vec![0; blocks as usize];
+    for number in 1..blocks * 3 {
+        let block = random.random_range(0..blocks);
+        if random.random_bool(0.1) {
+            store.discard(range(block * 8, 8)).expect("it is discarded");
+            truth[block as usize] = 0;
+        } else {
+            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+            truth[block as usize] = number;
+        }
+    }
+    store.flush().expect("memory does not fail");
+    drop(store);
+    (bytes_of(&*device), truth)
 }
 
 /// A device with these bytes, of which some blocks are damaged.

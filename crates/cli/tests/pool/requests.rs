@@ -31,6 +31,17 @@ impl Traced {
         let found = || fs::read_to_string(&self.file).unwrap_or_default().lines().any(has);
         eventually(&format!("a line with {pieces:?}"), found);
     }
+
+    /// A directory of so many files, of which the kernel knows nothing yet.
+    fn unknown_directory(&mut self, files: usize) -> PathBuf {
+        let dir = self.pool.join("dir");
+        fs::create_dir(&dir).unwrap();
+        for number in 0..files {
+            fs::write(dir.join(format!("file{number}")), "x").unwrap();
+        }
+        self.pool.remount();
+        dir
+    }
 }
 
 #[test]
@@ -57,12 +68,7 @@ fn a_trace_of_requests_shows_a_create_a_stat_and_a_failed_open() {
 fn ls_asks_once_for_labels_and_gets_attributes_with_the_listing() {
     const FILES: usize = 1000;
     let mut traced = traced();
-    let dir = traced.pool.join("dir");
-    fs::create_dir(&dir).unwrap();
-    for number in 0..FILES {
-        fs::write(dir.join(format!("file{number}")), "x").unwrap();
-    }
-    traced.pool.remount();
+    let dir = traced.unknown_directory(FILES);
     let before = fs::metadata(&traced.file).unwrap().len() as usize;
     let shown = run("ls", ["-l".as_ref(), dir.as_os_str()]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).lines().count(), FILES + 1);
@@ -78,12 +84,7 @@ fn ls_asks_once_for_labels_and_gets_attributes_with_the_listing() {
 #[test]
 fn rm_looks_up_nothing_that_came_with_the_listing() {
     let mut traced = traced();
-    let dir = traced.pool.join("dir");
-    fs::create_dir(&dir).unwrap();
-    for number in 0..1000 {
-        fs::write(dir.join(format!("file{number}")), "x").unwrap();
-    }
-    traced.pool.remount();
+    let dir = traced.unknown_directory(1000);
     let before = fs::metadata(&traced.file).unwrap().len() as usize;
     run("rm", ["-r".as_ref(), dir.as_os_str()]);
     traced.pool.stop();
@@ -99,12 +100,7 @@ fn selinux() -> bool {
 #[test]
 fn who_wants_names_only_makes_the_daemon_read_few_attributes() {
     let mut traced = traced();
-    let dir = traced.pool.join("dir");
-    fs::create_dir(&dir).unwrap();
-    for number in 0..1000 {
-        fs::write(dir.join(format!("file{number}")), "x").unwrap();
-    }
-    traced.pool.remount();
+    let dir = traced.unknown_directory(1000);
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1000);
     let known = traced.pool.status().inodes;
     assert!(known < 100, "the daemon knows {known} inodes");

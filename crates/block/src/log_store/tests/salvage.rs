@@ -6,28 +6,6 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
-fn killed(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
-    let device = made(segments, "r_lfs");
-    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
-    let blocks = sectors_of(&store) / 8;
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut truth = vec![0; blocks as usize];
-    for number in 1..blocks * 3 {
-        let block = random.random_range(0..blocks);
-        if random.random_bool(0.1) {
-            store.discard(range(block * 8, 8)).expect("it is discarded");
-            truth[block as usize] = 0;
-        } else {
-            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
-            truth[block as usize] = number;
-        }
-    }
-    store.flush().expect("memory does not fail");
-    drop(store);
-    (read(&*device, 0, sectors_of(&*device)), truth)
-}
-
 /// By block, 0 where nothing is, and why it may not be the newest; and how many chunks nobody knows the blocks of.
 type GotOut = (Vec<u64>, Vec<Option<Why>>, u64);
 
@@ -83,7 +61,7 @@ fn checkpoints(bytes: &[u8]) -> [usize; 2] {
 #[test]
 fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
     for seed in 0..3 {
-        let (bytes, truth) = killed(seed, 130);
+        let (bytes, truth) = after_random_work(seed, 130);
         assert_eq!(got_out(&bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
     }
 }
@@ -91,7 +69,7 @@ fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
 #[test]
 fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all_the_same() {
     for seed in 0..4 {
-        let (bytes, truth) = killed(seed, 130);
+        let (bytes, truth) = after_random_work(seed, 130);
         let pages = pages(&bytes);
         assert!(pages.len() > 1, "{} pages", pages.len());
         for (nth, page) in pages.iter().enumerate() {
@@ -198,7 +176,7 @@ fn a_page_that_is_rebuilt_without_a_doubt_is_mended_by_the_opening() {
 #[test]
 fn whatever_structure_is_damaged_what_is_not_told_is_right() {
     for seed in 0..3 {
-        let (bytes, truth) = killed(seed, 80);
+        let (bytes, truth) = after_random_work(seed, 80);
         let [first, second] = checkpoints(&bytes);
         let flipped = |at: &[usize]| {
             let mut bytes = bytes.clone();
@@ -230,7 +208,7 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
 
 #[test]
 fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
-    let (bytes, truth) = killed(9, 80);
+    let (bytes, truth) = after_random_work(9, 80);
     let first = superblock(&bytes).first.0 as usize;
     let headers: Vec<usize> =
         (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK")).collect();
@@ -252,7 +230,7 @@ fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
 
 #[test]
 fn a_page_and_a_header_damaged_together_are_told() {
-    let (bytes, truth) = killed(4, 130);
+    let (bytes, truth) = after_random_work(4, 130);
     let first = superblock(&bytes).first.0 as usize;
     let page = pages(&bytes)[0];
     let headers = (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK"));

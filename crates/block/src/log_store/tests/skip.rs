@@ -1,8 +1,5 @@
 //! Going on without what is damaged: what is lost is an error until it is written again, over restarts too; all else is as it was.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 
 fn opened(device: &Arc<dyn BlockDevice>, access: Access) -> Result<LogStore, LogStoreError> {
@@ -128,28 +125,6 @@ fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
     assert_eq!((store.is_read_only(), store.stats().lost), (false, ByteSize(0)));
 }
 
-/// Random writes and discards with some cleaning, and a kill: the device, and what each block holds.
-fn worked(seed: u64) -> (Vec<u8>, Vec<u64>) {
-    let device = made(130, "r_lfs");
-    let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
-    let blocks = sectors_of(&store) / 8;
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut truth = vec![0; blocks as usize];
-    for number in 1..blocks * 3 {
-        let block = random.random_range(0..blocks);
-        if random.random_bool(0.1) {
-            store.discard(range(block * 8, 8)).expect("it is discarded");
-            truth[block as usize] = 0;
-        } else {
-            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
-            truth[block as usize] = number;
-        }
-    }
-    store.flush().expect("memory does not fail");
-    drop(store);
-    (bytes_of(&*device), truth)
-}
-
 /// Where the page of the map lies that the newest checkpoint means.
 fn page_at(device: &Arc<dyn BlockDevice>, page: u32) -> usize {
     let store = opened(device, Access::ReadOnly).expect("it can be looked at");
@@ -184,7 +159,7 @@ fn oldest_headers(bytes: &[u8]) -> Vec<usize> {
 fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_after_that_tells_no_lies() {
     let mut lost_at_all = 0;
     for seed in 0..4 {
-        let (bytes, mut truth) = worked(seed);
+        let (bytes, mut truth) = after_random_work(seed, 130);
         let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
         for page in 0..2 {
             let label = format!("seed {seed}, page {page}");
@@ -214,7 +189,7 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
             let store = opened(&again, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             let lost_again = assert_right_or_lost(&store, &truth, &format!("{label}, again"));
             assert!(lost_again >= lost, "{label}: {lost_again} of {lost} are still known to be lost");
-            truth = worked(seed).1;
+            truth = after_random_work(seed, 130).1;
         }
     }
     assert!(lost_at_all > 0, "nothing was in doubt");
