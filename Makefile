@@ -90,7 +90,7 @@ install: build ## the binary, completions, the names that mount(8) looks for, an
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
-	for unit in umbrella@.service umbrella-disk@.service umbrella-governor@.service; do \
+	for unit in umbrella@.service umbrella-disk@.service umbrella-write-back@.service; do \
 	    sed 's|@BINDIR@|$(PREFIX)/bin|g' "packaging/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit"; \
 	done
 
@@ -99,7 +99,7 @@ uninstall: ## take away what `make install` put in place; configurations stay
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
 	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
 	    "$(DESTDIR)$(BASHDIR)/umbrella" "$(DESTDIR)$(ZSHDIR)/_umbrella" "$(DESTDIR)$(FISHDIR)/umbrella.fish" \
-	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-governor@.service"
+	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-write-back@.service"
 
 clean: ## what was built, the test programs too
 	cargo clean

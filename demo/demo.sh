@@ -120,7 +120,7 @@ path = "$work/disk"
 [[branch]]
 name = "flash"
 path = "$work/flash"
-keep_free = "5%"
+min_free = "5%"
 [[branch]]
 name = "crypt"                           # stands for an encrypted file system
 path = "$work/crypt"
@@ -139,7 +139,7 @@ match = [                                # the name table: the longest match win
 
 [[rule]]
 name = "small files on flash"
-when = { size = "< 16KiB", band = "4KiB" }   # the band keeps a file from moving to and fro
+when = { size = "< 16KiB", hysteresis = "4KiB" }   # hysteresis keeps a file from moving to and fro
 to = ["flash", "disk"]
 CONFIG
 cat "$work/pool.toml"

@@ -52,10 +52,10 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(text, "{}", detached(status));
     }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
-    let governed: Vec<_> =
+    let ordered: Vec<_> =
         status.branches.iter().filter_map(|it| Some((it.name.as_str(), it.write_back.as_ref()?))).collect();
-    if !governed.is_empty() {
-        let _ = writeln!(text, "{}", write_back::table(&governed));
+    if !ordered.is_empty() {
+        let _ = writeln!(text, "{}", write_back::table(&ordered));
     }
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
@@ -160,7 +160,7 @@ pub(crate) fn branches(branches: &[BranchStatus]) -> String {
             bar(branch.total, branch.free),
             branch.free.to_string(),
             branch.total.to_string(),
-            branch.keep_free.to_string(),
+            branch.min_free.to_string(),
             branch.files_moved_in.to_string(),
             branch.files_moved_out.to_string(),
             visible(&branch.fs_type),

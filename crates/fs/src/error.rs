@@ -224,7 +224,7 @@ pub enum Error {
         /// Why.
         source: crate::branch::StateError,
     },
-    /// A branch's write-back cannot be governed so.
+    /// A branch's write-back policy cannot be set.
     #[error("branch {name:?}: {reason}")]
     WriteBack {
         /// Name of the branch.

@@ -121,7 +121,7 @@ pub struct Replayed {
     pub policy: String,
     /// Events of the record.
     pub events: u64,
-    /// When the last thing happened, from the start of the governor.
+    /// When the last thing happened, from the start of the flusher.
     pub ends_at: Nanos,
     /// Whether the record has its end; one without was cut short, and was replayed as far as it goes.
     pub complete: bool,

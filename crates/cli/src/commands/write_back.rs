@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Request};
-use umbrella_fs::spec::{GovernorStatus, ThresholdChange, WriteBackChange};
+use umbrella_fs::spec::{FlusherStatus, ThresholdChange, WriteBackChange};
 use umbrella_units::{ByteSize, ParseSizeError};
 
 use super::PoolOption;
+use super::write_back_run::RunArgs;
 use crate::client::{Client, ClientError};
 use crate::render::write_back;
 use crate::text::quoted;
@@ -30,7 +31,7 @@ enum WriteBackCommand {
     #[command(after_help = "\
 EXAMPLES:
   umbrella write-back show
-  umbrella write-back show disk1 --json | jq '.[0].governor.flush_rate'")]
+  umbrella write-back show disk1 --json | jq '.[0].write_back.flush_rate'")]
     Show {
         /// Only this branch.
         branch: Option<String>,
@@ -42,6 +43,7 @@ EXAMPLES:
     },
     Set(SetArgs),
     Record(RecordArgs),
+    Run(RunArgs),
 }
 
 /// Change the policy of a branch, or its limit, until the pool is unmounted.
@@ -115,6 +117,7 @@ impl WriteBackArgs {
             WriteBackCommand::Show { branch, pool, json } => show(branch, &pool, json),
             WriteBackCommand::Set(args) => args.run(),
             WriteBackCommand::Record(args) => args.run(),
+            WriteBackCommand::Run(args) => args.run(),
         }
     }
 }
@@ -144,11 +147,11 @@ impl SetArgs {
             limit: self.limit.unwrap_or_default(),
             background: self.background.unwrap_or_default(),
         };
-        let is_recording = |governor: &Option<GovernorStatus>| governor.as_ref().is_some_and(|status| status.recording);
-        let was_recording = is_recording(&self.governor(&client)?);
+        let is_recording = |status: &Option<FlusherStatus>| status.as_ref().is_some_and(|status| status.recording);
+        let was_recording = is_recording(&self.status(&client)?);
         client
             .ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
-        let now = self.governor(&client)?;
+        let now = self.status(&client)?;
         let ended = was_recording && !is_recording(&now);
         if self.json {
             output::json(&json!({ "branch": self.branch, "write_back": self.policy, "ended_record": ended }))?;
@@ -168,13 +171,13 @@ impl SetArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn governor(&self, client: &Client) -> anyhow::Result<Option<GovernorStatus>> {
+    fn status(&self, client: &Client) -> anyhow::Result<Option<FlusherStatus>> {
         let Answer::WriteBack { branches } =
             client.ask(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
         else {
             return Err(ClientError::Unexpected.into());
         };
-        Ok(branches.into_iter().find_map(|branch| branch.governor))
+        Ok(branches.into_iter().find_map(|branch| branch.write_back))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::probe::{self, Look, Resolved};
 use crate::text::quoted;
 
 /// Who asks for less, in bytes, means something else.
-const LEAST_KEEP_FREE: u64 = 1 << 20;
+const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
 pub(super) fn look(config: &mut Config) -> Result<Vec<Finding>, ConfigErrors> {
@@ -209,10 +209,10 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             Some(known) if known.was_mount => Past::Mount,
             Some(_) => Past::Directory,
         };
-        if let Amount::Bytes(keep_free) = branch.keep_free
-            && (1..LEAST_KEEP_FREE).contains(&keep_free.0)
+        if let Amount::Bytes(min_free) = branch.min_free
+            && (1..LEAST_MIN_FREE).contains(&min_free.0)
         {
-            let notice = Notice::KeepFreeTiny { name: branch.name.clone(), keep_free };
+            let notice = Notice::MinFreeTiny { name: branch.name.clone(), min_free };
             findings.push(Finding { span: span.clone(), notice });
         }
         let other_disk = known.get(&branch.name).is_some_and(|known| {
@@ -285,13 +285,12 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
         }
     }
     let Some(total) = seen.total else { return notices };
-    let keep_free = branch.keep_free.of(total);
-    if total.0 > 0 && keep_free >= total {
-        notices.push(Notice::KeepFreeTooLarge { name: name.clone(), keep_free: branch.keep_free, total });
+    let min_free = branch.min_free.of(total);
+    if total.0 > 0 && min_free >= total {
+        notices.push(Notice::MinFreeTooLarge { name: name.clone(), min_free: branch.min_free, total });
     }
-    if let Some(headroom) = branch.headroom.map(|headroom| headroom.of(total)).filter(|headroom| *headroom < keep_free)
-    {
-        notices.push(Notice::HeadroomBelowKeepFree { name, headroom, keep_free });
+    if let Some(headroom) = branch.headroom.map(|headroom| headroom.of(total)).filter(|headroom| *headroom < min_free) {
+        notices.push(Notice::HeadroomBelowMinFree { name, headroom, min_free });
     }
     notices
 }

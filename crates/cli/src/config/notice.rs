@@ -78,17 +78,14 @@ pub(crate) enum Notice {
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(
-        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
+        "branch {}: min_free is {min_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
         quoted(name)
     )]
-    KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
-    #[error(
-        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
-        quoted(name)
-    )]
-    KeepFreeTiny { name: String, keep_free: ByteSize },
-    #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
-    HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
+    MinFreeTooLarge { name: String, min_free: Amount, total: ByteSize },
+    #[error("branch {}: min_free is {min_free}, next to nothing; for a share of the branch write \"5%\"", quoted(name))]
+    MinFreeTiny { name: String, min_free: ByteSize },
+    #[error("branch {}: headroom ({headroom}) is less than min_free ({min_free}), which then counts", quoted(name))]
+    HeadroomBelowMinFree { name: String, headroom: ByteSize, min_free: ByteSize },
     #[error(
         "branches {} and {} lie on one file system: its space is counted twice, and one is lost with the other",
         quoted(first),

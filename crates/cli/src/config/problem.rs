@@ -41,6 +41,8 @@ pub(crate) enum Problem {
     Toml { message: String },
     #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
     UnknownKey { key: String, valid: Vec<String> },
+    #[error("the key {old:?} is called {new:?} now; its values are the same")]
+    RenamedKey { old: &'static str, new: &'static str },
     #[error(
         "{} is no condition of \"when\": a rule on paths and names is a name table, match = [{{ glob = \"/films/**\", to = [\"disk\"] }}]",
         quoted(key)
@@ -166,16 +168,16 @@ pub(crate) enum Problem {
     #[error("mode: {value:04o} has bits that are not in bits = {mask:04o}, so it can never be equal")]
     OutsideMask { value: u32, mask: u32 },
     #[error(
-        "band does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
+        "hysteresis does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
     )]
     BandWithoutThreshold,
     #[error(
-        "band: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
+        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
         quoted(given)
     )]
     BadBand { given: String },
     #[error(
-        "band: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
+        "hysteresis: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
         quoted(given)
     )]
     AmbiguousBand { given: String },
@@ -231,6 +233,13 @@ impl Problem {
             std::io::ErrorKind::IsADirectory => Problem::IsDirectory { page },
             _ => Problem::Unreadable { reason: error.to_string() },
         }
+    }
+
+    /// An unknown key that had this name before says how it is called now.
+    pub(super) fn unless_renamed(self, renamed: &[(&'static str, &'static str)]) -> Problem {
+        let Problem::UnknownKey { key, valid } = &self else { return self };
+        let found = renamed.iter().find(|(old, new)| key == old && valid.iter().any(|valid| valid == new));
+        found.map_or(self, |(old, new)| Problem::RenamedKey { old, new })
     }
 
     /// The TOML reader's complaint, with hints where it names the words it knows.

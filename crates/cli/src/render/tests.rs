@@ -15,7 +15,7 @@ fn branch(name: &str) -> BranchStatus {
         fs_type: "ext4".to_owned(),
         total: ByteSize(100 << 30),
         free: ByteSize(58 << 30),
-        keep_free: ByteSize(5 << 30),
+        min_free: ByteSize(5 << 30),
         read_only: false,
         draining: false,
         abilities: Abilities::ALL,

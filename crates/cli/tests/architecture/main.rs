@@ -18,8 +18,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-block", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-model"]),
-    ("umbrella-governor", &["umbrella-units", "umbrella-policy"]),
-    ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-governor"]),
+    ("umbrella-writeback", &["umbrella-units", "umbrella-policy"]),
+    ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-writeback"]),
     (
         "umbrella",
         &[
@@ -28,7 +28,7 @@ const FLOORS: &[(&str, &[&str])] = &[
             "umbrella-model",
             "umbrella-lab",
             "umbrella-block",
-            "umbrella-governor",
+            "umbrella-writeback",
             "umbrella-fs",
         ],
     ),
@@ -56,7 +56,7 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-model", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-lab", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-block", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
-    ("umbrella-governor", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-writeback", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 

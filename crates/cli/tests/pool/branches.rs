@@ -310,7 +310,7 @@ fn a_reload_names_what_else_the_file_says() {
 
     pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
     let told = pool.json(reload).remove(0);
-    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "keep_free of branch \"c\""]));
+    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "min_free of branch \"c\""]));
 }
 
 /// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.

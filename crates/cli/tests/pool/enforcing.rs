@@ -233,7 +233,7 @@ fn without_hysteresis_a_file_oscillates() {
 
 #[test]
 fn a_band_stops_the_oscillation() {
-    let rules = LARGE_FILES.replace("\">= 64KiB\"", "\">= 64KiB\", band = \"16KiB\"");
+    let rules = LARGE_FILES.replace("\">= 64KiB\"", "\">= 64KiB\", hysteresis = \"16KiB\"");
     let pool = pool(["small", "large"], &rules);
     let moved = oscillate(&pool);
     assert!(moved <= 1, "moved {moved} times");

@@ -469,7 +469,7 @@ impl Branch {
             fs_type: online.as_ref().map(|it| it.fs_type.clone()).unwrap_or_default(),
             total: space.total,
             free: space.free,
-            keep_free: self.spec.keep_free.of(space.total),
+            min_free: self.spec.min_free.of(space.total),
             read_only: self.spec.read_only || (online.is_some() && !self.is_writable()),
             draining: self.draining(),
             abilities: self.abilities(),

@@ -23,7 +23,7 @@ pub struct BranchStatus {
     /// Free bytes for unprivileged users.
     pub free: ByteSize,
     /// Kept free, in bytes.
-    pub keep_free: ByteSize,
+    pub min_free: ByteSize,
     /// Nothing is written there.
     pub read_only: bool,
     /// Nothing new is placed there.
@@ -34,9 +34,9 @@ pub struct BranchStatus {
     pub files_moved_in: u64,
     /// Files that moved away since the mount.
     pub files_moved_out: u64,
-    /// How its write-back is governed; `None`: the kernel decides.
+    /// Its ordered write-back; `None`: the kernel decides.
     #[serde(default)]
-    pub write_back: Option<umbrella_governor::Status>,
+    pub write_back: Option<umbrella_writeback::Status>,
     /// Its disk reports errors.
     #[serde(default)]
     pub failing: bool,

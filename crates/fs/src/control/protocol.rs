@@ -87,7 +87,7 @@ pub enum Request {
         /// Only this one.
         branch: Option<String>,
     },
-    /// Govern a branch's write-back so, until the pool is unmounted. Answered with [`Answer::Ok`].
+    /// Set a branch's write-back policy until the pool is unmounted. Answered with [`Answer::Ok`].
     WriteBackSet {
         /// Name.
         branch: String,
@@ -376,7 +376,7 @@ pub struct WriteBackStatus {
     /// Name.
     pub branch: String,
     /// `None`: the kernel decides.
-    pub governor: Option<umbrella_governor::Status>,
+    pub write_back: Option<umbrella_writeback::Status>,
 }
 
 /// One rule and how often it decided.

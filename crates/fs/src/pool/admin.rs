@@ -141,7 +141,7 @@ impl Pool {
         if branch.spec.read_only {
             return;
         }
-        self.govern(branch);
+        self.start_flusher_of(branch);
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
@@ -201,7 +201,7 @@ impl Pool {
     /// A branch that can be reached no more.
     fn let_go(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.count(Metric::BranchesLost);
-        self.ungovern(branch.id);
+        self.stop_flusher(branch.id);
         if let Some(known) = known {
             self.inodes.unload(known.slot);
         }

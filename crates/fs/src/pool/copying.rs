@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
 use super::Pool;
-use super::govern::{Holds, governed};
+use super::govern::{Holds, copy_within_limit};
 use super::moving::Pace;
 use super::not_moved::NotMoved;
 use crate::branch::{Branch, ErrorSource, Online};
@@ -48,8 +48,8 @@ pub(super) struct Copying<'a> {
     pub(super) cancel: &'a AtomicBool,
     pub(super) pace: Pace<'a>,
     pub(super) durability: Durability,
-    /// What who copies holds meanwhile; `None`: the governor is not told of it.
-    pub(super) governed: Option<Holds>,
+    /// What who copies holds meanwhile; `None`: the flusher is not told of it.
+    pub(super) flusher_sees: Option<Holds>,
 }
 
 /// What a copy on another thread and who waits for it know of each other.
@@ -66,8 +66,8 @@ impl Pool {
         copying: Copying<'_>,
         copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, NotMoved> {
-        let Copying { from, to, cancel, pace, durability, governed: holds } = copying;
-        let governor = holds.and_then(|_| self.governors.of(to.branch.id));
+        let Copying { from, to, cancel, pace, durability, flusher_sees: holds } = copying;
+        let flusher = holds.and_then(|_| self.flushers.of(to.branch.id));
         let holds = holds.unwrap_or(Holds::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
             let throttle = pace.throttle.map(AsRef::as_ref);
@@ -78,7 +78,7 @@ impl Pool {
                 pace.stop.is_some_and(|stop| stop())
             };
             let limits = Limits { throttle, stop: Some(&gets_on), durability, ..Limits::new(cancel) };
-            return Ok(counted(governed(governor, holds, limits, copy), from, to)?);
+            return Ok(counted(copy_within_limit(flusher, holds, limits, copy), from, to)?);
         };
         let apart = Arc::new(Apart::default());
         let (theirs, throttle) = (Arc::clone(&apart), pace.throttle.cloned());
@@ -97,7 +97,7 @@ impl Pool {
                 durability,
                 ..Limits::new(&theirs.cancel)
             };
-            governed(governor, holds, limits, copy)
+            copy_within_limit(flusher, holds, limits, copy)
         };
         let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {

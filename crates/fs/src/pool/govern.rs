@@ -1,8 +1,8 @@
-//! Branches whose write-back is governed: what the pool tells their governors, and who waits for them.
+//! Branches with a write-back policy: what the pool tells their flushers, and who waits for them.
 //!
-//! A governor lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change to a file's pages that
-//! passes through the daemon is told after it was made. What goes past it (passthrough, which a governed branch gives to readers, and to writers that come while one reads, and
-//! changes behind the mount's back) is left to the kernel. A branch that may hang is never governed: its calls run elsewhere.
+//! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change to a file's pages that
+//! passes through the daemon is told after it was made. What goes past it (passthrough, which such a branch gives to readers, and to writers that come while one reads, and
+//! changes behind the mount's back) is left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
-use umbrella_governor::{FileRef, Governor, PageRange, Settings, Status};
 use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
+use umbrella_writeback::{FileRef, Flusher, PageRange, Settings, Status};
 
 use super::Pool;
 use crate::at::{DirAt, FileAt};
@@ -27,15 +27,15 @@ use crate::node::{Backing, HandleId, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
 
-/// The governors of a pool, by branch.
+/// The flushers of a pool, by branch.
 #[derive(Default)]
-pub(crate) struct Governors {
-    running: ArcSwap<Vec<Option<Arc<Governor>>>>,
+pub(crate) struct Flushers {
+    running: ArcSwap<Vec<Option<Arc<Flusher>>>>,
     /// What was chosen since the mount in place of what the configuration says.
     chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Held while that changes: of two at once each would keep what the other replaced.
     changing: Mutex<()>,
-    /// Files of which a write-back failed under a governor that is gone. Who syncs next is told.
+    /// Files of which a write-back failed under a flusher that is gone. Who syncs next is told.
     failed: Mutex<FxHashSet<(BranchId, FileId)>>,
 }
 
@@ -49,34 +49,34 @@ pub(super) enum Holds {
 }
 
 /// As long as the gate has patience, at most.
-fn wait_for_room(governor: &Governor, pages: Pages) {
+fn wait_for_room(flusher: &Flusher, pages: Pages) {
     let (go, gone) = std::sync::mpsc::channel();
-    governor.when_room(pages, Box::new(move || drop(go)));
+    flusher.when_room(pages, Box::new(move || drop(go)));
     // Ends when `go` is dropped: nobody sends.
     let _: Result<(), _> = gone.recv();
 }
 
-impl Governors {
-    pub(super) fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
+impl Flushers {
+    pub(super) fn of(&self, branch: BranchId) -> Option<Arc<Flusher>> {
         self.running.load().get(branch.index())?.clone()
     }
 
     /// A file is gone: the next one with its number has nothing to do with it.
     fn forget(&self, backing: Backing) {
-        if let Some(governor) = self.of(backing.branch) {
-            governor.deleted(FileId(backing.ino));
+        if let Some(flusher) = self.of(backing.branch) {
+            flusher.deleted(FileId(backing.ino));
         }
         self.failed.lock().remove(&(backing.branch, FileId(backing.ino)));
     }
 
-    /// Puts a governor in the place of the one that is there, which ends.
-    fn replace(&self, branch: BranchId, governor: Option<&Arc<Governor>>) {
+    /// Puts a flusher in the place of the one that is there, which ends.
+    fn replace(&self, branch: BranchId, flusher: Option<&Arc<Flusher>>) {
         let mut ended = None;
         self.running.rcu(|running| {
             let mut running = Vec::clone(running);
             running.resize(running.len().max(branch.index() + 1), None);
             if let Some(place) = running.get_mut(branch.index()) {
-                ended = std::mem::replace(place, governor.cloned());
+                ended = std::mem::replace(place, flusher.cloned());
             }
             running
         });
@@ -87,104 +87,104 @@ impl Governors {
     }
 }
 
-/// Makes a copy to a branch, of which the governor is told while it grows; with `Holds::Nothing` it waits for room like any writer.
+/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like any writer.
 /// A copy that is synced when it is made is clean then.
-pub(super) fn governed<T>(
-    governor: Option<Arc<Governor>>,
+pub(super) fn copy_within_limit<T>(
+    flusher: Option<Arc<Flusher>>,
     holds: Holds,
     limits: Limits<'_>,
     copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, RelocateError> {
-    let Some(governor) = governor else { return copy(&limits) };
+    let Some(flusher) = flusher else { return copy(&limits) };
     let made = OnceLock::new();
     let pace = |file: BorrowedFd<'_>, offset: u64, length: ByteSize| {
         let Ok(stat) = rustix::fs::fstat(file) else { return };
         let id = *made.get_or_init(|| FileId(stat.st_ino));
         let range = PageRange::of_bytes(offset, length.0);
-        governor.wrote(id, FileRef::Open(file), range);
+        flusher.wrote(id, FileRef::Open(file), range);
         if holds == Holds::Nothing {
-            wait_for_room(&governor, range.pages);
+            wait_for_room(&flusher, range.pages);
         }
     };
     let copied = copy(&Limits { written: Some(&pace), ..limits });
     match (made.get(), &copied) {
-        (Some(id), Err(_)) => governor.deleted(*id),
+        (Some(id), Err(_)) => flusher.deleted(*id),
         // Nobody else can have written it: it is in no directory of the tree yet.
-        (Some(id), Ok(_)) if limits.durability == Durability::Now => governor.synced(*id, governor.mark()),
+        (Some(id), Ok(_)) if limits.durability == Durability::Now => flusher.synced(*id, flusher.mark()),
         _ => {}
     }
     copied
 }
 
 impl Pool {
-    /// A branch came online: its governor starts, if it is to have one.
-    pub(super) fn govern(&self, branch: &Branch) {
-        let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
+    /// A branch came online: its flusher starts, if it is to have one.
+    pub(super) fn start_flusher_of(&self, branch: &Branch) {
+        let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
         let wanted = chosen.unwrap_or_else(|| branch.spec.write_back.clone());
-        let started = wanted.map(|wanted| self.start_governor(branch, &wanted));
+        let started = wanted.map(|wanted| self.start_flusher(branch, &wanted));
         let name = &branch.spec.name;
         match started.transpose() {
-            Ok(governor) => {
-                self.governors.replace(branch.id, governor.as_ref());
+            Ok(flusher) => {
+                self.flushers.replace(branch.id, flusher.as_ref());
                 self.unwarn(&format!("write-back {name}"));
             }
             Err(error) => {
-                self.governors.replace(branch.id, None);
+                self.flushers.replace(branch.id, None);
                 self.warn(format!("write-back {name}"), format!("{error}; the kernel decides when it is written back"));
             }
         }
     }
 
-    fn start_governor(&self, branch: &Branch, wanted: &WriteBackSpec) -> Result<Arc<Governor>, Error> {
+    fn start_flusher(&self, branch: &Branch, wanted: &WriteBackSpec) -> Result<Arc<Flusher>, Error> {
         let failed = |reason: String| Error::WriteBack { name: branch.spec.name.clone(), reason };
         let online = branch.online().ok_or_else(|| failed("it is offline".to_owned()))?;
         if matches!(online.fs_type.as_str(), "tmpfs" | "ramfs") {
             return Err(failed(format!("{} has no disk to write back to", online.fs_type)));
         }
         if online.guarded {
-            return Err(failed(format!("write-back on {} cannot be governed", online.fs_type)));
+            return Err(failed(format!("there is no ordered write-back on {}", online.fs_type)));
         }
         let settings = wanted.settings().map_err(|error| failed(error.to_string()))?;
         let root = rustix::io::fcntl_dupfd_cloexec(online.root(), 0).map_err(|error| failed(error.to_string()))?;
-        Governor::start(root, settings).map_err(|error| failed(error.to_string()))
+        Flusher::start(root, settings).map_err(|error| failed(error.to_string()))
     }
 
     /// A branch went offline, or the pool ends.
-    pub(super) fn ungovern(&self, branch: BranchId) {
-        if self.governors.of(branch).is_some() {
-            self.governors.replace(branch, None);
+    pub(super) fn stop_flusher(&self, branch: BranchId) {
+        if self.flushers.of(branch).is_some() {
+            self.flushers.replace(branch, None);
         }
     }
 
-    /// Ends all governors.
-    pub(super) fn ungovern_all(&self) {
+    /// Ends all flushers.
+    pub(super) fn stop_flushers(&self) {
         for branch in self.branches.load().iter() {
-            self.ungovern(branch.id);
+            self.stop_flusher(branch.id);
         }
     }
 
-    /// Whether the branch's write-back is governed.
-    pub(super) fn is_governed(&self, branch: BranchId) -> bool {
-        self.governors.of(branch).is_some()
+    /// Whether the branch has a write-back policy.
+    pub(super) fn has_flusher(&self, branch: BranchId) -> bool {
+        self.flushers.of(branch).is_some()
     }
 
-    /// The governor of the file's branch, and the file's number there.
-    fn governed(&self, file: &FileAt) -> Option<(Arc<Governor>, FileId)> {
-        let governor = self.governors.of(file.branch.id)?;
+    /// The flusher of the file's branch, and the file's number there.
+    fn flusher_of(&self, file: &FileAt) -> Option<(Arc<Flusher>, FileId)> {
+        let flusher = self.flushers.of(file.branch.id)?;
         let stat = rustix::fs::fstat(&file.fd).ok()?;
-        (stat.st_dev == file.online.dev).then_some((governor, FileId(stat.st_ino)))
+        (stat.st_dev == file.online.dev).then_some((flusher, FileId(stat.st_ino)))
     }
 
     /// Bytes of a file were written.
     pub(super) fn note_written(&self, file: &FileAt, offset: u64, length: usize) {
-        if let Some((governor, id)) = self.governed(file) {
-            governor.wrote(id, FileRef::Open(file.fd.as_fd()), PageRange::of_bytes(offset, length as u64));
+        if let Some((flusher, id)) = self.flusher_of(file) {
+            flusher.wrote(id, FileRef::Open(file.fd.as_fd()), PageRange::of_bytes(offset, length as u64));
         }
     }
 
     /// A file came to a branch, and is not synced there: all of it is dirty.
     pub(super) fn note_arrived(&self, dir: &DirAt, name: &OsStr, size: ByteSize) {
-        if !self.is_governed(dir.id()) {
+        if !self.has_flusher(dir.id()) {
             return;
         }
         // What was taken away since has nothing to tell.
@@ -193,31 +193,31 @@ impl Pool {
         }
     }
 
-    /// Waits until the branch that a file came to has room for more dirty pages, if it is governed. Not under locks.
+    /// Waits until the branch that a file came to has room for more dirty pages, if it has a policy. Not under locks.
     pub(super) fn await_room(&self, node: &Node) {
         let branch = node.file().map(|file| file.state.read().backing.branch);
-        if let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) {
-            wait_for_room(&governor, Pages(1));
+        if let Some(flusher) = branch.and_then(|branch| self.flushers.of(branch)) {
+            wait_for_room(&flusher, Pages(1));
         }
     }
 
     /// Bytes of a file were read.
     pub(super) fn note_read(&self, file: &FileAt, offset: u64, length: usize) {
-        if let Some((governor, id)) = self.governed(file) {
-            governor.read(id, PageRange::of_bytes(offset, length as u64));
+        if let Some((flusher, id)) = self.flusher_of(file) {
+            flusher.read(id, PageRange::of_bytes(offset, length as u64));
         }
     }
 
     /// A file has another length.
     pub(super) fn note_truncated(&self, file: &FileAt, size: u64) {
-        if let Some((governor, id)) = self.governed(file) {
-            governor.truncated(id, PageIndex(size.div_ceil(PAGE_BYTES)));
+        if let Some((flusher, id)) = self.flusher_of(file) {
+            flusher.truncated(id, PageIndex(size.div_ceil(PAGE_BYTES)));
         }
     }
 
     /// Space of a file was allocated, freed or shifted.
     pub(super) fn note_allocated(&self, file: &FileAt, mode: FallocateFlags, offset: u64, length: u64) {
-        let Some((governor, id)) = self.governed(file) else { return };
+        let Some((flusher, id)) = self.flusher_of(file) else { return };
         let shifts = FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE;
         let frees = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         let range = if mode.intersects(shifts) {
@@ -227,70 +227,70 @@ impl Pool {
         } else {
             PageRange::of_bytes(offset, 0)
         };
-        governor.rearranged(id, range);
+        flusher.rearranged(id, range);
     }
 
     /// The last name of a file is gone, or the file moved to another branch.
     pub(super) fn note_gone(&self, backing: Backing) {
-        self.governors.forget(backing);
+        self.flushers.forget(backing);
         self.revisits.forget(backing);
     }
 
-    /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
+    /// Syncs a file with `sync`, and tells that it is synced. An error that the flusher saw before the caller did is the caller's now.
     pub(super) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
-        let Some((governor, id)) = self.governed(file) else {
+        let Some((flusher, id)) = self.flusher_of(file) else {
             return sync().and_then(|()| if self.failed_before(file) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) });
         };
-        let mark = governor.mark();
+        let mark = flusher.mark();
         let done = sync();
-        let failed = governor.take_error(id) | self.failed_before(file);
+        let failed = flusher.take_error(id) | self.failed_before(file);
         done?;
         if failed {
             file.branch.note_errno(ErrorSource::Sync, Errno::IO);
             return Err(OpError::Sys(Errno::IO));
         }
-        governor.synced(id, mark);
+        flusher.synced(id, mark);
         Ok(())
     }
 
-    /// Whether a write-back of the file failed under an earlier governor; said once.
+    /// Whether a write-back of the file failed under an earlier flusher; said once.
     fn failed_before(&self, file: &FileAt) -> bool {
-        let mut failed = self.governors.failed.lock();
+        let mut failed = self.flushers.failed.lock();
         !failed.is_empty()
             && rustix::fs::fstat(&file.fd).is_ok_and(|stat| failed.remove(&(file.branch.id, FileId(stat.st_ino))))
     }
 
     /// As `syncing`, for a whole branch.
     pub(super) fn syncing_all(&self, branch: BranchId, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
-        let Some(governor) = self.governors.of(branch) else { return sync() };
-        let mark = governor.mark();
+        let Some(flusher) = self.flushers.of(branch) else { return sync() };
+        let mark = flusher.mark();
         sync()?;
-        governor.synced_all(mark);
+        flusher.synced_all(mark);
         Ok(())
     }
 
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
     pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
-        if self.governors.running.load().iter().all(Option::is_none) {
+        if self.flushers.running.load().iter().all(Option::is_none) {
             return answer();
         }
         let branch = self.handle(handle).map(|handle| handle.current().branch.id);
-        match branch.ok().and_then(|branch| self.governors.of(branch)) {
-            Some(governor) => governor.when_room(PageRange::of_bytes(0, wrote as u64).pages, Box::new(answer)),
+        match branch.ok().and_then(|branch| self.flushers.of(branch)) {
+            Some(flusher) => flusher.when_room(PageRange::of_bytes(0, wrote as u64).pages, Box::new(answer)),
             None => answer(),
         }
     }
 
-    /// How a branch's write-back is governed; `None`: by the kernel.
+    /// The state of a branch's write-back; `None`: the kernel decides.
     pub(super) fn write_back_of(&self, branch: BranchId) -> Option<Status> {
-        self.governors.of(branch).map(|governor| governor.status())
+        self.flushers.of(branch).map(|flusher| flusher.status())
     }
 
-    /// The governed branches of the pool, or the one of this name, governed or not.
+    /// The branches of the pool with their write-back, or the one of this name.
     pub fn write_back(&self, name: Option<&str>) -> Result<Vec<WriteBackStatus>, Error> {
         let told = |branch: &Branch| WriteBackStatus {
             branch: branch.spec.name.clone(),
-            governor: self.write_back_of(branch.id),
+            write_back: self.write_back_of(branch.id),
         };
         if let Some(name) = name {
             return Ok(vec![told(&*self.branch_named(name)?)]);
@@ -303,26 +303,26 @@ impl Pool {
     /// Changes how a branch is written back, until the pool is unmounted (`None`: the kernel decides).
     pub fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
-        let _one_at_a_time = self.governors.changing.lock();
+        let _one_at_a_time = self.flushers.changing.lock();
         // After a while under the kernel what is not named is as the configuration says.
         let before = self.wanted_write_back(name)?.or_else(|| branch.spec.write_back.clone());
         let wanted = change.map(|change| change.of(before.as_ref()));
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
         let settings: Option<Settings> = settings.map_err(|error| failed(error.to_string()))?;
-        match (self.governors.of(branch.id), settings) {
-            (Some(governor), Some(settings)) => {
-                let changed = governor.set_policy(&settings.policy).and_then(|()| governor.set_limits(settings.limits));
+        match (self.flushers.of(branch.id), settings) {
+            (Some(flusher), Some(settings)) => {
+                let changed = flusher.set_policy(&settings.policy).and_then(|()| flusher.set_limits(settings.limits));
                 changed.map_err(|error| failed(error.to_string()))?;
             }
-            (Some(_), None) => self.ungovern(branch.id),
+            (Some(_), None) => self.stop_flusher(branch.id),
             (None, Some(_)) if branch.is_online() => {
-                let governor = wanted.as_ref().map(|wanted| self.start_governor(&branch, wanted)).transpose()?;
-                self.governors.replace(branch.id, governor.as_ref());
+                let flusher = wanted.as_ref().map(|wanted| self.start_flusher(&branch, wanted)).transpose()?;
+                self.flushers.replace(branch.id, flusher.as_ref());
             }
             (None, _) => {}
         }
-        self.governors.chosen.lock().insert(branch.id, wanted);
+        self.flushers.chosen.lock().insert(branch.id, wanted);
         self.unwarn(&format!("write-back {name}"));
         Ok(())
     }
@@ -330,7 +330,7 @@ impl Pool {
     /// What a branch's write-back was told to be.
     pub fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branch_named(name)?;
-        let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
+        let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
         Ok(chosen.unwrap_or_else(|| branch.spec.write_back.clone()))
     }
 
@@ -338,7 +338,7 @@ impl Pool {
     pub fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branch_named(name)?;
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
-        let governor = self.governors.of(branch.id).ok_or_else(|| {
+        let flusher = self.flushers.of(branch.id).ok_or_else(|| {
             failed(
                 "the kernel decides its write-back, and there is nothing to record (`umbrella write-back set`)"
                     .to_owned(),
@@ -350,24 +350,24 @@ impl Pool {
             return Err(failed("a record inside the pool would record itself (name a file elsewhere)".to_owned()));
         }
         let done = match file {
-            Some(_) if governor.status().recording => {
+            Some(_) if flusher.status().recording => {
                 return Err(failed("a record is being written already (end it with --stop first)".to_owned()));
             }
-            Some(file) => governor.record_to(file, most),
-            None if !governor.status().recording => {
+            Some(file) => flusher.record_to(file, most),
+            None if !flusher.status().recording => {
                 return Err(failed(
                     "nothing is being recorded (a record ends by itself when it is full, and when the policy changes)"
                         .to_owned(),
                 ));
             }
-            None => governor.end_record(),
+            None => flusher.end_record(),
         };
         done.map_err(|error| failed(error.to_string()))
     }
 
     /// Brings the metrics of write-back up to date.
     pub(super) fn measure_write_back(&self) {
-        let statuses: Vec<Status> = self.governors.running.load().iter().flatten().map(|it| it.status()).collect();
+        let statuses: Vec<Status> = self.flushers.running.load().iter().flatten().map(|it| it.status()).collect();
         let sum = |of: fn(&Status) -> u64| statuses.iter().map(of).sum();
         for (metric, value) in [
             (Metric::WriteBackDirty, sum(|status| status.dirty.0 + status.in_flight.0)),
@@ -388,10 +388,10 @@ mod tests {
 
     #[test]
     fn an_error_goes_with_its_file_and_is_not_told_to_who_has_its_number_next() {
-        let governors = Governors::default();
-        let failed = |ino: u64| governors.failed.lock().contains(&(BranchId(0), FileId(ino)));
-        governors.failed.lock().extend([(BranchId(0), FileId(7)), (BranchId(0), FileId(8))]);
-        governors.forget(Backing { branch: BranchId(0), foreign_dev: 1, ino: 7 });
+        let flushers = Flushers::default();
+        let failed = |ino: u64| flushers.failed.lock().contains(&(BranchId(0), FileId(ino)));
+        flushers.failed.lock().extend([(BranchId(0), FileId(7)), (BranchId(0), FileId(8))]);
+        flushers.forget(Backing { branch: BranchId(0), foreign_dev: 1, ino: 7 });
         assert!(!failed(7));
         assert!(failed(8));
     }

@@ -144,7 +144,7 @@ pub struct Pool {
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
-    pub(crate) governors: govern::Governors,
+    pub(crate) flushers: govern::Flushers,
     pub(crate) metrics: Metrics,
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
     /// Things a person should look at, by subject.
@@ -232,7 +232,7 @@ impl Pool {
             rename_lock: RwLock::new(()),
             mounted_as: OnceLock::new(),
             mover: mover::Mover::new(),
-            governors: govern::Governors::default(),
+            flushers: govern::Flushers::default(),
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
             warnings: Mutex::default(),

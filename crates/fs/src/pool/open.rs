@@ -213,7 +213,7 @@ impl Pool {
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
             // What goes past the daemon is in nobody's order.
-            && !(request.write && self.is_governed(branch.id))
+            && !(request.write && self.has_flusher(branch.id))
             && (branch.space().free >= branch.headroom() || branch.spec.read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
@@ -221,7 +221,7 @@ impl Pool {
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
     fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
-        let served = branch.space().free < branch.headroom() || (request.write && self.is_governed(branch.id));
+        let served = branch.space().free < branch.headroom() || (request.write && self.has_flusher(branch.id));
         if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }

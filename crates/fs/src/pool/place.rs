@@ -175,7 +175,7 @@ impl Pool {
         let decision = rules.rules.decide(&facts, &views, None);
         let chosen = match decision.choice {
             Choice::Place(branch) if !full.contains(&branch) => Some(branch),
-            // Below keep_free everywhere, or full against what was thought: any room that is left serves.
+            // Below min_free everywhere, or full against what was thought: any room that is left serves.
             _ => rules.rules.next_choice(&facts, &views, full, ByteSize(0)),
         };
         // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.

@@ -46,7 +46,7 @@ fn pool_keys(old: &PoolSpec, new: &PoolSpec) -> Vec<String> {
 fn branch_keys(old: &BranchSpec, new: &BranchSpec) -> Vec<&'static str> {
     let keys = [
         (old.path != new.path, "path"),
-        (old.keep_free != new.keep_free, "keep_free"),
+        (old.min_free != new.min_free, "min_free"),
         (old.headroom != new.headroom, "headroom"),
         (old.read_only != new.read_only, "read_only"),
         (old.optional != new.optional, "optional"),

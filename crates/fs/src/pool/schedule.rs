@@ -118,7 +118,7 @@ impl Pool {
         self.stop_mover();
         self.revisits.stop();
         self.stop_keeper();
-        self.ungovern_all();
+        self.stop_flushers();
         let hanging = self.hanging_branches();
         for branch in self.branches.load().iter() {
             if branch.is_online() && !hanging.contains(&branch.spec.name) {

@@ -205,8 +205,8 @@ impl Pool {
         let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
         let from = End { branch: &from.branch, online: &from.online };
         // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
-        let governed = (cause != Cause::Staged).then(|| cause.holds());
-        let copying = Copying { from, to, cancel, pace, durability: cause.durability(), governed };
+        let flusher_sees = (cause != Cause::Staged).then(|| cause.holds());
+        let copying = Copying { from, to, cancel, pace, durability: cause.durability(), flusher_sees };
         let (online, abilities) = (Arc::clone(to.online), to.branch.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;

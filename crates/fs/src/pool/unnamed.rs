@@ -134,7 +134,7 @@ impl Pool {
             cancel,
             pace: Pace::default(),
             durability: Durability::Now,
-            governed: Some(Holds::Locks),
+            flusher_sees: Some(Holds::Locks),
         };
         let (fd, theirs) = (Arc::clone(&here.fd), Arc::clone(to.online));
         if may_be_linked {

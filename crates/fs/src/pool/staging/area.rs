@@ -122,7 +122,7 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
     BranchSpec {
         name: STAGING.to_owned(),
         path,
-        keep_free: Amount::Bytes(ByteSize(0)),
+        min_free: Amount::Bytes(ByteSize(0)),
         headroom: None,
         read_only: false,
         optional: true,

@@ -294,7 +294,7 @@ impl Pool {
         }
         let home = self.branch(home)?;
         let (view, inodes) = (home.view(), home.space());
-        let spare = view.free.0.saturating_sub(view.keep_free.0);
+        let spare = view.free.0.saturating_sub(view.min_free.0);
         // Not every file system counts its inodes.
         let few_inodes = inodes.files_total > 0 && inodes.files_free < staging.files() + SPARE_INODES;
         if !keeps_all(&home.abilities()) {

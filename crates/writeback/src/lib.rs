@@ -3,11 +3,11 @@
 //!
 //! Never harmful: it calls `sync_file_range` and nothing else that writes. What it misses, the kernel's own write-back takes care of.
 //!
-//! - `governor`: what others call; `state`: what is known, and what each event does to it
+//! - `flusher`: the interface; `state`: what is known, and what each event does to it
 //! - `ledger`: the policy with its record, which `journal` writes to a file
 //! - `files`, `place`, `geometry`: files, where their pages lie, where they will probably come to lie
 //! - `recency`: which pages the page cache counts as recently used
-//! - `flusher`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
+//! - `flush_loop`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
 //! - [`bpf`]: dirty pages of a file system that nobody here writes to
 //! - `sys`: system calls
 
@@ -15,10 +15,10 @@ pub mod bpf;
 mod error;
 mod file;
 mod files;
+mod flush_loop;
 mod flusher;
 mod gate;
 mod geometry;
-mod governor;
 mod journal;
 mod ledger;
 mod place;
@@ -31,8 +31,8 @@ mod status;
 mod sys;
 mod thresholds;
 
-pub use error::GovernorError;
+pub use error::FlusherError;
 pub use file::{FileHandle, FileRef, PageRange};
-pub use governor::{Governor, Mark};
+pub use flusher::{Flusher, Mark};
 pub use settings::{LEAST_LIMIT, Limits, Settings};
 pub use status::Status;

@@ -1,4 +1,4 @@
-//! What the threads of a governor share.
+//! What the threads of a flusher share.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use umbrella_units::{FileId, Nanos};
 
-use crate::error::GovernorError;
+use crate::error::FlusherError;
 use crate::gate::Gate;
 use crate::journal::Journal;
 use crate::state::State;
@@ -61,7 +61,7 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Tells the gate and the other governors how much is dirty.
+    /// Tells the gate and the other flushers how much is dirty.
     pub(crate) fn tell_level(&self, state: &State) {
         self.gate.set_level(state.level());
         self.share.tell(state.ledger.dirty());
@@ -125,8 +125,8 @@ impl Shared {
     /// Changes the ledger in a way that may end the record, and writes its rest.
     pub(crate) fn with_record(
         &self,
-        change: impl FnOnce(&mut State) -> Result<Option<String>, GovernorError>,
-    ) -> Result<(), GovernorError> {
+        change: impl FnOnce(&mut State) -> Result<Option<String>, FlusherError>,
+    ) -> Result<(), FlusherError> {
         let mut journal = self.journal.lock();
         let rest = change(&mut self.state.lock())?;
         match (rest, journal.as_mut()) {

@@ -1,4 +1,4 @@
-//! `umbrella governor`: governs the write-back of a file system that is not under the mount.
+//! `umbrella write-back run`: ordered write-back of a file system that is in no pool.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use umbrella_governor::bpf::{Watch, WatchStatus};
-use umbrella_governor::{Limits, Settings, Status};
 use umbrella_units::{ByteSize, ParseDurationError, parse_duration};
+use umbrella_writeback::bpf::{Watch, WatchStatus};
+use umbrella_writeback::{Limits, Settings, Status};
 
 use crate::{output, pool};
 
@@ -21,7 +21,7 @@ use crate::{output, pool};
 const LINE_EVERY: Duration = Duration::from_secs(60);
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Govern the write-back of any file system, also one that no pool uses (needs root).
+/// Order the write-back of any mounted file system, also one that is in no pool (needs root).
 ///
 /// The kernel tells which pages become dirty (BPF); they are started on their way to disk a little before the kernel would do it, in
 /// the order of a policy. It stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts: without it, or when it is
@@ -29,11 +29,11 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella governor --fs /mnt/disk
-  umbrella governor --fs /mnt/disk --policy sweep --background 64MiB
-  umbrella governor --fs /mnt/disk --json --every 10s >> write-back.json
-  umbrella governor --fs /mnt/disk --for 10min --record day.events")]
-pub(crate) struct GovernorArgs {
+  umbrella write-back run --fs /mnt/disk
+  umbrella write-back run --fs /mnt/disk --policy sweep --background 64MiB
+  umbrella write-back run --fs /mnt/disk --json --every 10s >> write-back.json
+  umbrella write-back run --fs /mnt/disk --for 10min --record day.events")]
+pub(crate) struct RunArgs {
     /// Where the file system is mounted: ext4, xfs or btrfs.
     #[arg(long, value_name = "MOUNT_POINT")]
     fs: PathBuf,
@@ -70,10 +70,12 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
     parse_duration(text)
 }
 
-impl GovernorArgs {
+impl RunArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if !rustix::process::geteuid().is_root() {
-            bail!("governor needs root: it asks the kernel which pages are dirty, and opens files by their numbers");
+            bail!(
+                "write-back run needs root: it asks the kernel which pages are dirty, and opens files by their numbers"
+            );
         }
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -84,12 +86,12 @@ impl GovernorArgs {
         let settings = Settings { limits, ..Settings::parse(&self.policy)? };
         let mut watch = Watch::start(&self.fs, settings, self.ring, &pool::run_dir())?;
         if let Some(record) = &self.record {
-            watch.governor().record_to(record, self.record_size)?;
+            watch.flusher().record_to(record, self.record_size)?;
         }
         let mounted = watch.mounted();
         let (path, kind) = (mounted.path().display().to_string(), mounted.kind().to_owned());
-        let Status { background, limit, .. } = watch.governor().status();
-        tracing::info!(path, kind, policy = self.policy, %background, %limit, "governed");
+        let Status { background, limit, .. } = watch.flusher().status();
+        tracing::info!(path, kind, policy = self.policy, %background, %limit, "write-back is ordered");
         if kind == "btrfs" {
             tracing::warn!(
                 "btrfs writes a page to another place each time: policies that go by place have little to go by here"
@@ -103,7 +105,7 @@ impl GovernorArgs {
             std::thread::sleep(watch.pause());
         }
         if self.record.is_some() {
-            watch.governor().end_record()?;
+            watch.flusher().end_record()?;
         }
         view.end(&watch.status())?;
         Ok(ExitCode::SUCCESS)
@@ -120,7 +122,7 @@ struct View {
 }
 
 impl View {
-    fn new(args: &GovernorArgs) -> View {
+    fn new(args: &RunArgs) -> View {
         let on_terminal = std::io::stderr().is_terminal() && !args.json;
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{spinner} {wide_msg}");
@@ -161,10 +163,10 @@ impl View {
 }
 
 fn line(status: &WatchStatus) -> String {
-    let governor = &status.governor;
+    let flusher = &status.flusher;
     let mut parts = vec![
-        format!("{} dirty in {} files", governor.dirty, status.files),
-        format!("{} written back, {} at a time, {}/s", governor.flushed, governor.mean_run(), governor.flush_rate),
+        format!("{} dirty in {} files", flusher.dirty, status.files),
+        format!("{} written back, {} at a time, {}/s", flusher.flushed, flusher.mean_run(), flusher.flush_rate),
     ];
     if status.lost > 0 {
         parts.push(format!("{} events lost, {} files looked through", status.lost, status.scanned));
@@ -175,8 +177,8 @@ fn line(status: &WatchStatus) -> String {
     if status.gives_way {
         parts.push("the kernel writes back by itself now".to_owned());
     }
-    if governor.errors > 0 {
-        parts.push(format!("{} failed", governor.errors));
+    if flusher.errors > 0 {
+        parts.push(format!("{} failed", flusher.errors));
     }
     parts.join("; ")
 }

@@ -1,7 +1,7 @@
 //! Dirty pages of a file system that nobody here writes to, as the kernel tells them to two small BPF programs.
 //!
 //! - [`Source`] attaches the programs and empties their ring; [`Mounted`] is the file system; [`Watch`] joins both with a
-//!   [`crate::Governor`].
+//!   [`crate::Flusher`].
 //! - The programs are C (`dirty_pages.bpf.c`), compiled by clang when this crate is built. `programs` has libbpf load them,
 //!   which looks up where the running kernel keeps the fields that they read, so that one binary runs on every kernel from 5.18
 //!   on that has these tracepoints and types; `record` reads what they leave behind.

@@ -1,4 +1,4 @@
-//! `umbrella governor` on real file systems in loop files: it starts, writes back, refuses, ends, and is killed.
+//! `umbrella flusher` on real file systems in loop files: it starts, writes back, refuses, ends, and is killed.
 //!
 //! On a kernel that does not tell which pages become dirty, every test checks that the command says so.
 
@@ -20,9 +20,9 @@ use support::{MIB, eventually, run, temp_dir};
 const SOON: Duration = Duration::from_secs(60);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
 
-fn governor(disk: &Disk, run_dir: &Path, args: &[&str]) -> Command {
+fn flusher(disk: &Disk, run_dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command.args(["governor", "--fs"]).arg(disk.path()).args(args).env("UMBRELLA_RUN_DIR", run_dir);
+    command.args(["write-back", "run", "--fs"]).arg(disk.path()).args(args).env("UMBRELLA_RUN_DIR", run_dir);
     command
 }
 
@@ -40,7 +40,7 @@ fn said(output: &Output) -> String {
 /// Whether this kernel can do it. One that cannot must have been told of clearly.
 fn possible() -> bool {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
-    let output = governor(&disk, run_dir.path(), &["--for", "1ms"]).output().expect("the program starts");
+    let output = flusher(&disk, run_dir.path(), &["--for", "1ms"]).output().expect("the program starts");
     if output.status.success() {
         return true;
     }
@@ -53,7 +53,7 @@ fn possible() -> bool {
     false
 }
 
-/// A governor that runs; killed when it is dropped.
+/// A flusher that runs; killed when it is dropped.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -125,18 +125,17 @@ fn what_is_dirty_above_the_background_threshold_is_written_back() {
     }
     for disk in [Disk::ext4(256 * MIB), Disk::xfs(320 * MIB)] {
         let run_dir = temp_dir("run");
-        let mut governor =
-            Running::start(governor(&disk, run_dir.path(), &["--background", "1MiB", "--limit", "8MiB"]));
+        let mut flusher = Running::start(flusher(&disk, run_dir.path(), &["--background", "1MiB", "--limit", "8MiB"]));
         // On a busy machine the kernel writes some of it first.
         let begun = Instant::now();
-        while figure(&governor.status(), "flushed") < 4 * MIB {
-            assert!(begun.elapsed() < SOON, "nothing was written back: {}", governor.status());
+        while figure(&flusher.status(), "flushed") < 4 * MIB {
+            assert!(begun.elapsed() < SOON, "nothing was written back: {}", flusher.status());
             scattered(&disk.join("file"), 6000);
         }
-        governor.eventually("it stops before the threshold", |status| {
+        flusher.eventually("it stops before the threshold", |status| {
             figure(status, "dirty") <= MIB && figure(status, "in_flight") == 0
         });
-        let status = governor.status();
+        let status = flusher.status();
         assert!(figure(&status, "dirtied") >= figure(&status, "flushed"), "{status}");
         assert_eq!((figure(&status, "errors"), figure(&status, "lost")), (0, 0), "{status}");
     }
@@ -150,11 +149,11 @@ fn killed_it_leaves_nothing_behind_and_can_start_again() {
     let (disk, run_dir) = (Disk::ext4(256 * MIB), temp_dir("run"));
     let args = ["--background", "1MiB", "--limit", "8MiB"];
     for round in 0..3 {
-        let mut governor = Running::start(governor(&disk, run_dir.path(), &args));
+        let mut flusher = Running::start(flusher(&disk, run_dir.path(), &args));
         let name = disk.join(format!("file{round}"));
         scattered(&name, 3000);
-        governor.eventually("it sees nothing", |status| figure(status, "dirtied") >= 1000 * 4096);
-        assert_eq!(governor.end("KILL"), None, "ends by the signal");
+        flusher.eventually("it sees nothing", |status| figure(status, "dirtied") >= 1000 * 4096);
+        assert_eq!(flusher.end("KILL"), None, "ends by the signal");
     }
     run("umount", [disk.path()]);
     disk.mount();
@@ -168,14 +167,14 @@ fn killed_it_leaves_nothing_behind_and_can_start_again() {
 }
 
 #[test]
-fn a_second_governor_of_the_same_file_system_is_refused_and_the_first_goes_on() {
+fn a_second_flusher_of_the_same_file_system_is_refused_and_the_first_goes_on() {
     if !possible() {
         return;
     }
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
-    let mut first = Running::start(governor(&disk, run_dir.path(), &[]));
-    let text = refusal(governor(&disk, run_dir.path(), &[]));
-    assert!(text.contains("is governed already") && text.contains(&first.child.id().to_string()), "{text}");
+    let mut first = Running::start(flusher(&disk, run_dir.path(), &[]));
+    let text = refusal(flusher(&disk, run_dir.path(), &[]));
+    assert!(text.contains("orders its write-back already") && text.contains(&first.child.id().to_string()), "{text}");
     first.status();
 }
 
@@ -186,10 +185,10 @@ fn signals_and_the_end_of_its_time_end_it_cleanly() {
     }
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     for signal in ["TERM", "INT"] {
-        let governor = Running::start(governor(&disk, run_dir.path(), &[]));
-        assert_eq!(governor.end(signal), Some(0), "SIG{signal}");
+        let flusher = Running::start(flusher(&disk, run_dir.path(), &[]));
+        assert_eq!(flusher.end(signal), Some(0), "SIG{signal}");
     }
-    let output = governor(&disk, run_dir.path(), &["--for", "100ms"]).output().expect("the program starts");
+    let output = flusher(&disk, run_dir.path(), &["--for", "100ms"]).output().expect("the program starts");
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("dirty in") && text.contains("written back"), "{text}");
@@ -206,14 +205,14 @@ fn what_it_sees_and_chooses_is_recorded_and_decided_again_bit_for_bit() {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     let record = run_dir.path().join("record");
     let args = ["--background", "1MiB", "--record", record.to_str().expect("a plain name")];
-    let mut governor = Running::start(governor(&disk, run_dir.path(), &args));
+    let mut flusher = Running::start(flusher(&disk, run_dir.path(), &args));
     let begun = Instant::now();
     // Where the kernel was quicker there is something to do again.
-    while figure(&governor.status(), "flushed") == 0 {
-        assert!(begun.elapsed() < SOON, "nothing was written back: {}", governor.status());
+    while figure(&flusher.status(), "flushed") == 0 {
+        assert!(begun.elapsed() < SOON, "nothing was written back: {}", flusher.status());
         scattered(&disk.join("file"), 3000);
     }
-    assert_eq!(governor.end("TERM"), Some(0));
+    assert_eq!(flusher.end("TERM"), Some(0));
     let text = fs::read_to_string(&record).expect("a record");
     assert!(text.lines().next().is_some_and(|first| !first.is_empty()) && text.lines().count() > 1000, "{text:.200}");
     let replayed =
@@ -221,16 +220,16 @@ fn what_it_sees_and_chooses_is_recorded_and_decided_again_bit_for_bit() {
     let replayed: Value = serde_json::from_slice(&replayed.stdout).unwrap_or_else(|_| panic!("{}", said(&replayed)));
     assert_eq!((&replayed["complete"], &replayed["recorded"]), (&Value::Bool(true), &replayed["chosen"]), "{replayed}");
     let again = ["--record", record.to_str().expect("a plain name"), "--for", "1ms"];
-    refusal(self::governor(&disk, run_dir.path(), &again));
+    refusal(self::flusher(&disk, run_dir.path(), &again));
 }
 
 #[test]
-fn what_cannot_be_governed_is_refused_with_the_reason() {
+fn what_cannot_be_written_back_in_order_is_refused_with_the_reason() {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     fs::create_dir(disk.join("dir")).expect("makes a directory");
     let at = |path: &Path| {
         let mut command = Command::new(PROGRAM);
-        command.args(["governor", "--fs"]).arg(path).env("UMBRELLA_RUN_DIR", run_dir.path());
+        command.args(["write-back", "run", "--fs"]).arg(path).env("UMBRELLA_RUN_DIR", run_dir.path());
         refusal(command)
     };
     let memory = Disk::tmpfs(MIB);
@@ -238,7 +237,7 @@ fn what_cannot_be_governed_is_refused_with_the_reason() {
         (disk.join("dir"), "not a mount point"),
         (disk.join("nothing"), "No such file"),
         (disk.device(), "a device (give the directory where its file system is mounted: findmnt /dev/loop"),
-        (memory.path(), "tmpfs cannot be governed from outside (ext4, xfs and btrfs can)"),
+        (memory.path(), "tmpfs has no ordered write-back (ext4, xfs and btrfs have)"),
     ] {
         let text = at(&path);
         assert!(text.contains(reason), "{text}");
@@ -249,7 +248,7 @@ fn what_cannot_be_governed_is_refused_with_the_reason() {
         (&["--limit", "1KiB"], "too low"),
         (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, which is not below the limit of 2 MiB"),
     ] {
-        let text = refusal(governor(&disk, run_dir.path(), args));
+        let text = refusal(flusher(&disk, run_dir.path(), args));
         assert!(text.contains(reason), "{args:?}: {text}");
     }
 }
@@ -262,9 +261,9 @@ fn users_other_than_root_are_told_why_not() {
     fs::copy(PROGRAM, &program).expect("copies");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("sets the mode");
     let mut command = Command::new(&program);
-    command.args(["governor", "--fs"]).arg(disk.path()).uid(NOBODY).gid(NOBODY);
+    command.args(["write-back", "run", "--fs"]).arg(disk.path()).uid(NOBODY).gid(NOBODY);
     let text = refusal(command);
-    assert!(text.contains("governor needs root"), "{text}");
+    assert!(text.contains("write-back run needs root"), "{text}");
 }
 
 #[test]
@@ -279,7 +278,7 @@ fn root_without_the_capabilities_is_told_which_are_missing() {
         ("-dac_read_search", "CAP_DAC_READ_SEARCH"),
     ] {
         let mut command = Command::new("setpriv");
-        command.arg(format!("--bounding-set={missing}")).args([PROGRAM, "governor", "--for", "1s", "--fs"]);
+        command.arg(format!("--bounding-set={missing}")).args([PROGRAM, "write-back", "run", "--for", "1s", "--fs"]);
         command.arg(disk.path()).env("UMBRELLA_RUN_DIR", run_dir.path());
         let text = refusal(command);
         assert!(text.contains(reason), "without {missing}: {text}");
@@ -298,7 +297,10 @@ fn what_the_kernel_lacks_is_named() {
     let on_a_kernel = |mount: &str| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-ec", &format!("mount {mount}; exec \"$@\""), "sh", PROGRAM]);
-        command.args(["governor", "--for", "1s", "--fs"]).arg(disk.path()).env("UMBRELLA_RUN_DIR", run_dir.path());
+        command
+            .args(["write-back", "run", "--for", "1s", "--fs"])
+            .arg(disk.path())
+            .env("UMBRELLA_RUN_DIR", run_dir.path());
         refusal(command)
     };
     let text = on_a_kernel("-t tmpfs none /sys/kernel/btf");

@@ -1,9 +1,9 @@
-//! What a governor says of itself.
+//! What a flusher says of itself.
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Nanos};
 
-/// How a governor is doing.
+/// How a flusher is doing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The policy with the parameters that were given.

@@ -15,9 +15,9 @@ use std::time::Duration;
 use disk::{Disk, dirty_count, dirty_pages, eventually};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_governor::bpf::{BpfError, Mounted, Seen, Source, Watch, WatchError};
-use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId, PageIndex, Pages};
+use umbrella_writeback::bpf::{BpfError, Mounted, Seen, Source, Watch, WatchError};
+use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
 const PAGE: u64 = 4096;
 /// Inodes below are the file systems' own.
@@ -270,9 +270,9 @@ fn a_ring_that_is_too_small_loses_nothing_for_good() {
     let dirty = || names.iter().map(|name| dirty_count(name)).sum::<u64>();
     let agreed = || {
         watch.step().expect("steps");
-        watch.status().governor.dirty.0 / PAGE == dirty()
+        watch.status().flusher.dirty.0 / PAGE == dirty()
     };
-    assert!(eventually(SOON, agreed), "{} of {}", watch.status().governor.dirty.0 / PAGE, dirty());
+    assert!(eventually(SOON, agreed), "{} of {}", watch.status().flusher.dirty.0 / PAGE, dirty());
     let status = watch.status();
     assert!(status.lost > 1000 && status.scanned >= 19, "lost {}, scanned {}", status.lost, status.scanned);
 }
@@ -287,7 +287,7 @@ fn files_deleted_shortened_or_synced_by_others_are_forgotten() {
         }
         watch.step().expect("steps");
         // All 400 pages, but for those that the kernel has written back already.
-        let known = watch.status().governor.dirty.0 / PAGE;
+        let known = watch.status().flusher.dirty.0 / PAGE;
         assert!(known >= names.iter().map(|name| dirty_count(name)).sum::<u64>(), "{known} pages");
         fs::remove_file(&names[0]).expect("removes");
         OpenOptions::new().write(true).open(&names[1]).and_then(|file| file.set_len(10 * PAGE)).expect("shortens");
@@ -297,9 +297,9 @@ fn files_deleted_shortened_or_synced_by_others_are_forgotten() {
         assert!(left() < 200, "{} pages left", left());
         let agreed = || {
             watch.step().expect("steps");
-            watch.status().governor.dirty.0 / PAGE == left()
+            watch.status().flusher.dirty.0 / PAGE == left()
         };
-        assert!(eventually(SOON, agreed), "{} of {}", watch.status().governor.dirty.0 / PAGE, left());
+        assert!(eventually(SOON, agreed), "{} of {}", watch.status().flusher.dirty.0 / PAGE, left());
     }
 }
 
@@ -316,13 +316,13 @@ fn an_inode_that_is_used_again_is_a_new_file() {
     assert_eq!(fs::metadata(&path).expect("is there").ino(), first, "ext4 uses the lowest free number");
     let agreed = || {
         watch.step().expect("steps");
-        watch.status().governor.dirty.0 / PAGE == dirty_count(&path)
+        watch.status().flusher.dirty.0 / PAGE == dirty_count(&path)
     };
-    assert!(eventually(SOON, agreed), "{} of {}", watch.status().governor.dirty.0 / PAGE, dirty_count(&path));
+    assert!(eventually(SOON, agreed), "{} of {}", watch.status().flusher.dirty.0 / PAGE, dirty_count(&path));
 }
 
 #[test]
-fn a_second_governor_of_the_same_file_system_is_refused() {
+fn a_second_flusher_of_the_same_file_system_is_refused() {
     let disk = Disk::ext4();
     let Some(first) = watch(&disk, RING) else { return };
     let again = || {
@@ -331,7 +331,7 @@ fn a_second_governor_of_the_same_file_system_is_refused() {
     };
     let error = again().err().expect("is refused");
     assert!(
-        matches!(&error, WatchError::Governed { holder, .. } if *holder == std::process::id().to_string()),
+        matches!(&error, WatchError::AlreadyRunning { holder, .. } if *holder == std::process::id().to_string()),
         "{error}"
     );
     drop(first);
@@ -357,31 +357,31 @@ fn a_file_system_that_is_taken_away_ends_the_watch() {
 }
 
 #[test]
-fn a_governor_that_pauses_writes_nothing_until_it_goes_on() {
+fn a_flusher_that_pauses_writes_nothing_until_it_goes_on() {
     let disk = Disk::ext4();
     let mounted = Mounted::at(&disk.path()).expect("a mount point");
     let limits = Limits { limit: Some(ByteSize(8 << 20)), background: Some(ByteSize(1 << 20)) };
     let settings = Settings { policy: "cscan".parse().expect("a policy"), limits };
-    let governor = Governor::start_for_others(mounted.root().expect("opens"), settings).expect("starts");
-    governor.pause();
+    let flusher = Flusher::start_for_others(mounted.root().expect("opens"), settings).expect("starts");
+    flusher.pause();
     let file = File::create(disk.join("file")).expect("creates");
     let number = FileId(file.metadata().expect("is there").ino());
     let write = || {
         file.write_all_at(&vec![1; 4 << 20], 0).expect("writes");
-        governor.wrote(number, FileRef::Open(file.as_fd()), PageRange { first: PageIndex(0), pages: Pages(1024) });
+        flusher.wrote(number, FileRef::Open(file.as_fd()), PageRange { first: PageIndex(0), pages: Pages(1024) });
     };
     write();
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(governor.status().flushed, ByteSize(0));
-    governor.resume();
+    assert_eq!(flusher.status().flushed, ByteSize(0));
+    flusher.resume();
     let went_on = || {
-        let status = governor.status();
+        let status = flusher.status();
         // Where the kernel was quicker there is something to do again.
         if status.dirty.0 + status.in_flight.0 == 0 && status.flushed.0 < 3 << 20 {
             write();
         }
         status.flushed.0 >= 3 << 20
     };
-    assert!(eventually(SOON, went_on), "{:?}", governor.status());
+    assert!(eventually(SOON, went_on), "{:?}", flusher.status());
     assert!(eventually(SOON, || dirty_count(&disk.join("file")) <= 256));
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::GovernorError;
+use crate::FlusherError;
 
 /// The kernel does not let its dirty pages be watched. Nothing is attached then.
 #[derive(Debug, Error)]
@@ -73,7 +73,7 @@ impl BpfError {
     }
 }
 
-/// Why a file system cannot be governed from outside.
+/// Why the write-back of a file system that is in no pool cannot be ordered.
 #[derive(Debug, Error)]
 pub enum WatchError {
     /// The path cannot be looked at.
@@ -97,7 +97,7 @@ pub enum WatchError {
         path: PathBuf,
     },
     /// A file system of another kind.
-    #[error("{}: {kind} cannot be governed from outside (ext4, xfs and btrfs can)", path.display())]
+    #[error("{}: {kind} has no ordered write-back (ext4, xfs and btrfs have)", path.display())]
     Kind {
         /// Where it is mounted.
         path: PathBuf,
@@ -120,9 +120,9 @@ pub enum WatchError {
         /// The error of the first attempt.
         source: io::Error,
     },
-    /// Another governor has it.
-    #[error("{}: is governed already, by process {holder} (stop that one first)", path.display())]
-    Governed {
+    /// Another flusher has it.
+    #[error("{}: process {holder} orders its write-back already (stop that one first)", path.display())]
+    AlreadyRunning {
         /// Where it is mounted.
         path: PathBuf,
         /// The process that has it.
@@ -137,7 +137,7 @@ pub enum WatchError {
     /// The kernel cannot be asked.
     #[error(transparent)]
     Bpf(#[from] BpfError),
-    /// The governor does not start.
+    /// The flusher does not start.
     #[error(transparent)]
-    Governor(#[from] GovernorError),
+    Flusher(#[from] FlusherError),
 }

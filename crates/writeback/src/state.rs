@@ -1,4 +1,4 @@
-//! What a governor knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that come from outside.
+//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that come from outside.
 
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
@@ -81,7 +81,7 @@ impl State {
         Pages(self.ledger.dirty().0 + self.in_flight.0)
     }
 
-    /// Takes a file in that can be reached so. False: it cannot be governed, because too many files are kept open already.
+    /// Takes a file in that can be reached so. False: it cannot be written back in order, because too many files are kept open already.
     pub(crate) fn meet(&mut self, file: FileId, reach: Reach) -> bool {
         if self.files.get(file).is_none() {
             if self.files.is_full() {

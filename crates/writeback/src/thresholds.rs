@@ -17,8 +17,8 @@ use crate::sys::{DiskShare, KernelDirty};
 /// Where the kernel does not say what it allows: 64 MiB.
 const UNTOLD: Pages = Pages(1 << 14);
 
-/// Governors of this process, and the pages that they know to be dirty.
-static GOVERNORS: AtomicU64 = AtomicU64::new(0);
+/// Flushers of this process, and the pages that they know to be dirty.
+static FLUSHERS: AtomicU64 = AtomicU64::new(0);
 static DIRTY: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
@@ -42,17 +42,17 @@ impl Thresholds {
     }
 }
 
-/// What all others but this governor have dirty is not known; what the process's governors have is. Of its disk's own share of the threshold
+/// What all others but this flusher have dirty is not known; what the process's flushers have is. Of its disk's own share of the threshold
 /// (`millionths` of it), in which others have no part, three quarters are the most.
-fn allowance(kernel: Option<KernelDirty>, ours: Pages, governors: u64, millionths: u64) -> Pages {
+fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths: u64) -> Pages {
     let Some(kernel) = kernel else { return UNTOLD };
     let others = kernel.dirty.0.saturating_sub(ours.0);
     let most = kernel.background.0 / 4 * 3;
     let disks = u128::from(most) * u128::from(millionths) / 1_000_000;
-    Pages((most.saturating_sub(others) / governors.max(1)).min(disks as u64))
+    Pages((most.saturating_sub(others) / flushers.max(1)).min(disks as u64))
 }
 
-/// A governor's share in what the kernel allows.
+/// A flusher's share in what the kernel allows.
 #[derive(Debug)]
 pub(crate) struct Share {
     disk: DiskShare,
@@ -60,9 +60,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Of a governor of this disk.
+    /// Of a flusher of this disk.
     pub(crate) fn new(disk: DiskShare) -> Share {
-        GOVERNORS.fetch_add(1, Ordering::Relaxed);
+        FLUSHERS.fetch_add(1, Ordering::Relaxed);
         Share { disk, told: AtomicU64::new(0) }
     }
 
@@ -72,10 +72,10 @@ impl Share {
         DIRTY.fetch_add(dirty.0.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// What may be dirty here, and whether the kernel has far less dirty than its governors believe.
+    /// What may be dirty here, and whether the kernel has far less dirty than its flushers believe.
     pub(crate) fn allowance(&self, kernel: Option<KernelDirty>) -> (Pages, bool) {
         let ours = Pages(DIRTY.load(Ordering::Relaxed));
-        let allowance = allowance(kernel, ours, GOVERNORS.load(Ordering::Relaxed), self.disk.millionths());
+        let allowance = allowance(kernel, ours, FLUSHERS.load(Ordering::Relaxed), self.disk.millionths());
         // The kernel's counters lag by up to some hundred pages a processor.
         let wrong = kernel.is_some_and(|kernel| kernel.dirty.0 + 1024 + ours.0 / 16 < ours.0);
         (allowance, wrong)
@@ -85,7 +85,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         self.tell(Pages(0));
-        GOVERNORS.fetch_sub(1, Ordering::Relaxed);
+        FLUSHERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -94,9 +94,9 @@ mod tests {
     use super::*;
     use umbrella_units::ByteSize;
 
-    fn left(dirty: u64, background: u64, ours: u64, governors: u64) -> Pages {
+    fn left(dirty: u64, background: u64, ours: u64, flushers: u64) -> Pages {
         let kernel = KernelDirty { dirty: Pages(dirty), background: Pages(background) };
-        allowance(Some(kernel), Pages(ours), governors, 1_000_000)
+        allowance(Some(kernel), Pages(ours), flushers, 1_000_000)
     }
 
     #[test]

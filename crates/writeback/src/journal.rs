@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use umbrella_units::ByteSize;
 
-use crate::error::GovernorError;
+use crate::error::FlusherError;
 
 /// Text that waits at most. Where more would wait, the record ends without its end: it was cut short.
 pub(crate) const MOST_WAITING: usize = 64 << 20;
@@ -21,11 +21,11 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// A new file, of at most so many bytes.
-    pub(crate) fn create(path: &Path, most: ByteSize) -> Result<Journal, GovernorError> {
+    pub(crate) fn create(path: &Path, most: ByteSize) -> Result<Journal, FlusherError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path);
         let file = file.map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => GovernorError::RecordExists { path: path.to_owned() },
-            _ => GovernorError::Record { path: path.to_owned(), source },
+            ErrorKind::AlreadyExists => FlusherError::RecordExists { path: path.to_owned() },
+            _ => FlusherError::Record { path: path.to_owned(), source },
         })?;
         Ok(Journal { file, path: path.to_owned(), left: most })
     }
@@ -35,9 +35,9 @@ impl Journal {
         self.left.0 > bytes as u64 + 64
     }
 
-    pub(crate) fn append(&mut self, text: &str) -> Result<(), GovernorError> {
+    pub(crate) fn append(&mut self, text: &str) -> Result<(), FlusherError> {
         self.left.0 = self.left.0.saturating_sub(text.len() as u64);
-        let failed = |source| GovernorError::Record { path: self.path.clone(), source };
+        let failed = |source| FlusherError::Record { path: self.path.clone(), source };
         self.file.write_all(text.as_bytes()).map_err(failed)
     }
 }

@@ -90,7 +90,7 @@ struct Sent {
 }
 
 /// The thread's own state.
-struct Flusher<'a> {
+struct FlushLoop<'a> {
     shared: &'a Shared,
     opened: Opened,
     sent: VecDeque<Sent>,
@@ -101,9 +101,9 @@ struct Flusher<'a> {
     from_page: PageKey,
 }
 
-/// Writes back until the governor stops.
+/// Writes back until the flusher stops.
 pub(crate) fn run(shared: &Shared) {
-    let mut flusher = Flusher {
+    let mut flusher = FlushLoop {
         shared,
         opened: Opened::default(),
         sent: VecDeque::new(),
@@ -133,7 +133,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-impl Flusher<'_> {
+impl FlushLoop<'_> {
     /// Chooses what goes next; false when that is nothing.
     fn choose(&mut self, chosen: &mut Vec<DirtyPage>) -> bool {
         if self.shared.paused.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! The governor of one file system: what others call.
+//! Ordered write-back of one file system: the interface of this crate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use umbrella_policy::writeback::Spec;
 use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
-use crate::error::GovernorError;
+use crate::error::FlusherError;
 use crate::file::{FileRef, PageRange};
 use crate::files::{Answer, Reach, Turn};
 use crate::gate::{Gate, PATIENCE};
@@ -32,36 +32,36 @@ const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What was written up to now; see [`Governor::mark`].
+/// What was written up to now; see [`Flusher::mark`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Turn);
 
 /// See the module. Events are told after the call that they tell of. Nothing here waits for a disk, except that a file's places may have to be
 /// read.
-pub struct Governor {
+pub struct Flusher {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Governor {
+impl std::fmt::Debug for Flusher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Governor").field("status", &self.status()).finish()
+        f.debug_struct("Flusher").field("status", &self.status()).finish()
     }
 }
 
-impl Governor {
-    /// Starts to govern the file system that `root` lies on; `root` must be open for reading.
-    pub fn start(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
-        Governor::begin(root, settings, Waits::Reporting)
+impl Flusher {
+    /// Starts ordered write-back of the file system that `root` lies on; `root` must be open for reading.
+    pub fn start(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
+        Flusher::begin(root, settings, Waits::Reporting)
     }
 
-    /// Starts to govern a file system that others write to. Errors of a write-back stay for those who sync their files: they are not seen here, and
-    /// [`Governor::take_error`] knows none.
-    pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Governor>, GovernorError> {
-        Governor::begin(root, settings, Waits::Silent)
+    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync their files: they are not seen here, and
+    /// [`Flusher::take_error`] knows none.
+    pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
+        Flusher::begin(root, settings, Waits::Silent)
     }
 
-    fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Governor>, GovernorError> {
+    fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Flusher>, FlusherError> {
         let limits = settings.limits;
         let ledger = Ledger::new(settings)?;
         let share = Share::new(DiskShare::of(root.as_fd()));
@@ -83,16 +83,16 @@ impl Governor {
             stopping: AtomicBool::new(false),
             paused: AtomicBool::new(false),
         });
-        let governor = Arc::new(Governor { shared, threads: Mutex::default() });
-        governor.spawn("wb-flush", crate::flusher::run)?;
-        governor.spawn("wb-gate", |shared| shared.gate.run(|| shared.refresh()))?;
-        Ok(governor)
+        let flusher = Arc::new(Flusher { shared, threads: Mutex::default() });
+        flusher.spawn("wb-flush", crate::flush_loop::run)?;
+        flusher.spawn("wb-gate", |shared| shared.gate.run(|| shared.refresh()))?;
+        Ok(flusher)
     }
 
-    fn spawn(&self, name: &'static str, run: fn(&Shared)) -> Result<(), GovernorError> {
+    fn spawn(&self, name: &'static str, run: fn(&Shared)) -> Result<(), FlusherError> {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared));
-        self.threads.lock().push(started.map_err(|source| GovernorError::Thread { name, source })?);
+        self.threads.lock().push(started.map_err(|source| FlusherError::Thread { name, source })?);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Governor {
         self.shared.take_error(file)
     }
 
-    /// All files of which [`Governor::take_error`] would say so: for who goes on without this governor.
+    /// All files of which [`Flusher::take_error`] would say so: for who goes on without this flusher.
     pub fn take_errors(&self) -> Vec<FileId> {
         self.shared.take_errors()
     }
@@ -223,7 +223,7 @@ impl Governor {
         self.shared.gate.pass(wrote, go);
     }
 
-    /// Chooses nothing until [`Governor::resume`]: the kernel writes back now, and two would be in each other's way.
+    /// Chooses nothing until [`Flusher::resume`]: the kernel writes back now, and two would be in each other's way.
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::Release);
     }
@@ -238,7 +238,7 @@ impl Governor {
     }
 
     /// Changes the policy. What is dirty stays known; a record ends.
-    pub fn set_policy(&self, policy: &Spec) -> Result<(), GovernorError> {
+    pub fn set_policy(&self, policy: &Spec) -> Result<(), FlusherError> {
         self.set(|settings| settings.policy = policy.clone())?;
         // What the policy before did says nothing of this one. Errors are the disk's.
         let mut state = self.shared.state.lock();
@@ -247,11 +247,11 @@ impl Governor {
     }
 
     /// Changes the limits.
-    pub fn set_limits(&self, limits: Limits) -> Result<(), GovernorError> {
+    pub fn set_limits(&self, limits: Limits) -> Result<(), FlusherError> {
         self.set(|settings| settings.limits = limits)
     }
 
-    fn set(&self, set: impl FnOnce(&mut Settings)) -> Result<(), GovernorError> {
+    fn set(&self, set: impl FnOnce(&mut Settings)) -> Result<(), FlusherError> {
         self.shared.with_record(|state| {
             let mut settings = state.ledger.settings().clone();
             set(&mut settings);
@@ -263,7 +263,7 @@ impl Governor {
     }
 
     /// Starts to record events and selections into a new file of about so many bytes at most. A record that was being written ends.
-    pub fn record_to(&self, path: &Path, most: ByteSize) -> Result<(), GovernorError> {
+    pub fn record_to(&self, path: &Path, most: ByteSize) -> Result<(), FlusherError> {
         let journal = Journal::create(path, most)?;
         self.end_record()?;
         let mut place = self.shared.journal.lock();
@@ -275,7 +275,7 @@ impl Governor {
     }
 
     /// Ends the record, if there is one.
-    pub fn end_record(&self) -> Result<(), GovernorError> {
+    pub fn end_record(&self) -> Result<(), FlusherError> {
         self.shared.with_record(|state| Ok(state.ledger.end_record()))
     }
 
@@ -331,7 +331,7 @@ impl Governor {
     }
 }
 
-impl Drop for Governor {
+impl Drop for Flusher {
     fn drop(&mut self) {
         self.stop();
     }
@@ -347,15 +347,15 @@ mod tests {
     fn what_it_says_of_itself_and_its_end_do_not_wait_for_the_disk_of_a_record() {
         let dir = tempfile::tempdir().expect("a directory");
         let root = std::fs::File::open(dir.path()).expect("opens");
-        let governor = Governor::start(root.into(), Settings::parse("cscan").expect("a policy")).expect("starts");
-        governor.record_to(&dir.path().join("record"), ByteSize(1 << 20)).expect("a new file");
+        let flusher = Flusher::start(root.into(), Settings::parse("cscan").expect("a policy")).expect("starts");
+        flusher.record_to(&dir.path().join("record"), ByteSize(1 << 20)).expect("a new file");
         // As while it is written, and the disk does not answer.
-        let written = governor.shared.journal.lock();
+        let written = flusher.shared.journal.lock();
         let (said, hears) = mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _ = said.send(governor.status().recording);
-                governor.stop();
+                let _ = said.send(flusher.status().recording);
+                flusher.stop();
                 let _ = said.send(false);
             });
             let heard = [Duration::from_secs(30); 2].map(|patience| hears.recv_timeout(patience));

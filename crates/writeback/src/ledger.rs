@@ -4,7 +4,7 @@ use umbrella_policy::writeback::record::Recorder;
 use umbrella_policy::writeback::{DirtyPage, Event, WriteBack};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PageKey, Pages};
 
-use crate::error::GovernorError;
+use crate::error::FlusherError;
 use crate::journal::MOST_WAITING;
 use crate::settings::Settings;
 
@@ -18,7 +18,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(settings: Settings) -> Result<Ledger, GovernorError> {
+    pub(crate) fn new(settings: Settings) -> Result<Ledger, FlusherError> {
         Ok(Ledger { policy: settings.check()?, settings, last: Nanos(0), recorder: None })
     }
 
@@ -55,7 +55,7 @@ impl Ledger {
     }
 
     /// Changes policy or limits; all that is dirty stays known. A record ends with its policy: its rest is returned.
-    pub(crate) fn change(&mut self, now: Nanos, settings: Settings) -> Result<Option<String>, GovernorError> {
+    pub(crate) fn change(&mut self, now: Nanos, settings: Settings) -> Result<Option<String>, FlusherError> {
         let next = settings.check()?;
         if settings.policy == self.settings.policy {
             self.settings = settings;
@@ -80,7 +80,7 @@ impl Ledger {
     }
 
     /// Begins a record. The policy begins anew with all that is dirty, since a record has to begin where its replay does.
-    pub(crate) fn begin_record(&mut self, now: Nanos) -> Result<(), GovernorError> {
+    pub(crate) fn begin_record(&mut self, now: Nanos) -> Result<(), FlusherError> {
         let next = self.settings.check()?;
         self.recorder = Some(Recorder::new(&self.settings.policy));
         self.hand_over(now, next);

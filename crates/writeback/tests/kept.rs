@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId};
+use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
 /// ramfs, which has none.
 struct Ram {
@@ -48,7 +48,7 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// After so long a governor may have looked what is dirty, and found nothing: this file system never says that it has dirty pages.
+/// After so long a flusher may have looked what is dirty, and found nothing: this file system never says that it has dirty pages.
 const NOBODY_LOOKED: Duration = Duration::from_millis(900);
 
 #[test]
@@ -56,29 +56,29 @@ fn files_without_handles_are_kept_open_while_they_are_dirty_and_no_more_than_a_f
     assert!((0..100).any(|_| kept_open_and_given_back()), "this machine is too slow");
 }
 
-/// False when it took so long that the governor may have looked meanwhile, so that nothing can be said.
+/// False when it took so long that the flusher may have looked meanwhile, so that nothing can be said.
 fn kept_open_and_given_back() -> bool {
     let ram = Ram::new();
     let limits = Limits { limit: Some(ByteSize(8 << 20)), background: Some(ByteSize(4 << 20)) };
     let settings = Settings { limits, ..Settings::parse("zone").expect("a policy") };
     let begun = Instant::now();
-    let governor = Governor::start(File::open(ram.path()).expect("opens").into(), settings).expect("starts");
+    let flusher = Flusher::start(File::open(ram.path()).expect("opens").into(), settings).expect("starts");
     for number in 0..1000 {
         let file = File::create(ram.path().join(number.to_string())).expect("a file");
         file.write_all_at(&[1; 4096], 0).expect("there is room");
         let id = FileId(file.metadata().expect("stat").ino());
-        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(0, 4096));
+        flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(0, 4096));
     }
-    let (open, dirty) = (open_on(ram.path()).len(), governor.status().dirty);
+    let (open, dirty) = (open_on(ram.path()).len(), flusher.status().dirty);
     if begun.elapsed() > NOBODY_LOOKED {
-        governor.stop();
+        flusher.stop();
         return false;
     }
     assert!((1..=256).contains(&open), "{open} files are kept open");
     assert_eq!(dirty.0, 4096 * open as u64, "the others are the kernel's");
-    let all = governor.mark();
-    governor.synced_all(all);
+    let all = flusher.mark();
+    flusher.synced_all(all);
     eventually("all are given back", || open_on(ram.path()).is_empty());
-    governor.stop();
+    flusher.stop();
     true
 }

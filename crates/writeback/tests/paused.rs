@@ -1,4 +1,4 @@
-//! A governor that pauses costs nothing, and learns what the kernel writes back meanwhile.
+//! A flusher that pauses costs nothing, and learns what the kernel writes back meanwhile.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId, PageIndex, Pages};
+use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
 /// One that is told to pause before anything is dirty, and a file on its file system.
-fn paused(dir: &tempfile::TempDir) -> (Arc<Governor>, File) {
+fn paused(dir: &tempfile::TempDir) -> (Arc<Flusher>, File) {
     let limits = Limits { limit: Some(ByteSize(2 << 20)), background: Some(ByteSize(1 << 20)) };
     let settings = Settings { limits, ..Settings::parse("cscan").expect("a policy") };
-    let governor = Governor::start(File::open(dir.path()).expect("opens").into(), settings).expect("starts");
-    governor.pause();
-    (governor, File::create_new(dir.path().join("file")).expect("a file"))
+    let flusher = Flusher::start(File::open(dir.path()).expect("opens").into(), settings).expect("starts");
+    flusher.pause();
+    (flusher, File::create_new(dir.path().join("file")).expect("a file"))
 }
 
 /// Ticks of processor time, a hundredth of a second each, that the threads of this name have had.
@@ -29,10 +29,10 @@ fn ticks(name: &str) -> u64 {
 #[test]
 fn one_that_pauses_above_its_threshold_sleeps_and_notes_what_others_wrote_beside_a_busy_page() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (governor, file) = paused(&dir);
+    let (flusher, file) = paused(&dir);
     let told = |first, pages| {
         let range = PageRange { first: PageIndex(first), pages: Pages(pages) };
-        governor.wrote(FileId(1), FileRef::Open(file.as_fd()), range);
+        flusher.wrote(FileId(1), FileRef::Open(file.as_fd()), range);
     };
     // The kernel has nothing of it dirty: all is written, so to speak. More pieces than are compared at once, and at the end so much that the
     // kernel has less dirty, whatever else this machine does.
@@ -54,11 +54,11 @@ fn one_that_pauses_above_its_threshold_sleeps_and_notes_what_others_wrote_beside
         let (used, passed) = (ticks("wb-flush") - before, begun.elapsed().as_millis() as u64 / 10);
         stop.store(used * 2 > passed, Ordering::Relaxed);
         assert!(used * 2 <= passed, "{used} ticks in {passed}");
-        while governor.status().dirty > ByteSize(4096) && begun.elapsed() < Duration::from_secs(60) {
+        while flusher.status().dirty > ByteSize(4096) && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(governor.status().dirty <= ByteSize(4096), "{:?}", governor.status());
-    governor.stop();
+    assert!(flusher.status().dirty <= ByteSize(4096), "{:?}", flusher.status());
+    flusher.stop();
 }

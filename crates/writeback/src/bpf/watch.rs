@@ -1,4 +1,4 @@
-//! Governs a file system that is not under the mount: what the kernel tells to be dirty is given to a [`Governor`].
+//! Ordered write-back of a file system that is in no pool: what the kernel tells to be dirty is given to a [`Flusher`].
 //!
 //! A step of [`Watch::step`]:
 //! 1. What the ring holds is given on: the files in the order in which they come, the pages of each in the order of the file, neighbours in
@@ -11,9 +11,9 @@
 //!
 //! 4. While the kernel has more dirty than its background threshold, its own flusher is at work, and nothing is written back here.
 //!
-//! Nothing here can harm: the governor starts writes that were due anyway. What is not seen, not remembered or believed wrongly costs
+//! Nothing here can harm: the flusher starts writes that were due anyway. What is not seen, not remembered or believed wrongly costs
 //! order, or a system call that finds nothing to write. Errors of a write-back stay for the programs whose files those are
-//! ([`Governor::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
+//! ([`Flusher::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
 //! pages, what becomes dirty is left to the kernel. Source: BPF takes the place of the hooks that TESA has in the kernel.
 
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ use super::record::{FileKey, Lost, Seen};
 use super::scan;
 use super::source::Source;
 use crate::sys::KernelDirty;
-use crate::{FileHandle, FileRef, Governor, PageRange, Settings, Status, sys};
+use crate::{FileHandle, FileRef, Flusher, PageRange, Settings, Status, sys};
 
 /// Files that are remembered.
 const MOST_FILES: usize = 64 << 10;
@@ -57,12 +57,12 @@ const EXPIRED: Duration = Duration::from_secs(60);
 const SHORT_PAUSE: Duration = Duration::from_millis(20);
 const LONG_PAUSE: Duration = Duration::from_millis(250);
 
-/// How the watching goes, beside the governor's own status.
+/// How the watching goes, beside the flusher's own status.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WatchStatus {
-    /// What the governor says.
+    /// What the flusher says.
     #[serde(flatten)]
-    pub governor: Status,
+    pub flusher: Status,
     /// Records that came out of the ring.
     pub events: u64,
     /// What they told to be dirty.
@@ -83,7 +83,7 @@ pub struct WatchStatus {
 pub struct Watch {
     mounted: Mounted,
     source: Source,
-    governor: Arc<Governor>,
+    flusher: Arc<Flusher>,
     files: FxHashMap<FileId, Known>,
     /// Files that the kernel wrote to, and all files in turn.
     suspects: VecDeque<Turn>,
@@ -128,18 +128,18 @@ enum Found {
 }
 
 impl Watch {
-    /// Watches the file system mounted at `path`, with a ring of so many bytes, and governs it. `run_dir` holds the lock that keeps a
-    /// second governor away.
+    /// Watches the file system mounted at `path`, with a ring of so many bytes, and orders its write-back. `run_dir` holds the lock that keeps a
+    /// second flusher away.
     pub fn start(path: &Path, settings: Settings, ring: ByteSize, run_dir: &Path) -> Result<Watch, WatchError> {
         let mounted = Mounted::at(path)?;
         let lock = lock(&mounted, run_dir)?;
         let source = Source::watch(mounted.device(), ring)?;
         let root = mounted.root().map_err(|source| WatchError::Path { path: path.to_owned(), source })?;
-        let governor = Governor::start_for_others(root, settings)?;
+        let flusher = Flusher::start_for_others(root, settings)?;
         Ok(Watch {
             mounted,
             source,
-            governor,
+            flusher,
             files: FxHashMap::default(),
             suspects: VecDeque::new(),
             turns: VecDeque::new(),
@@ -153,14 +153,14 @@ impl Watch {
         })
     }
 
-    /// What is governed.
+    /// The file system.
     pub fn mounted(&self) -> &Mounted {
         &self.mounted
     }
 
-    /// Who governs it.
-    pub fn governor(&self) -> &Arc<Governor> {
-        &self.governor
+    /// Its flusher.
+    pub fn flusher(&self) -> &Arc<Flusher> {
+        &self.flusher
     }
 
     /// See the module; to be called again after [`Watch::pause`].
@@ -178,7 +178,7 @@ impl Watch {
                 return Err(WatchError::Unmounted { path: self.mounted.path().to_owned() });
             }
             self.check();
-            self.full = self.governor.status().dirty.0 / PAGE_BYTES >= MOST_PAGES;
+            self.full = self.flusher.status().dirty.0 / PAGE_BYTES >= MOST_PAGES;
             self.checked = Instant::now();
         }
         Ok(())
@@ -188,9 +188,9 @@ impl Watch {
     fn give_way(&mut self, kernel: Option<KernelDirty>) {
         let overloaded = kernel.is_some_and(|kernel| kernel.dirty > kernel.background);
         if overloaded {
-            self.governor.pause();
+            self.flusher.pause();
         } else {
-            self.governor.resume();
+            self.flusher.resume();
         }
         self.told.gives_way = overloaded;
     }
@@ -202,7 +202,7 @@ impl Watch {
 
     /// How it goes.
     pub fn status(&self) -> WatchStatus {
-        WatchStatus { governor: self.governor.status(), files: self.files.len() as u64, ..self.told.clone() }
+        WatchStatus { flusher: self.flusher.status(), files: self.files.len() as u64, ..self.told.clone() }
     }
 
     /// Step 1.
@@ -226,7 +226,7 @@ impl Watch {
 
     fn wrote(&mut self, file: FileKey, range: PageRange) {
         if self.files.get(&file.file).is_some_and(|known| known.generation != file.generation) {
-            self.governor.deleted(file.file);
+            self.flusher.deleted(file.file);
             self.files.remove(&file.file);
         }
         if !self.files.contains_key(&file.file) {
@@ -240,7 +240,7 @@ impl Watch {
         if let Some(known) = self.files.get_mut(&file.file) {
             known.end = known.end.max(range.end());
             known.written = Instant::now();
-            self.governor.wrote(file.file, FileRef::Handle(&known.handle), range);
+            self.flusher.wrote(file.file, FileRef::Handle(&known.handle), range);
         }
     }
 
@@ -335,16 +335,16 @@ impl Watch {
         known.checked = Instant::now();
         let (handle, end, expired) = (known.handle.clone(), known.end, known.written.elapsed() > EXPIRED);
         let file = turn.file.file;
-        let mark = self.governor.mark();
+        let mark = self.flusher.mark();
         match self.look_at(&handle, file, end) {
             Ok(Found::Gone) => {
-                self.governor.deleted(file);
+                self.flusher.deleted(file);
                 self.files.remove(&file);
             }
             Ok(Found::Dirty) => {}
             Ok(Found::Untold) if !expired => {}
             Ok(Found::Clean | Found::Untold) => {
-                self.governor.synced(file, mark);
+                self.flusher.synced(file, mark);
                 self.files.remove(&file);
             }
             Err(error) => tracing::debug!(inode = file.0, %error, "a file cannot be looked at"),
@@ -362,7 +362,7 @@ impl Watch {
         }
         let size = PageIndex(stat.st_size.cast_unsigned().div_ceil(PAGE_BYTES));
         if size < end {
-            self.governor.truncated(file, size);
+            self.flusher.truncated(file, size);
             if let Some(known) = self.files.get_mut(&file) {
                 known.end = size;
             }
@@ -380,14 +380,14 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.governor.stop();
+        self.flusher.stop();
     }
 }
 
-/// One governor for a file system: two would write the same pages twice.
+/// One flusher for a file system: two would write the same pages twice.
 fn lock(mounted: &Mounted, run_dir: &Path) -> Result<OwnedFd, WatchError> {
     let device = mounted.device();
-    let path = run_dir.join(format!("governor-{}-{}.lock", rustix::fs::major(device), rustix::fs::minor(device)));
+    let path = run_dir.join(format!("flusher-{}-{}.lock", rustix::fs::major(device), rustix::fs::minor(device)));
     let failed = |source| WatchError::Path { path: path.clone(), source };
     fs::create_dir_all(run_dir).map_err(failed)?;
     let file = File::options().create(true).truncate(false).read(true).write(true).open(&path).map_err(failed)?;
@@ -398,7 +398,7 @@ fn lock(mounted: &Mounted, run_dir: &Path) -> Result<OwnedFd, WatchError> {
         }
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let holder = fs::read_to_string(&path).map_err(failed)?;
-            Err(WatchError::Governed { path: mounted.path().to_owned(), holder })
+            Err(WatchError::AlreadyRunning { path: mounted.path().to_owned(), holder })
         }
         Err(error) => Err(failed(error.into())),
     }

@@ -4,7 +4,7 @@
 //! rate just above the set point, at its rate in the middle, at none at the limit. So the disk's pace is felt by each write a little
 //! instead of by one for long.
 //!
-//! No writer is stuck: when nothing reached the disk for [`PATIENCE`], when the policy has nothing to offer, and when the governor stops, all
+//! No writer is stuck: when nothing reached the disk for [`PATIENCE`], when the policy has nothing to offer, and when the flusher stops, all
 //! go, and the kernel's own limits are what is left.
 
 use std::collections::VecDeque;
@@ -216,7 +216,7 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the governor stops, and calls `tick` now and then. With nothing dirty, and nobody who waits, it sleeps.
+    /// Lets writers go until the flusher stops, and calls `tick` now and then. With nothing dirty, and nobody who waits, it sleeps.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What can go wrong with a governor. A failed write-back is no error here: it is counted, and told to who syncs the file.
+//! Errors of a flusher. A failed write-back is no error here: it is counted, and told to who syncs the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use thiserror::Error;
 use umbrella_policy::writeback::WriteBackError;
 use umbrella_units::ByteSize;
 
-/// Why a governor does not start, or does not do what was asked.
+/// Why a flusher does not start, or does not do what was asked.
 #[derive(Debug, Error)]
-pub enum GovernorError {
+pub enum FlusherError {
     /// The policy cannot be made.
     #[error(transparent)]
     Policy(#[from] WriteBackError),
@@ -60,6 +60,6 @@ pub enum GovernorError {
         source: io::Error,
     },
     /// It stopped.
-    #[error("the governor has stopped")]
+    #[error("the flusher has stopped")]
     Stopped,
 }
