@@ -60,7 +60,8 @@ test-ublk: ## the ublk front end, on a machine with the driver that qemu emulate
 	cargo test --locked -p umbrella-block --features ublk --lib serve::
 	cargo test --locked -p umbrella --features ublk --test ublk -- --nocapture
 
-lint: ## formatting, clippy and documentation, with warnings as errors
+lint: ## formatting, clippy, documentation and the prose of pages, with warnings as errors
+	scripts/prose.py
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked --features umbrella-fuse/live-tests -- -D warnings
 	cargo clippy -p umbrella-block -p umbrella --features ublk --all-targets --locked -- -D warnings
