@@ -15,7 +15,7 @@ use crate::node::{FileState, Node};
 
 impl Pool {
     /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
-    pub(super) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
+    pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
         let Some(file) = node.file() else { return };
         if self.rules.load().rules.asked().access_times
             && file.state.read().accessed.is_none()
@@ -26,7 +26,7 @@ impl Pool {
     }
 
     /// The last handle is closed, and nothing but a read can have changed what rules look at. The caller holds the rename lock shared.
-    pub(super) fn judge_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
+    pub(crate) fn judge_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
         if let Ok(meta) = file.stat()
             && meta.atime != before
             && meta.nlink > 0
@@ -38,7 +38,7 @@ impl Pool {
 
 impl FileState {
     /// The access time before the handles were opened of which the last is closed now.
-    pub(super) fn take_accessed(&mut self) -> Option<Timestamp> {
+    pub(crate) fn take_accessed(&mut self) -> Option<Timestamp> {
         if self.any_handle().is_some() { None } else { self.accessed.take() }
     }
 }

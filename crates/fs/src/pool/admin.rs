@@ -55,7 +55,7 @@ const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Pool {
     /// At the start: finishes what a crash left half done, then takes every branch in.
-    pub(super) fn load_branches(&self) {
+    pub(crate) fn load_branches(&self) {
         let online = self.online_branches();
         let recovery = relocate::recover(&recoverable(&online));
         self.report_recovery(&recovery);
@@ -165,7 +165,7 @@ impl Pool {
 
     /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is in the middle
     /// of a change that lasts; try again.
-    pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
+    pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
             // While nobody waits, and before directories get the names that they were given meanwhile.
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
-    pub(super) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+    pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
         if let Some(known) = known {
             self.forget_copies_away(u128::from_le_bytes(known.uuid));
@@ -341,7 +341,7 @@ impl Pool {
         Ok(())
     }
 
-    pub(super) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+    pub(crate) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
         let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
         let mount = &self.spec.mount;
@@ -418,12 +418,12 @@ impl Pool {
     }
 
     /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
-    pub(super) fn await_who_chose_before(&self) -> OpResult<()> {
+    pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
         self.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
-    pub(super) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
+    pub(crate) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
         let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
         while let Some((dir, path)) = stack.pop() {
             for entry in dir.list(true)? {
@@ -445,7 +445,7 @@ impl Pool {
 }
 
 /// An error where a new branch is a directory whose disk is missing.
-pub(super) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
+pub(crate) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
     let name = || spec.name.clone();
     look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
 }

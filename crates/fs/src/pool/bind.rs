@@ -81,7 +81,7 @@ impl Pool {
     }
 
     /// A branch joined: rules that name it mean it.
-    pub(super) fn rebind_rules(&self) {
+    pub(crate) fn rebind_rules(&self) {
         match self.rules.load().rebind(&self.branches.load()) {
             Ok(rules) => self.rules.store(Arc::new(rules)),
             Err(error) => tracing::error!(%error, "the rules stay bound to the branches there were"),
@@ -98,13 +98,13 @@ impl Pool {
     }
 
     /// The former name of a branch that was removed.
-    pub(super) fn removed_name(&self, id: BranchId) -> Option<String> {
+    pub(crate) fn removed_name(&self, id: BranchId) -> Option<String> {
         let removed = self.branch(id).is_ok_and(|branch| branch.spec.name.is_empty());
         removed.then(|| self.rules.load().former_name(id).unwrap_or("a branch").to_owned())
     }
 
     /// Branches that rules name and that are in the pool no more.
-    pub(super) fn removed_in_rules(&self) -> Vec<String> {
+    pub(crate) fn removed_in_rules(&self) -> Vec<String> {
         let active = self.rules.load();
         let ids: std::collections::BTreeSet<_> = active.rules.entries().iter().flat_map(|entry| &entry.to).collect();
         ids.into_iter().filter_map(|id| self.removed_name(*id)).collect()

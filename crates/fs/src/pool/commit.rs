@@ -17,7 +17,7 @@ use crate::workers::{self, Lost};
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.
-pub(super) fn commit_guarded(
+pub(crate) fn commit_guarded(
     legs: &[Leg],
     paths: &[Vec<u8>],
     target: &Arc<Branch>,
@@ -105,4 +105,4 @@ impl Watch<'_> {
 }
 
 /// How long a branch that may hang may take for a commit, or for a call of a change of names.
-pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);

@@ -28,28 +28,28 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A branch, as it is while a copy runs.
 #[derive(Clone, Copy)]
-pub(super) struct End<'a> {
-    pub(super) branch: &'a Arc<Branch>,
-    pub(super) online: &'a Arc<Online>,
+pub(crate) struct End<'a> {
+    pub(crate) branch: &'a Arc<Branch>,
+    pub(crate) online: &'a Arc<Online>,
 }
 
 impl End<'_> {
-    pub(super) fn lives(self) -> bool {
+    pub(crate) fn lives(self) -> bool {
         self.branch.online().is_some_and(|now| now.epoch == self.online.epoch)
     }
 }
 
 /// What a copy between two branches has to heed.
 #[derive(Clone, Copy)]
-pub(super) struct Copying<'a> {
-    pub(super) from: End<'a>,
-    pub(super) to: End<'a>,
+pub(crate) struct Copying<'a> {
+    pub(crate) from: End<'a>,
+    pub(crate) to: End<'a>,
     /// Set to end it.
-    pub(super) cancel: &'a AtomicBool,
-    pub(super) pace: Pace<'a>,
-    pub(super) durability: Durability,
+    pub(crate) cancel: &'a AtomicBool,
+    pub(crate) pace: Pace<'a>,
+    pub(crate) durability: Durability,
     /// What who copies holds meanwhile; `None`: the governor is not told of it.
-    pub(super) governed: Option<Holds>,
+    pub(crate) governed: Option<Holds>,
 }
 
 /// What a copy on another thread and who waits for it know of each other.
@@ -61,7 +61,7 @@ struct Apart {
 
 impl Pool {
     /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it any more.
-    pub(super) fn copy_over<T: Send + 'static>(
+    pub(crate) fn copy_over<T: Send + 'static>(
         &self,
         copying: Copying<'_>,
         copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError> + Send + 'static,
@@ -164,19 +164,19 @@ impl Watch {
 }
 
 /// A finished copy in the hidden place. Gone with this, unless it is kept.
-pub(super) struct Unclaimed {
+pub(crate) struct Unclaimed {
     online: Arc<Online>,
     name: OsString,
     kept: bool,
 }
 
 impl Unclaimed {
-    pub(super) fn new(online: Arc<Online>, name: OsString) -> Unclaimed {
+    pub(crate) fn new(online: Arc<Online>, name: OsString) -> Unclaimed {
         Unclaimed { online, name, kept: false }
     }
 
     /// It is somebody else's to take away.
-    pub(super) fn keep(mut self) {
+    pub(crate) fn keep(mut self) {
         self.kept = true;
     }
 }

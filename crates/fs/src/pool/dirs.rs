@@ -63,7 +63,7 @@ impl DirFds {
         shard.get(&(node, branch)).filter(|at| at.online.epoch == epoch).cloned()
     }
 
-    pub(super) fn put(&self, node: NodeId, at: &DirAt) {
+    pub(crate) fn put(&self, node: NodeId, at: &DirAt) {
         self.shard(node).lock().put((node, at.id()), at.clone());
     }
 
@@ -72,7 +72,7 @@ impl DirFds {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
@@ -129,7 +129,7 @@ impl Pool {
     }
 
     /// Closes the directories that nobody knows any more; their numbers never come again.
-    pub(super) fn close_forgotten(&self) {
+    pub(crate) fn close_forgotten(&self) {
         for node in self.nodes.take_forgotten() {
             for branch in self.branches.load().iter() {
                 self.dir_fds.drop_node(node, branch.id);
@@ -158,7 +158,7 @@ impl Pool {
     /// The branch of a directory's only copy, locked: as long as the guard lives, none is made elsewhere, and no file moves in or out. So what the branch
     /// says of a name holds for the pool. `None` where there are several, where a branch is missing without which nothing may be said, where it would have to
     /// be waited for, and where the branch may hang.
-    pub(super) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, MutexGuard<'a, ()>)>> {
+    pub(crate) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, MutexGuard<'a, ()>)>> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let Some(commit) = dir.commit.try_lock() else { return Ok(None) };
         let mut copies = self.copies(node)?;
@@ -169,7 +169,7 @@ impl Pool {
     }
 
     /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no names.
-    pub(super) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
+    pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
             if state.removed {
@@ -220,7 +220,7 @@ impl Pool {
     }
 
     /// A copy is none any more: it is gone, or has another name. It no longer has the directory's number.
-    pub(super) fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
+    pub(crate) fn drop_copy(&self, node: &Arc<Node>, dir: &Dir, copy: DirCopy) {
         dir.state.write().copies.retain(|known| *known != copy);
         self.nodes.remove_backing(copy.backing, node);
         self.dir_fds.drop_node(node.id, copy.branch);
@@ -232,7 +232,7 @@ impl Pool {
     /// A directory was found under a name that is not the node's. When some copy of the node is still where the node is, the found ones are another
     /// directory now: a branch that was away while it was renamed has come back, or somebody renamed them on their branch. They are no copies
     /// of the node any more, and get a number of their own. Else the node has moved; copies that were not found are none.
-    pub(super) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
+    pub(crate) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
         let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return };
         let known = dir.state.read().copies.clone();
         let (here, elsewhere): (Vec<DirCopy>, Vec<DirCopy>) =
@@ -252,7 +252,7 @@ impl Pool {
 
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
     /// The directory's copies are compared before anybody sees one that is new.
-    pub(super) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
+    pub(crate) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
         let topology = self.topology.load(Ordering::Acquire);
         let (removed, seen) = {
             let state = dir.state.read();
@@ -353,7 +353,7 @@ impl Pool {
     }
 
     /// As [`Pool::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
-    pub(super) fn ensure_dir_within(
+    pub(crate) fn ensure_dir_within(
         &self,
         node: &Arc<Node>,
         branch: BranchId,

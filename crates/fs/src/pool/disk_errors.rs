@@ -56,7 +56,7 @@ enum Counts {
 
 impl DiskErrors {
     /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has to do.
-    pub(super) fn listen() -> DiskErrors {
+    pub(crate) fn listen() -> DiskErrors {
         let log = KernelLog::open()
             .inspect_err(|error| tracing::info!(%error, "the kernel's log is not watched for errors of disks"))
             .ok();
@@ -123,7 +123,7 @@ impl DiskErrors {
 
 impl Pool {
     /// Listens to what the kernel says of this branch's disk from now on.
-    pub(super) fn watch_disk(&self, branch: &Branch) {
+    pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()
             && !self.is_staging(branch.id)
         {
@@ -185,7 +185,7 @@ impl Pool {
     }
 
     /// Asks file systems that count their errors.
-    pub(super) fn ask_file_systems(&self) {
+    pub(crate) fn ask_file_systems(&self) {
         self.note_of_file_systems(self.disk_errors.counted());
     }
 
@@ -205,7 +205,7 @@ impl Pool {
     }
 
     /// Tells the log of branches that are failing, and keeps that for the next mount.
-    pub(super) fn tell_failing(&self) {
+    pub(crate) fn tell_failing(&self) {
         for branch in self.named_branches() {
             let Some(errors) = branch.errors_to_tell() else { continue };
             tracing::warn!("{}", told(&branch, &errors));
@@ -214,7 +214,7 @@ impl Pool {
     }
 
     /// Keeps the counts for the next mount.
-    pub(super) fn keep_errors(&self) {
+    pub(crate) fn keep_errors(&self) {
         for branch in self.named_branches() {
             self.keep_errors_of(&branch, &branch.errors());
         }
@@ -227,13 +227,13 @@ impl Pool {
     }
 
     /// What `umbrella status` says of branches that are failing.
-    pub(super) fn failing_warnings(&self) -> Vec<String> {
+    pub(crate) fn failing_warnings(&self) -> Vec<String> {
         let failing = self.named_branches().into_iter().map(|branch| (branch.errors(), branch));
         failing.filter(|(errors, _)| errors.is_failing()).map(|(errors, branch)| told(&branch, &errors)).collect()
     }
 
     /// Brings the metrics of errors up to date.
-    pub(super) fn measure_errors(&self) {
+    pub(crate) fn measure_errors(&self) {
         let all: Vec<_> = self.named_branches().iter().map(|branch| branch.errors()).collect();
         let sum = |of: fn(&BranchErrors) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
         for (metric, value) in [

@@ -61,7 +61,7 @@ impl Pool {
 
     /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
     /// directory of that name would be made.
-    pub(super) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
+    pub(crate) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
         let mut stack = vec![Pinned::root(self)];
         while let Some(dir) = stack.pop() {
             let below = self.keep_dir(&dir.node, branch).map_err(|source| {

@@ -22,7 +22,7 @@ use umbrella_units::{BranchId, ByteSize};
 use super::Pool;
 use super::moving::{Cause, Pace};
 use super::not_moved::NotMoved;
-pub(super) use super::pinned::Pinned;
+pub(crate) use super::pinned::Pinned;
 use super::place::{ASTRAY, settled_facts};
 use super::walks::UnderWay;
 use crate::at::DirAt;
@@ -53,7 +53,7 @@ pub struct Walk {
 }
 
 /// What of the tree is walked.
-pub(super) enum Part {
+pub(crate) enum Part {
     Whole,
     /// What is below a directory.
     Below(Arc<Node>),
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// As `enforce`, of a part of the tree.
-    pub(super) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+    pub(crate) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let (root, sought) = match part {
             Part::Whole => (&self.root, None),
             Part::Below(dir) => (dir, None),

@@ -53,13 +53,13 @@ struct Met {
 
 impl Pool {
     /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether something changed since.
-    pub(super) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
+    pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
         let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
         self.recheck(node, dir, &looks)
     }
 
     /// As [`Pool::recheck_found`], by branch.
-    pub(super) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
+    pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
         let topology = self.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything changed.
-    pub(super) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> OpResult<bool> {
+    pub(crate) fn compare_once(&self, node: &Arc<Node>, dir: &Dir, topology: u64) -> OpResult<bool> {
         let _attributes = dir.attributes.lock();
         if dir.alike.load(Ordering::Acquire) == topology {
             return Ok(false);
@@ -89,7 +89,7 @@ impl Pool {
     }
 
     /// The caller holds the lock on the directory's attributes. Fails where the attributes of a copy that was opened cannot be read: what it denies is not known.
-    pub(super) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
+    pub(crate) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
         let forget = |changed: &OpResult<bool>| {
             if !matches!(changed, Ok(false)) {
                 self.forget_attributes(node.id);
@@ -144,7 +144,7 @@ impl Pool {
     }
 
     /// All copies that can be reached now. One that can be reached and not read is an error.
-    pub(super) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<SmallVec<[Face; 2]>> {
+    pub(crate) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<SmallVec<[Face; 2]>> {
         let copies = dir.state.read().copies.clone();
         let mut faces = SmallVec::new();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
@@ -323,11 +323,11 @@ impl Pool {
     }
 
     /// A directory is gone.
-    pub(super) fn forget_differing(&self, node: &Arc<Node>) {
+    pub(crate) fn forget_differing(&self, node: &Arc<Node>) {
         self.note_differing(node, None);
     }
 
-    pub(super) fn differing_warning(&self) -> Option<String> {
+    pub(crate) fn differing_warning(&self) -> Option<String> {
         self.differing_text(&self.differing.0.lock())
     }
 
@@ -349,7 +349,7 @@ impl Pool {
     }
 
     /// The copy whose attributes users see, besides what is shown of owner, mode and ACLs.
-    pub(super) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
+    pub(crate) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
         let model: Option<BranchId> = dir.state.read().unlike.as_ref().and_then(|unlike| unlike.model);
         let model = copies.iter().find(|copy| model == Some(copy.id()));
@@ -358,7 +358,7 @@ impl Pool {
     }
 
     /// The value of an ACL that is shown of a directory whose copies differ; `None`: ask [`Pool::ruling_copy`].
-    pub(super) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
+    pub(crate) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;
         let state = dir.state.read();

@@ -28,7 +28,7 @@ use crate::rights::{Rights, RightsChange};
 
 impl Pool {
     /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
-    pub(super) fn change_dir(
+    pub(crate) fn change_dir(
         &self,
         node: &Arc<Node>,
         change: Option<&RightsChange>,
@@ -51,7 +51,7 @@ impl Pool {
     }
 
     /// A change of the times of all copies, which no copy that is away has to learn.
-    pub(super) fn touch_dir(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
+    pub(crate) fn touch_dir(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<()>) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir)?;
         // A copy that is being made meanwhile is known afterwards, or gets what is set now.
@@ -62,7 +62,7 @@ impl Pool {
     }
 
     /// The caller holds the lock on the directory's attributes. `wanted`: what all copies are to have.
-    pub(super) fn change_copies(
+    pub(crate) fn change_copies(
         &self,
         node: &Arc<Node>,
         dir: &Dir,
@@ -156,7 +156,7 @@ impl Pool {
     }
 
     /// A branch goes: which directories have copies there, for the kernel will forget them. Their numbers tell them from others that get their inodes.
-    pub(super) fn remember_copies(&self, gone: BranchId, identity: u128) {
+    pub(crate) fn remember_copies(&self, gone: BranchId, identity: u128) {
         let mut found = Vec::new();
         for node in self.nodes.snapshot() {
             let Some(dir) = node.dir() else { continue };
@@ -176,7 +176,7 @@ impl Pool {
     }
 
     /// A branch is back.
-    pub(super) fn forget_copies_away(&self, identity: u128) {
+    pub(crate) fn forget_copies_away(&self, identity: u128) {
         self.copies_away.lock().retain(|_, copies| {
             copies.retain(|copy| copy.branch != identity);
             !copies.is_empty()
@@ -184,12 +184,12 @@ impl Pool {
     }
 
     /// Whether a branch may have copies that do not learn of a change now.
-    pub(super) fn somebody_is_away(&self) -> bool {
+    pub(crate) fn somebody_is_away(&self) -> bool {
         self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
     /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.
-    pub(super) fn prepare_root(&self, at: &DirAt) {
+    pub(crate) fn prepare_root(&self, at: &DirAt) {
         let Some(dir) = self.root.dir() else { return };
         let is_empty = || {
             let state = dir.state.read();
@@ -218,7 +218,7 @@ impl Pool {
     }
 
     /// What a new copy of a directory gets besides the times of `source`; `None`: all that `source` has.
-    pub(super) fn face_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirFace>> {
+    pub(crate) fn face_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirFace>> {
         let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
         let face = Face::of(source.clone())?;
         Ok(Some(Face::wearing(&unlike.shown.rights, &face, ChangedAt::default())))

@@ -16,7 +16,7 @@ use crate::relocate::Holds;
 
 impl Pool {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
-    pub(super) fn exchange_dirs(
+    pub(crate) fn exchange_dirs(
         &self,
         one: &End<'_>,
         other: &End<'_>,

@@ -17,16 +17,16 @@ use crate::relocate::{self, Attributes, ChangedAt, CopyId, DirFace, FoundAttribu
 use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
 
 /// One copy of a directory, as it was found.
-pub(super) struct Face {
-    pub(super) at: DirAt,
-    pub(super) meta: Meta,
-    pub(super) attributes: Attributes,
-    pub(super) mark: Option<Mark>,
-    pub(super) note: Note,
+pub(crate) struct Face {
+    pub(crate) at: DirAt,
+    pub(crate) meta: Meta,
+    pub(crate) attributes: Attributes,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) note: Note,
 }
 
 impl Face {
-    pub(super) fn of(at: DirAt) -> OpResult<Face> {
+    pub(crate) fn of(at: DirAt) -> OpResult<Face> {
         let meta = at.stat_self()?;
         let dir = Arc::clone(&at.fd);
         let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
@@ -36,16 +36,16 @@ impl Face {
         Ok(Face { at, meta, attributes, mark, note })
     }
 
-    pub(super) fn id(&self) -> CopyId {
+    pub(crate) fn id(&self) -> CopyId {
         CopyId { branch: u128::from_le_bytes(self.at.online.uuid), ino: self.meta.ino }
     }
 
     /// Whether changes of mode and owner come to it.
-    pub(super) fn can_follow(&self) -> bool {
+    pub(crate) fn can_follow(&self) -> bool {
         self.at.online.abilities.ownership && !self.at.branch.spec.read_only
     }
 
-    pub(super) fn rights(&self) -> Rights {
+    pub(crate) fn rights(&self) -> Rights {
         let acl = |name: &str| {
             let found = self.attributes.iter().find(|(known, _)| known == name);
             found.map(|(_, value)| value.clone())
@@ -55,14 +55,14 @@ impl Face {
     }
 
     /// Whether it has these, as far as its branch can tell.
-    pub(super) fn has(&self, wanted: &Rights) -> bool {
+    pub(crate) fn has(&self, wanted: &Rights) -> bool {
         let own = self.rights();
         let acls = !self.at.online.abilities.acl || (&own.access, &own.default) == (&wanted.access, &wanted.default);
         acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
     }
 
     /// Whether its branch's file system gives new entries what those of a directory with these rights get.
-    pub(super) fn passes_on(&self, wanted: &Shown) -> bool {
+    pub(crate) fn passes_on(&self, wanted: &Shown) -> bool {
         let (own, abilities) = (self.rights(), &self.at.online.abilities);
         let Shown { rights: wanted, umask_counts } = wanted;
         let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
@@ -70,7 +70,7 @@ impl Face {
     }
 
     /// A face with these rights, and with the other attributes of `like`.
-    pub(super) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
+    pub(crate) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
         let mut attributes: Attributes =
             like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
         for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
@@ -82,7 +82,7 @@ impl Face {
     }
 
     /// Makes it so. False: it could not be done, or not all of it.
-    pub(super) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
+    pub(crate) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
         if !self.can_follow() {
             return false;
         }
@@ -104,7 +104,7 @@ impl Face {
         false
     }
 
-    pub(super) fn described(&self) -> String {
+    pub(crate) fn described(&self) -> String {
         let acl =
             if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
         let Meta { perm, uid, gid, .. } = self.meta;
@@ -112,22 +112,22 @@ impl Face {
     }
 }
 
-pub(super) fn look(meta: &Meta) -> Look {
+pub(crate) fn look(meta: &Meta) -> Look {
     (meta.perm & 0o7777, meta.uid, meta.gid)
 }
 
-pub(super) fn keeps_all(at: &DirAt) -> bool {
+pub(crate) fn keeps_all(at: &DirAt) -> bool {
     at.online.abilities.acl && at.online.abilities.xattr
 }
 
 /// Whether a branch's root holds nothing of its users. One that cannot be read holds something.
-pub(super) fn is_empty_root(root: &DirAt) -> bool {
+pub(crate) fn is_empty_root(root: &DirAt) -> bool {
     let own = |name: &OsStr| name == super::HIDDEN || name == "lost+found";
     root.list(true).is_ok_and(|entries| entries.iter().all(|entry| own(&entry.name)))
 }
 
 /// Calls that may hang run on the branch's own workers.
-pub(super) fn guarded<T: Send + 'static>(
+pub(crate) fn guarded<T: Send + 'static>(
     at: &DirAt,
     call: impl FnOnce() -> Result<T, Errno> + Send + 'static,
 ) -> OpResult<T> {
@@ -136,7 +136,7 @@ pub(super) fn guarded<T: Send + 'static>(
 
 /// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those that lack an earlier one still do.
 /// Fails where no copy has room for the note.
-pub(super) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
+pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
     let noted: Vec<Note> = copies

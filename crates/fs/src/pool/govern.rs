@@ -41,7 +41,7 @@ pub(crate) struct Governors {
 
 /// What a thread that copies holds meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(crate) enum Holds {
     /// Nothing that others wait for.
     Nothing,
     /// Locks.
@@ -57,7 +57,7 @@ fn wait_for_room(governor: &Governor, pages: Pages) {
 }
 
 impl Governors {
-    pub(super) fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
+    pub(crate) fn of(&self, branch: BranchId) -> Option<Arc<Governor>> {
         self.running.load().get(branch.index())?.clone()
     }
 
@@ -89,7 +89,7 @@ impl Governors {
 
 /// Makes a copy to a branch, of which the governor is told while it grows; with `Holds::Nothing` it waits for room like any writer.
 /// A copy that is synced when it is made is clean then.
-pub(super) fn governed<T>(
+pub(crate) fn governed<T>(
     governor: Option<Arc<Governor>>,
     holds: Holds,
     limits: Limits<'_>,
@@ -118,7 +118,7 @@ pub(super) fn governed<T>(
 
 impl Pool {
     /// A branch came online: its governor starts, if it is to have one.
-    pub(super) fn govern(&self, branch: &Branch) {
+    pub(crate) fn govern(&self, branch: &Branch) {
         let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
         let wanted = chosen.unwrap_or_else(|| branch.spec.write_back.clone());
         let started = wanted.map(|wanted| self.start_governor(branch, &wanted));
@@ -150,21 +150,21 @@ impl Pool {
     }
 
     /// A branch went offline, or the pool ends.
-    pub(super) fn ungovern(&self, branch: BranchId) {
+    pub(crate) fn ungovern(&self, branch: BranchId) {
         if self.governors.of(branch).is_some() {
             self.governors.replace(branch, None);
         }
     }
 
     /// Ends all governors.
-    pub(super) fn ungovern_all(&self) {
+    pub(crate) fn ungovern_all(&self) {
         for branch in self.branches.load().iter() {
             self.ungovern(branch.id);
         }
     }
 
     /// Whether the branch's write-back is governed.
-    pub(super) fn is_governed(&self, branch: BranchId) -> bool {
+    pub(crate) fn is_governed(&self, branch: BranchId) -> bool {
         self.governors.of(branch).is_some()
     }
 
@@ -176,14 +176,14 @@ impl Pool {
     }
 
     /// Bytes of a file were written.
-    pub(super) fn note_written(&self, file: &FileAt, offset: u64, length: usize) {
+    pub(crate) fn note_written(&self, file: &FileAt, offset: u64, length: usize) {
         if let Some((governor, id)) = self.governed(file) {
             governor.wrote(id, FileRef::Open(file.fd.as_fd()), PageRange::of_bytes(offset, length as u64));
         }
     }
 
     /// A file came to a branch, and is not synced there: all of it is dirty.
-    pub(super) fn note_arrived(&self, dir: &DirAt, name: &OsStr, size: ByteSize) {
+    pub(crate) fn note_arrived(&self, dir: &DirAt, name: &OsStr, size: ByteSize) {
         if !self.is_governed(dir.id()) {
             return;
         }
@@ -194,7 +194,7 @@ impl Pool {
     }
 
     /// Waits until the branch that a file came to has room for more dirty pages, if it is governed. Not under locks.
-    pub(super) fn await_room(&self, node: &Node) {
+    pub(crate) fn await_room(&self, node: &Node) {
         let branch = node.file().map(|file| file.state.read().backing.branch);
         if let Some(governor) = branch.and_then(|branch| self.governors.of(branch)) {
             wait_for_room(&governor, Pages(1));
@@ -202,21 +202,21 @@ impl Pool {
     }
 
     /// Bytes of a file were read.
-    pub(super) fn note_read(&self, file: &FileAt, offset: u64, length: usize) {
+    pub(crate) fn note_read(&self, file: &FileAt, offset: u64, length: usize) {
         if let Some((governor, id)) = self.governed(file) {
             governor.read(id, PageRange::of_bytes(offset, length as u64));
         }
     }
 
     /// A file has another length.
-    pub(super) fn note_truncated(&self, file: &FileAt, size: u64) {
+    pub(crate) fn note_truncated(&self, file: &FileAt, size: u64) {
         if let Some((governor, id)) = self.governed(file) {
             governor.truncated(id, PageIndex(size.div_ceil(PAGE_BYTES)));
         }
     }
 
     /// Space of a file was allocated, freed or shifted.
-    pub(super) fn note_allocated(&self, file: &FileAt, mode: FallocateFlags, offset: u64, length: u64) {
+    pub(crate) fn note_allocated(&self, file: &FileAt, mode: FallocateFlags, offset: u64, length: u64) {
         let Some((governor, id)) = self.governed(file) else { return };
         let shifts = FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE;
         let frees = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
@@ -231,13 +231,13 @@ impl Pool {
     }
 
     /// The last name of a file is gone, or the file moved to another branch.
-    pub(super) fn note_gone(&self, backing: Backing) {
+    pub(crate) fn note_gone(&self, backing: Backing) {
         self.governors.forget(backing);
         self.revisits.forget(backing);
     }
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
-    pub(super) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
+    pub(crate) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
         let Some((governor, id)) = self.governed(file) else {
             return sync().and_then(|()| if self.failed_before(file) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) });
         };
@@ -261,7 +261,7 @@ impl Pool {
     }
 
     /// As `syncing`, for a whole branch.
-    pub(super) fn syncing_all(&self, branch: BranchId, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
+    pub(crate) fn syncing_all(&self, branch: BranchId, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
         let Some(governor) = self.governors.of(branch) else { return sync() };
         let mark = governor.mark();
         sync()?;
@@ -282,7 +282,7 @@ impl Pool {
     }
 
     /// How a branch's write-back is governed; `None`: by the kernel.
-    pub(super) fn write_back_of(&self, branch: BranchId) -> Option<Status> {
+    pub(crate) fn write_back_of(&self, branch: BranchId) -> Option<Status> {
         self.governors.of(branch).map(|governor| governor.status())
     }
 
@@ -366,7 +366,7 @@ impl Pool {
     }
 
     /// Brings the metrics of write-back up to date.
-    pub(super) fn measure_write_back(&self) {
+    pub(crate) fn measure_write_back(&self) {
         let statuses: Vec<Status> = self.governors.running.load().iter().flatten().map(|it| it.status()).collect();
         let sum = |of: fn(&Status) -> u64| statuses.iter().map(of).sum();
         for (metric, value) in [

@@ -15,13 +15,13 @@ use crate::error::{OpResult, Twice};
 
 /// What is left.
 #[derive(Debug, Default)]
-pub(super) struct Leftover {
+pub(crate) struct Leftover {
     /// One of the files, as a path in the pool.
-    pub(super) example: Option<String>,
+    pub(crate) example: Option<String>,
     /// Files that another branch has too.
-    pub(super) twice: Option<Twice>,
+    pub(crate) twice: Option<Twice>,
     /// Directories here that are files there, or the other way round.
-    pub(super) clash: Option<Twice>,
+    pub(crate) clash: Option<Twice>,
 }
 
 /// One directory, on the branch to be emptied and on those others that have it.
@@ -33,7 +33,7 @@ struct Place {
 
 impl Pool {
     /// Looks through a whole branch, and for each name it still has at all others that are online.
-    pub(super) fn leftover_on(&self, branch: &Arc<Branch>) -> OpResult<Leftover> {
+    pub(crate) fn leftover_on(&self, branch: &Arc<Branch>) -> OpResult<Leftover> {
         let others = self.branches.load();
         let others = others.iter().filter(|other| other.id != branch.id && !self.is_staging(other.id));
         let others = others.filter(|other| other.is_online()).filter_map(|other| DirAt::root(other).ok()).collect();
@@ -75,7 +75,7 @@ impl Leftover {
     }
 
     /// A directory here that is a file there keeps no file from leaving, but would be lost with the branch.
-    pub(super) fn into_example(self) -> (Option<String>, Option<Twice>, Option<Twice>) {
+    pub(crate) fn into_example(self) -> (Option<String>, Option<Twice>, Option<Twice>) {
         let clash = self.clash.as_ref().map(|clash| clash.here.display().to_string());
         (self.example.or(clash), self.twice, self.clash)
     }

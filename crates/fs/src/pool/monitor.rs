@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_secs(60);
 
 /// Which branches are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     All,
     /// Those that may hang: network and FUSE file systems.
     Guarded,
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
-    pub(super) fn probe_branches(&self, asked: Asked) {
+    pub(crate) fn probe_branches(&self, asked: Asked) {
         let timeout = self.spec.probe_timeout;
         std::thread::scope(|scope| {
             let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
@@ -153,7 +153,7 @@ impl Pool {
     }
 
     /// Writes down the inode numbers of a branch, and waits for its disk.
-    pub(super) fn keep_numbers_of(&self, branch: &Branch) {
+    pub(crate) fn keep_numbers_of(&self, branch: &Branch) {
         let inodes = Arc::clone(&self.inodes);
         let kept = branch.io(move |online| {
             let Some(hidden) = &online.hidden else { return Ok(Ok(())) };

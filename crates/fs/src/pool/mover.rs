@@ -177,18 +177,18 @@ impl Mover {
     }
 
     /// Whether any file waits.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         let queue = self.queue.lock();
         !queue.ready.is_empty() || !queue.later.is_empty()
     }
 
     /// Whether this file waits.
-    pub(super) fn has(&self, node: &Arc<Node>) -> bool {
+    pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
         let queue = self.queue.lock();
         queue.known.contains(&node.id) || queue.later.iter().any(|(_, waiting)| waiting.node.id == node.id)
     }
 
-    pub(super) fn temp_name(&self) -> OsString {
+    pub(crate) fn temp_name(&self) -> OsString {
         let number = self.temp.fetch_add(1, Ordering::Relaxed);
         OsString::from(format!("move-{}-{number}", std::process::id()))
     }
@@ -219,7 +219,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(crate) fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
@@ -346,7 +346,7 @@ impl Pool {
 
     /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a moment (that
     /// relocation, a close that the kernel has not finished) is waited for.
-    pub(super) fn transfer_patiently(
+    pub(crate) fn transfer_patiently(
         &self,
         node: &Arc<Node>,
         target: BranchId,
@@ -385,13 +385,13 @@ impl Pool {
 }
 
 /// Whether a file is to be judged, and nobody has it open so that its close would do that.
-pub(super) fn is_due(node: &Arc<Node>) -> bool {
+pub(crate) fn is_due(node: &Arc<Node>) -> bool {
     node.file().is_some_and(|file| {
         let state = file.state.read();
         state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
     })
 }
 
-pub(super) fn show(node: &Arc<Node>) -> String {
+pub(crate) fn show(node: &Arc<Node>) -> String {
     String::from_utf8_lossy(&node.path()).into_owned()
 }

@@ -30,14 +30,14 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    pub(super) fn durability(self) -> Durability {
+    pub(crate) fn durability(self) -> Durability {
         match self {
             Cause::Rule | Cause::Full => Durability::Now,
             Cause::Staged => Durability::Begun,
         }
     }
 
-    pub(super) fn holds(self) -> Holds {
+    pub(crate) fn holds(self) -> Holds {
         match self {
             Cause::Rule => Holds::Nothing,
             Cause::Full | Cause::Staged => Holds::Locks,
@@ -58,23 +58,23 @@ pub(crate) struct Pace<'a> {
 }
 
 /// One name of a file that moves.
-pub(super) struct Leg {
-    pub(super) parent: Arc<Node>,
-    pub(super) name: OsString,
-    pub(super) from: DirAt,
-    pub(super) to: DirAt,
+pub(crate) struct Leg {
+    pub(crate) parent: Arc<Node>,
+    pub(crate) name: OsString,
+    pub(crate) from: DirAt,
+    pub(crate) to: DirAt,
 }
 
 impl Leg {
     /// As [`relocate::verify_unchanged`], wherever the source may hang.
-    pub(super) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
+    pub(crate) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
         let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
         let verify = move |_: &Online| Ok(relocate::verify_unchanged(Place { dir: dir.as_fd(), name: &name }, &copied));
         Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
     }
 
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
-    pub(super) fn lift_times(&self, patience: Option<Duration>) {
+    pub(crate) fn lift_times(&self, patience: Option<Duration>) {
         // Else it is done before the old copy goes.
         let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
@@ -87,12 +87,12 @@ impl Leg {
 }
 
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
-pub(super) struct Moving<'a> {
+pub(crate) struct Moving<'a> {
     parents: SmallVec<[&'a Arc<Node>; 2]>,
 }
 
 impl<'a> Moving<'a> {
-    pub(super) fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
+    pub(crate) fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
         let moving = Moving { parents: parents.iter().copied().collect() };
         moving.step();
         moving

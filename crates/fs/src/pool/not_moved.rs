@@ -6,7 +6,7 @@ use crate::error::OpError;
 use crate::relocate::RelocateError;
 
 /// Of a file with names that nobody has looked up since the mount.
-pub(super) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce` moves them together";
+pub(crate) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce` moves them together";
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]
@@ -27,17 +27,17 @@ pub(crate) enum NotMoved {
 
 impl NotMoved {
     /// Whether nothing is left for recovery to decide.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         !matches!(self, NotMoved::Failed(error) if !error.is_settled())
     }
 
     /// Whether it could move if all its names were known.
-    pub(super) fn is_want_of_names(&self) -> bool {
+    pub(crate) fn is_want_of_names(&self) -> bool {
         matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 
     /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the same.
-    pub(super) fn want(&self) -> Option<OpError> {
+    pub(crate) fn want(&self) -> Option<OpError> {
         let error = match self {
             NotMoved::Op(error) => *error,
             NotMoved::Failed(error) => OpError::Sys(error.errno()),
@@ -47,7 +47,7 @@ impl NotMoved {
     }
 
     /// The file, or its name, is not there any more.
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         match self {
             NotMoved::Op(error) => matches!(error, OpError::Stale) || error.is_missing(),
             NotMoved::Failed(error) => error.errno() == Errno::NOENT,

@@ -17,7 +17,7 @@ use crate::meta::{Meta, now};
 use crate::node::Node;
 
 /// What the warning of files that must not spill and lie elsewhere is filed under.
-pub(super) const ASTRAY: &str = "spill = false";
+pub(crate) const ASTRAY: &str = "spill = false";
 
 /// One view a branch.
 pub(crate) type Views = SmallVec<[BranchView; 8]>;
@@ -60,7 +60,7 @@ impl Pool {
 
     /// A file is where its rule does not allow it (a rename or a link brought it there), and cannot be moved. One line for all, until a walk of
     /// the enforcer finds none.
-    pub(super) fn warn_astray(&self, path: &[u8], branch: &Branch) {
+    pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch) {
         let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
         self.warn(
             ASTRAY,
@@ -83,7 +83,7 @@ impl Pool {
     }
 
     /// Whether reading a file may give it another place.
-    pub(super) fn depends_on_access_time(&self, path: &[u8], meta: &Meta, branch: &Branch) -> bool {
+    pub(crate) fn depends_on_access_time(&self, path: &[u8], meta: &Meta, branch: &Branch) -> bool {
         let (resident, views) = (self.resident(branch, meta), self.views());
         let names = self.other_names(branch, meta);
         let facts = settled_facts(path, meta, self.born(branch, meta));
@@ -93,7 +93,7 @@ impl Pool {
     }
 
     /// The name that decides where a file with these attributes belongs: of several, one whose rule must not be passed over comes first.
-    pub(super) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
+    pub(crate) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
         let names = node.paths();
         let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
         let facts = settled_facts(first, meta, node.born);
@@ -103,7 +103,7 @@ impl Pool {
     }
 
     /// All names of a file that has several, as far as they are known; none of one with one name.
-    pub(super) fn other_names(&self, branch: &Branch, meta: &Meta) -> Vec<Vec<u8>> {
+    pub(crate) fn other_names(&self, branch: &Branch, meta: &Meta) -> Vec<Vec<u8>> {
         if meta.nlink <= 1 {
             return Vec::new();
         }
@@ -130,7 +130,7 @@ impl Pool {
     }
 
     /// As `place_new`, with what decided.
-    pub(super) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
+    pub(crate) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let chosen = self.choose_new(new, full)?;
         if full.is_empty() {
             self.count_hit(chosen.1);
@@ -139,14 +139,14 @@ impl Pool {
     }
 
     /// Counts a new file for the rule that decided.
-    pub(super) fn count_hit(&self, decision: Decision) {
+    pub(crate) fn count_hit(&self, decision: Decision) {
         if let Some(hits) = self.rules.load().hits.get(decision.entry.0 as usize) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// As `place_by`, without counting.
-    pub(super) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
+    pub(crate) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
         let time = now();
         let facts = FileFacts {
@@ -185,7 +185,7 @@ impl Pool {
     }
 
     /// Whether a file with these names and attributes must not be on a branch (`spill = false`).
-    pub(super) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
+    pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
         let rules = &self.rules.load().rules;
         let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| !entry.spill)) else {
             return false;
@@ -197,7 +197,7 @@ impl Pool {
 
     /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
     /// drained has none.
-    pub(super) fn refusal(&self) -> OpError {
+    pub(crate) fn refusal(&self) -> OpError {
         let branches = self.branches.load();
         let mut those_in_use =
             branches.iter().filter(|branch| branch.in_use().is_some() && !self.is_staging(branch.id));

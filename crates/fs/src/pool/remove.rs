@@ -16,7 +16,7 @@ use crate::node::{Node, NodeId};
 use crate::relocate::{DirFace, Place, clone_dir_whole};
 
 /// An inode of which something is known, kept from being used again.
-pub(super) struct HeldNumber {
+pub(crate) struct HeldNumber {
     key: crate::inode_map::BackingKey,
     _open: FileAt,
 }
@@ -95,7 +95,7 @@ impl Pool {
 
     /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
     /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
-    pub(super) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
+    pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
         let key = Pool::inode_key(&dir.online, meta);
         if meta.nlink > 1 || self.inodes.born(key).is_none() {
             return None;
@@ -104,7 +104,7 @@ impl Pool {
     }
 
     /// See `hold_number`.
-    pub(super) fn drop_number(&self, held: Option<HeldNumber>) {
+    pub(crate) fn drop_number(&self, held: Option<HeldNumber>) {
         if let Some(held) = held {
             self.inodes.forget(held.key);
         }
@@ -196,7 +196,7 @@ impl Pool {
 
     /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
     /// rename lock exclusively.
-    pub(super) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
+    pub(crate) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _commit = dir.commit.lock();
         let copy = {
@@ -268,7 +268,7 @@ impl Pool {
 
 /// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to its inode, as long as the kernel
 /// knows it. Files of data are left alone: what they occupy must be free at once.
-pub(super) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
+pub(crate) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
     let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
     is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()
 }

@@ -495,7 +495,7 @@ fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
     }
 }
 
-pub(super) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
+pub(crate) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
     forget_name(state, from);
     state.names.push((Arc::clone(&to.parent), to.name.to_owned()));
 }

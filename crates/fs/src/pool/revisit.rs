@@ -68,29 +68,29 @@ impl Due {
 
 impl Revisits {
     /// Whether anything waits, or is being looked at.
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         let due = self.due.lock();
         due.is_walking || !due.dirs.is_empty() || !due.files.is_empty()
     }
 
     /// Names may have been made in the tree past the mount.
-    pub(super) fn hope_again(&self) {
+    pub(crate) fn hope_again(&self) {
         self.due.lock().hopeless.clear();
     }
 
     /// A file has other names than when it was searched for, or its inode is another file's.
-    pub(super) fn forget(&self, file: Backing) {
+    pub(crate) fn forget(&self, file: Backing) {
         self.due.lock().hopeless.remove(&file);
     }
 
     /// Wakes the thread, which sees that the pool ends.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let _due = self.due.lock();
         self.wake.notify_all();
     }
 
     /// Not all names of this file are in the tree, as far as a search could tell.
-    pub(super) fn give_up(&self, file: Backing) {
+    pub(crate) fn give_up(&self, file: Backing) {
         let mut due = self.due.lock();
         if due.hopeless.len() < MOST_FILES {
             due.hopeless.insert(file);
@@ -100,7 +100,7 @@ impl Revisits {
 
 impl Pool {
     /// A directory has another name: what is below it may belong elsewhere.
-    pub(super) fn revisit_below(&self, dir: &Arc<Node>) {
+    pub(crate) fn revisit_below(&self, dir: &Arc<Node>) {
         if !self.rules.load().rules.asked().paths {
             return;
         }
@@ -119,7 +119,7 @@ impl Pool {
     }
 
     /// A file has another name, or lost one: as [`Pool::judge_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
-    pub(super) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
+    pub(crate) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
         let found = found.map(|found| self.attr_with(node, found));
@@ -131,7 +131,7 @@ impl Pool {
     }
 
     /// One of a file's names is gone, and these attributes are left. The caller holds the rename lock shared.
-    pub(super) fn judge_left(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(crate) fn judge_left(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file().filter(|_| self.rules.load().rules.asked().names) else { return };
         self.revisits.forget(file.state.read().backing);
         if file.state.read().names.len() < meta.nlink as usize {
@@ -142,7 +142,7 @@ impl Pool {
     }
 
     /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves with all of them.
-    pub(super) fn search_names(&self, node: &Node) {
+    pub(crate) fn search_names(&self, node: &Node) {
         if let Some(file) = node.file() {
             let backing = file.state.read().backing;
             self.search(backing);
@@ -150,7 +150,7 @@ impl Pool {
     }
 
     /// As [`Pool::search_names`].
-    pub(super) fn search(&self, file: Backing) {
+    pub(crate) fn search(&self, file: Backing) {
         if !self.rules.load().rules.asked().names || self.is_staging(file.branch) {
             return;
         }
@@ -190,7 +190,7 @@ impl Pool {
     }
 
     /// Looks at all that waits, on the calling thread.
-    pub(super) fn revisit_all(&self) {
+    pub(crate) fn revisit_all(&self) {
         loop {
             let part = self.revisits.due.lock().take(true);
             let Some(part) = part else { return };

@@ -343,7 +343,7 @@ impl Pool {
 const DIRECTORY_BUSY: &str = "its directory is being changed";
 
 /// Deletes what was copied to the hidden place of a branch. What cannot be deleted is at the next mount.
-pub(super) fn drop_copy(branch: &Branch, name: OsString) {
+pub(crate) fn drop_copy(branch: &Branch, name: OsString) {
     let unlink = move |online: &Online| match &online.hidden {
         Some(hidden) => rustix::fs::unlinkat(&hidden.tmp, &name, rustix::fs::AtFlags::empty()),
         None => Ok(()),
@@ -352,7 +352,7 @@ pub(super) fn drop_copy(branch: &Branch, name: OsString) {
 }
 
 /// The copy in the hidden place of its branch, opened once for each handle, as that is open.
-pub(super) fn reopen_all(
+pub(crate) fn reopen_all(
     handles: &[Arc<Handle>],
     copy: &OsStr,
     branch: &Arc<Branch>,

@@ -32,7 +32,7 @@ pub(crate) struct Unclaimed {
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Made {
+pub(crate) enum Made {
     /// Something new of this kind.
     New(FileKind),
     /// Another name of a file.
@@ -84,7 +84,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Pool {
     /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What somebody else knows of is theirs.
-    pub(super) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
+    pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
         let is_known = |found: &Meta| self.nodes.find(Pool::backing(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
             Some(found) if made == Made::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
@@ -107,14 +107,14 @@ impl Pool {
     }
 
     /// [`Pool::unmake`], if a branch that may hang failed so that it may have done what was asked.
-    pub(super) fn unmake_if_unsure(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made, error: OpError) {
+    pub(crate) fn unmake_if_unsure(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made, error: OpError) {
         if dir.online.guarded && is_unsure(error) {
             self.unmake(parent, name, dir, made);
         }
     }
 
     /// Somebody got a name of which another did not know whether it was made.
-    pub(super) fn claim(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt) {
+    pub(crate) fn claim(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt) {
         let mut unclaimed = if dir.online.guarded { self.unclaimed.lock() } else { return };
         if !unclaimed.is_empty() {
             let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
@@ -123,7 +123,7 @@ impl Pool {
     }
 
     /// Takes away what a branch made too late, before it is used again. False: it does not say; try again.
-    pub(super) fn remove_unclaimed(&self, branch: &Branch, online: &Online) -> bool {
+    pub(crate) fn remove_unclaimed(&self, branch: &Branch, online: &Online) -> bool {
         let uuid = BranchUuid(online.uuid);
         let mut unclaimed: Vec<_> = self.unclaimed.lock().extract_if(.., |one| one.branch == uuid).collect();
         if unclaimed.is_empty() {

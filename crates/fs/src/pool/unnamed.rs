@@ -38,7 +38,7 @@ impl Pool {
     /// a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2. without locks: copy; 3. under the file's lock:
     /// the flag is not set, the source is what was copied, and nothing written to it has failed; open the copy once for each handle, and hand
     /// it over.
-    pub(super) fn transfer_unnamed(
+    pub(crate) fn transfer_unnamed(
         &self,
         node: &Arc<Node>,
         here: &FileAt,
@@ -164,7 +164,7 @@ impl Pool {
 
     /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten while its inode
     /// cannot be another file's yet.
-    pub(super) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
+    pub(crate) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
         if state.unlinked && state.may_be_linked && state.handles.is_empty() {
             self.inodes.forget(key_of(&last.current().online, state.backing));
         }

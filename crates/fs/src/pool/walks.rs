@@ -15,18 +15,18 @@ pub(crate) struct Walks {
 }
 
 /// One walk, until this is dropped.
-pub(super) struct UnderWay<'a> {
+pub(crate) struct UnderWay<'a> {
     walks: &'a Walks,
     number: u64,
 }
 
 impl Pool {
     /// For `status`.
-    pub(super) fn walks_under_way(&self) -> Vec<WalkStatus> {
+    pub(crate) fn walks_under_way(&self) -> Vec<WalkStatus> {
         self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()
     }
 
-    pub(super) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
+    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
         let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
         let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
         self.walks.under_way.lock().push((number, status));
@@ -35,7 +35,7 @@ impl Pool {
 }
 
 impl UnderWay<'_> {
-    pub(super) fn note(&self, progress: &Progress) {
+    pub(crate) fn note(&self, progress: &Progress) {
         if let Some((_, walk)) = self.walks.under_way.lock().iter_mut().find(|(number, _)| *number == self.number) {
             walk.progress.clone_from(progress);
         }

@@ -134,7 +134,7 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
 }
 
 /// The area is empty and not used any more.
-pub(super) fn end(staging: &Staging, state: &StateDir) {
+pub(crate) fn end(staging: &Staging, state: &StateDir) {
     let Some(base) = staging.branch.spec.path.parent() else { return };
     staging.branch.close();
     if is_ours(base) {

@@ -23,13 +23,13 @@ const SECOND: Names =
 
 /// The groups that the daemon is in, the innermost first.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     folders: Vec<(PathBuf, Names)>,
 }
 
 impl Groups {
     /// Those of this process; none where the kernel does not say.
-    pub(super) fn of_this_process() -> Groups {
+    pub(crate) fn of_this_process() -> Groups {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Groups::told(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
     }
@@ -57,7 +57,7 @@ impl Groups {
     }
 
     /// Memory as far as all of them allow it.
-    pub(super) fn bound(&self, machine: Memory) -> Memory {
+    pub(crate) fn bound(&self, machine: Memory) -> Memory {
         self.folders.iter().fold(machine, |memory, (folder, names)| {
             let number = |name: &str| read(folder.join(name))?.trim().parse::<u64>().ok();
             let limit = names.limits.iter().filter_map(|name| number(name)).min();

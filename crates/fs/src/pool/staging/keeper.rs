@@ -15,7 +15,7 @@ const BATCH: usize = 4096;
 
 impl Staging {
     /// Adjusts the limit to the memory there is.
-    pub(super) fn watch_memory(&self) {
+    pub(crate) fn watch_memory(&self) {
         let room = self.branch.space();
         let memory = if self.spec.volatile { Memory::now() } else { None };
         let memory = memory.map(|memory| self.groups.bound(memory));
@@ -48,23 +48,23 @@ impl Staging {
     }
 
     /// All files that wait.
-    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
         self.queue.lock().nodes.values().cloned().collect()
     }
 
     /// All files that wait and that no leaver has.
-    pub(super) fn all_free(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn all_free(&self) -> Vec<Arc<Node>> {
         let queue = self.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().copied().collect();
         self.leavers.keep_free(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    pub(super) fn hurry(&self, node: &Node) {
+    pub(crate) fn hurry(&self, node: &Node) {
         self.queue.lock().waiting.hurry(id_of(node));
     }
 
-    pub(super) fn postpone(&self, node: &Node) {
+    pub(crate) fn postpone(&self, node: &Node) {
         let now = self.now();
         self.queue.lock().waiting.postpone(now, id_of(node));
     }
@@ -164,7 +164,7 @@ impl Pool {
     }
 
     /// Gives back the references of nodes that wait no more.
-    pub(super) fn release_left(&self) {
+    pub(crate) fn release_left(&self) {
         let Some(staging) = &self.staging else { return };
         let released = std::mem::take(&mut staging.queue.lock().released);
         for node in released {

@@ -66,10 +66,10 @@ enum Way {
 }
 
 /// Where a file that leaves goes.
-pub(super) struct Heading {
+pub(crate) struct Heading {
     /// The rule that was asked, when it is the first time.
     rule: Option<EntryId>,
-    pub(super) target: Option<BranchId>,
+    pub(crate) target: Option<BranchId>,
 }
 
 impl Pool {
@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// Takes a file out of the staging area to one branch, as its leaver: other branches and locks are not waited for.
-    pub(super) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
+    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
         let Some(staging) = &self.staging else { return Outcome::Left };
         let alive = || staging.leavers.gets_on(branch);
         let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
@@ -190,7 +190,7 @@ impl Pool {
 
     /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been created, for what rules on size
     /// and the like want may not be able to keep it.
-    pub(super) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
+    pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
         let facts = settled_facts(path, meta, meta.btime);
         let mut heading = Heading { rule: None, target: None };
@@ -440,7 +440,7 @@ impl Pool {
 
     /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
     /// on a branch that hangs is not asked to change.
-    pub(in crate::pool) fn lift_times(&self, node: &Arc<Node>) {
+    pub(crate) fn lift_times(&self, node: &Arc<Node>) {
         let Ok(copies) = self.copies(node) else { return };
         let hanging = self.hanging_branches();
         let _keeping = node.dir().and_then(|dir| dir.times.keep(None));

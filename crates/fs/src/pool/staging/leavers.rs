@@ -28,27 +28,27 @@ pub(crate) const HANGS: Duration = Duration::from_secs(30);
 const HOPELESS: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
-pub(super) struct Tried {
+pub(crate) struct Tried {
     /// Branches without room for it, and the area itself.
-    pub(super) full: SmallVec<[BranchId; 4]>,
+    pub(crate) full: SmallVec<[BranchId; 4]>,
     /// The first failure.
-    pub(super) failure: Option<NotMoved>,
+    pub(crate) failure: Option<NotMoved>,
 }
 
 impl Tried {
-    pub(super) fn nothing(staging: &Staging) -> Tried {
+    pub(crate) fn nothing(staging: &Staging) -> Tried {
         Tried { full: smallvec![staging.branch.id], failure: None }
     }
 }
 
 /// A file on its way out.
-pub(super) struct Leaving {
-    pub(super) node: Arc<Node>,
-    pub(super) tried: Tried,
+pub(crate) struct Leaving {
+    pub(crate) node: Arc<Node>,
+    pub(crate) tried: Tried,
 }
 
 /// What becomes of a file that a leaver was given.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It left, or is not there any more.
     Left,
     /// It stays for now.
@@ -92,7 +92,7 @@ struct State {
 
 /// See the module. A leaf among the locks.
 #[derive(Default)]
-pub(super) struct Leavers {
+pub(crate) struct Leavers {
     pool: OnceLock<Weak<Pool>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -100,27 +100,27 @@ pub(super) struct Leavers {
 
 /// A branch that hangs.
 #[derive(Debug, Clone)]
-pub(super) struct Hanging {
-    pub(super) branch: BranchId,
+pub(crate) struct Hanging {
+    pub(crate) branch: BranchId,
     /// Since it got on last.
-    pub(super) for_now: Duration,
+    pub(crate) for_now: Duration,
     /// Files that wait for it.
-    pub(super) files: u64,
+    pub(crate) files: u64,
 }
 
 impl Leavers {
-    pub(super) fn set_pool(&self, pool: Weak<Pool>) {
+    pub(crate) fn set_pool(&self, pool: Weak<Pool>) {
         let _once = self.pool.set(pool);
     }
 
     /// Leaves of files those that no leaver has.
-    pub(super) fn keep_free(&self, files: &mut Vec<FileId>) {
+    pub(crate) fn keep_free(&self, files: &mut Vec<FileId>) {
         let state = self.state.lock();
         files.retain(|file| !state.handed.contains(file));
     }
 
     /// Files of leavers that get on, and files of all.
-    pub(super) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
+    pub(crate) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
         let state = self.state.lock();
         let moving = state.leavers.values().filter(|leaver| !leaver.hangs());
         (moving.flat_map(|leaver| &leaver.files).map(|it| id_of(&it.node)).collect(), state.handed.clone())
@@ -183,7 +183,7 @@ impl Leavers {
     }
 
     /// A branch takes what its leaver brings.
-    pub(super) fn gets_on(&self, branch: BranchId) {
+    pub(crate) fn gets_on(&self, branch: BranchId) {
         if let Some(leaver) = self.state.lock().leavers.get_mut(&branch) {
             leaver.since = Some(Instant::now());
         }
@@ -206,7 +206,7 @@ impl Leavers {
     }
 
     /// Waits until the leavers have done what they have now, also what one hands on to another, but not for those that hang.
-    pub(super) fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
         for _ in 0..=state.leavers.len() + 1 {
@@ -232,12 +232,12 @@ impl Leavers {
     }
 
     /// Whether some leaver has anything to do.
-    pub(super) fn are_at_work(&self) -> bool {
+    pub(crate) fn are_at_work(&self) -> bool {
         self.state.lock().leavers.values().any(|leaver| leaver.left_to_do() > 0)
     }
 
     /// The branches that hang.
-    pub(super) fn hanging(&self) -> Vec<Hanging> {
+    pub(crate) fn hanging(&self) -> Vec<Hanging> {
         let state = self.state.lock();
         let hanging = state.leavers.iter().filter(|(_, leaver)| leaver.hangs());
         let told = |(branch, leaver): (&BranchId, &Leaver)| Hanging {
@@ -262,7 +262,7 @@ impl Leavers {
 
 impl Pool {
     /// Hands files to the leavers of the branches that they go to, in the order of their paths. Whether any were not there already.
-    pub(super) fn hand_to_leavers(&self, staging: &Staging, nodes: Vec<Arc<Node>>) -> bool {
+    pub(crate) fn hand_to_leavers(&self, staging: &Staging, nodes: Vec<Arc<Node>>) -> bool {
         let placed = nodes.into_iter().filter_map(|node| {
             let (target, path) = self.destination(staging, &node)?;
             Some((target, path, node))
@@ -311,7 +311,7 @@ impl Pool {
     }
 
     /// Says in the log which branches have come to hang, and which get on again.
-    pub(super) fn tell_hanging(&self, staging: &Staging) {
+    pub(crate) fn tell_hanging(&self, staging: &Staging) {
         for (branch, hangs) in staging.leavers.news() {
             let branch = self.branch_name(branch);
             if hangs {
@@ -327,7 +327,7 @@ impl Pool {
     }
 
     /// What `umbrella status` says of branches that hold up files.
-    pub(in crate::pool) fn hanging_warnings(&self) -> Vec<String> {
+    pub(crate) fn hanging_warnings(&self) -> Vec<String> {
         let hanging = self.staging.as_ref().map(|staging| staging.leavers.hanging()).unwrap_or_default();
         let told = |it: &Hanging| {
             let files = if it.files == 1 { "1 file waits".to_owned() } else { format!("{} files wait", it.files) };

@@ -7,20 +7,20 @@ use umbrella_units::ByteSize;
 
 /// What the kernel says of its memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// All of it.
-    pub(super) total: ByteSize,
+    pub(crate) total: ByteSize,
     /// What could be had without swapping; what is staged in memory is not in it.
-    pub(super) available: ByteSize,
+    pub(crate) available: ByteSize,
     /// Part of the last ten seconds in which somebody waited for memory (PSI), in percent; 0 where the kernel does not say.
-    pub(super) pressure: f64,
+    pub(crate) pressure: f64,
 }
 
 /// Above this, memory is short.
 const SHORT_PERCENT: f64 = 10.0;
 
 impl Memory {
-    pub(super) fn now() -> Option<Memory> {
+    pub(crate) fn now() -> Option<Memory> {
         let text = read("/proc/meminfo")?;
         let kib = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -33,7 +33,7 @@ impl Memory {
 
     /// How much may be staged while `staged` is. Without a size: half of what would be free without staging; with one: at most all of that but a
     /// twentieth of the memory. When memory is short: a quarter, whatever the size.
-    pub(super) fn limit(&self, staged: ByteSize, size: Option<ByteSize>) -> ByteSize {
+    pub(crate) fn limit(&self, staged: ByteSize, size: Option<ByteSize>) -> ByteSize {
         let free = staged.0.saturating_add(self.available.0);
         let short = self.pressure > SHORT_PERCENT || self.available.0 < self.total.0 / 20;
         let most = if short { free / 4 } else { free / 2 };
@@ -46,23 +46,23 @@ impl Memory {
 }
 
 /// Files leave when more waits, so that there is room for new ones before the limit is reached.
-pub(super) fn high_water(limit: ByteSize) -> ByteSize {
+pub(crate) fn high_water(limit: ByteSize) -> ByteSize {
     ByteSize(limit.0 / 8 * 7)
 }
 
 /// They leave until no more than this waits.
-pub(super) fn low_water(limit: ByteSize) -> ByteSize {
+pub(crate) fn low_water(limit: ByteSize) -> ByteSize {
     ByteSize(limit.0 / 4 * 3)
 }
 
-pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let mut text = String::new();
     std::fs::File::open(path).ok()?.take(1 << 16).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
 /// The share of the last ten seconds in which somebody waited.
-pub(super) fn some_avg10(text: &str) -> Option<f64> {
+pub(crate) fn some_avg10(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?.parse().ok()
 }

@@ -82,7 +82,7 @@ enum Intake {
 /// The staging area and what waits in it.
 pub(crate) struct Staging {
     spec: StagingSpec,
-    pub(super) branch: Arc<Branch>,
+    pub(crate) branch: Arc<Branch>,
     intake: Intake,
     /// What an earlier mount left was looked for.
     taken_back: Mutex<bool>,
@@ -150,13 +150,13 @@ impl Staging {
     }
 
     /// To be told before files leave.
-    pub(super) fn set_pool(&self, pool: &Arc<Pool>) {
+    pub(crate) fn set_pool(&self, pool: &Arc<Pool>) {
         self.leavers.set_pool(Arc::downgrade(pool));
     }
 
     /// Why a file moves that leaves. What is not synced on its way needs a little room in the area, for its intent; where that is full, it leaves
     /// as from any full branch.
-    pub(super) fn cause(&self) -> Cause {
+    pub(crate) fn cause(&self) -> Cause {
         if !self.spec.volatile {
             return Cause::Full;
         }
@@ -209,7 +209,7 @@ impl Staging {
     }
 
     /// When a file leaves, for people.
-    pub(super) fn leaves_when(&self) -> &'static str {
+    pub(crate) fn leaves_when(&self) -> &'static str {
         match (self.spec.volatile, self.spec.max_age) {
             (true, _) => "when it is old enough, outgrows staging, or is synced",
             (false, Some(_)) => "when it is old enough, outgrows staging, or the pool is unmounted",
@@ -280,7 +280,7 @@ impl Pool {
     }
 
     /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
-    pub(super) fn make_staged<T>(
+    pub(crate) fn make_staged<T>(
         &self,
         new: &NewFile<'_>,
         call: impl Fn(&DirAt) -> OpResult<T>,
@@ -320,7 +320,7 @@ impl Pool {
     }
 
     /// A file that was made in the staging area waits from now on.
-    pub(super) fn stage(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+    pub(crate) fn stage(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
         if let Some(staging) = self.staging_of(node) {
             staging.add(node, parent, size);
             self.count(Metric::StagedFiles);
@@ -328,7 +328,7 @@ impl Pool {
     }
 
     /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
-    pub(super) fn judge_staged(&self, node: &Node, meta: &Meta) {
+    pub(crate) fn judge_staged(&self, node: &Node, meta: &Meta) {
         if let Some(staging) = &self.staging
             && self.forbids(&node.paths(), meta, staging.branch.id)
         {
@@ -338,7 +338,7 @@ impl Pool {
     }
 
     /// The last name of a file went. May be called with the file locked; `branch`: where it was.
-    pub(super) fn unstage_deleted(&self, node: &Node, branch: BranchId) {
+    pub(crate) fn unstage_deleted(&self, node: &Node, branch: BranchId) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch)
             && staging.remove(node)
         {
@@ -347,7 +347,7 @@ impl Pool {
     }
 
     /// A file left by way of an overflow.
-    pub(super) fn left_staging(&self, node: &Node) {
+    pub(crate) fn left_staging(&self, node: &Node) {
         if let Some(staging) = &self.staging {
             staging.remove(node);
             self.count(Metric::StagedLeft);
@@ -355,49 +355,49 @@ impl Pool {
     }
 
     /// Whether a file on this branch must leave staging before it may reach this size.
-    pub(super) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
+    pub(crate) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
         self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch && end > staging.spec.max_file.0)
     }
 
     /// Whether a file on this branch must leave staging before it may be written up to this byte.
-    pub(super) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+    pub(crate) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
         let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
         staging.is_some_and(|staging| end > staging.spec.max_file.0 || staging.is_overfull())
     }
 
     /// A file on this branch was written up to this byte.
-    pub(super) fn staged_wrote(&self, node: &Node, branch: BranchId, end: u64) {
+    pub(crate) fn staged_wrote(&self, node: &Node, branch: BranchId, end: u64) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
             staging.wrote(node, end);
         }
     }
 
     /// A file on this branch has this size now.
-    pub(super) fn staged_resized(&self, node: &Node, branch: BranchId, size: u64) {
+    pub(crate) fn staged_resized(&self, node: &Node, branch: BranchId, size: u64) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
             staging.resized(node, ByteSize(size));
         }
     }
 
     /// A file on this branch was read.
-    pub(super) fn staged_read(&self, node: &Node, branch: BranchId) {
+    pub(crate) fn staged_read(&self, node: &Node, branch: BranchId) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch) {
             staging.used_now(node);
         }
     }
 
     /// Bytes that wait to take room on the branches.
-    pub(super) fn staged_bytes(&self) -> u64 {
+    pub(crate) fn staged_bytes(&self) -> u64 {
         self.staging.as_ref().map_or(0, |staging| staging.bytes().0)
     }
 
     /// Files that wait to take an inode on the branches.
-    pub(super) fn staged_files(&self) -> u64 {
+    pub(crate) fn staged_files(&self) -> u64 {
         self.staging.as_ref().map_or(0, Staging::files)
     }
 
     /// For `umbrella status`.
-    pub(super) fn staging_status(&self) -> Option<StagingStatus> {
+    pub(crate) fn staging_status(&self) -> Option<StagingStatus> {
         let staging = self.staging.as_ref()?;
         // The keeper looks at memory only while something waits.
         staging.watch_memory();
@@ -422,7 +422,7 @@ impl Pool {
 }
 
 /// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond that is for the branch to judge.
-pub(super) fn is_stageable(name: &OsStr, names: usize) -> bool {
+pub(crate) fn is_stageable(name: &OsStr, names: usize) -> bool {
     name.len() <= 128 && names <= 64
 }
 

@@ -52,21 +52,21 @@ impl Room {
 
 impl Pool {
     /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
-    pub(in crate::pool) fn make_way(&self, branch: BranchId, need: u64) {
+    pub(crate) fn make_way(&self, branch: BranchId, need: u64) {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id != branch) {
             self.ease(staging, need);
         }
     }
 
     /// As [`Pool::make_way`], before a file is made.
-    pub(in crate::pool) fn make_way_for_file(&self) {
+    pub(crate) fn make_way_for_file(&self) {
         if let Some(staging) = &self.staging {
             self.ease(staging, 0);
         }
     }
 
     /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
-    pub(super) fn ease(&self, staging: &Staging, need: u64) {
+    pub(crate) fn ease(&self, staging: &Staging, need: u64) {
         if !self.needs_way(staging, need) {
             return;
         }
@@ -79,7 +79,7 @@ impl Pool {
     }
 
     /// As [`Pool::ease`] after no write, without waiting for what leaves.
-    pub(super) fn begin_to_ease(&self, staging: &Staging) {
+    pub(crate) fn begin_to_ease(&self, staging: &Staging) {
         let Some(stuck) = staging.stuck.try_lock() else { return };
         if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(staging, 0) {
             self.hand_to_leavers(staging, staging.all_free());

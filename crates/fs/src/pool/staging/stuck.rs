@@ -12,7 +12,7 @@ use crate::pool::not_moved::NotMoved;
 
 impl Staging {
     /// A file could not leave. It is logged where no other is stuck for the same reason.
-    pub(super) fn note_stuck(&self, node: &Arc<Node>, why: &NotMoved) {
+    pub(crate) fn note_stuck(&self, node: &Arc<Node>, why: &NotMoved) {
         let why: Arc<str> = why.to_string().into();
         let mut queue = self.queue.lock();
         if !queue.nodes.contains_key(&id_of(node)) {
@@ -27,7 +27,7 @@ impl Staging {
     }
 
     /// Files that no leaver has and that nothing keeps here but that they were in use when it was their turn.
-    pub(super) fn not_stuck(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn not_stuck(&self) -> Vec<Arc<Node>> {
         let queue = self.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
         self.leavers.keep_free(&mut files);
@@ -37,7 +37,7 @@ impl Staging {
 
 impl Pool {
     /// What `umbrella status` says of files that cannot leave the staging area.
-    pub(in crate::pool) fn stuck_warning(&self) -> Option<String> {
+    pub(crate) fn stuck_warning(&self) -> Option<String> {
         let (node, why, others) = {
             let queue = self.staging.as_ref()?.queue.lock();
             let (file, why) = queue.stuck.first_key_value()?;
