@@ -3,6 +3,7 @@
 mod at;
 mod attention;
 pub mod branch;
+mod context;
 pub mod control;
 mod creds;
 mod disk;
@@ -23,6 +24,7 @@ pub mod relocate;
 mod rights;
 pub mod spec;
 mod workers;
+mod write_back;
 
 pub use at::calls_on_branches;
 pub use creds::Caller;

@@ -52,7 +52,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker, observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
-        let _ = pool.mounted_as.set(id);
+        let _ = pool.context.mounted_as.set(id);
     }
     pool.begin_use();
     if let Some(short) = pool.descriptor_warning() {
@@ -79,7 +79,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         unmount: Box::new(mounted.unmounter()),
     });
     (options.ready)();
-    tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
+    tracing::info!(mount = %mount.display(), passthrough = pool.context.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
     drop(trace);
     pool.close_staging();

@@ -6,6 +6,7 @@
 //! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it went offline meanwhile.
 
 mod abilities;
+mod branches;
 pub mod beneath;
 mod closer;
 mod error;
@@ -38,6 +39,7 @@ use crate::attention::Attention;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
+pub(crate) use branches::Branches;
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
 pub use errors::{BranchErrors, ErrorSource};

@@ -72,13 +72,13 @@ impl Service for PoolService {
                 pool.clear_errors(&name)?;
                 Answer::Ok
             }
-            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
+            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back.write_back(branch.as_deref())? },
             Request::WriteBackSet { branch, write_back } => {
-                pool.set_write_back(&branch, write_back)?;
+                pool.write_back.set_write_back(&branch, write_back)?;
                 Answer::Ok
             }
             Request::WriteBackRecord { branch, file, most } => {
-                pool.record_write_back(&branch, file.as_deref(), most)?;
+                pool.write_back.record_write_back(&branch, file.as_deref(), most)?;
                 Answer::Ok
             }
             Request::RulesReload { spec } => {

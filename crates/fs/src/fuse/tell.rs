@@ -7,7 +7,7 @@ use umbrella_fuse::Notifier;
 
 use crate::control::protocol::TransportStatus;
 use crate::node::{NodeId, PassthroughToken};
-use crate::pool::Kernel;
+use crate::context::Kernel;
 
 /// See the module.
 pub(crate) struct Tell {

@@ -191,7 +191,7 @@ impl Pool {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
-        self.note_truncated(target, size);
+        self.write_back.note_truncated(target, size);
         Ok(())
     }
 
@@ -283,14 +283,7 @@ impl Pool {
         change: impl FnOnce(KernelCache) -> OpResult<T>,
     ) -> OpResult<T> {
         // Also what failed may have changed something.
-        KernelCache::dropping(change, |_| self.forget_attributes(node))
-    }
-
-    /// Has the kernel ask for a node's attributes, and its ACLs, the next time they are used.
-    pub(crate) fn forget_attributes(&self, node: NodeId) {
-        if let Some(kernel) = self.kernel.get() {
-            kernel.drop_attributes(node);
-        }
+        KernelCache::dropping(change, |_| self.context.forget_attributes(node))
     }
 
     /// Takes set-group-id away.

@@ -60,15 +60,15 @@ fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)
 impl Pool {
     /// Uses other rules from now on. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
-        let _told = self.told.lock();
-        let rules = ActiveRules::bind(spec.clone(), &self.branches.load())?;
+        let _told = self.branches.told.lock();
+        let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
         self.rules.store(Arc::new(rules));
         Ok(())
     }
 
     /// Files that no rule names may go to this branch too, after those of the default list.
     pub(crate) fn append_to_default(&self, branch: &str) -> Result<(), Error> {
-        let _told = self.told.lock();
+        let _told = self.branches.told.lock();
         let active = self.rules.load();
         if active.spec.default.iter().any(|name| name == branch) {
             return Ok(());
@@ -82,7 +82,7 @@ impl Pool {
 
     /// A branch joined: rules that name it mean it.
     pub(crate) fn rebind_rules(&self) {
-        match self.rules.load().rebind(&self.branches.load()) {
+        match self.rules.load().rebind(&self.branches.list.load()) {
             Ok(rules) => self.rules.store(Arc::new(rules)),
             Err(error) => tracing::error!(%error, "the rules stay bound to the branches there were"),
         }
@@ -90,7 +90,7 @@ impl Pool {
 
     /// What a branch is called, or was before it was removed.
     pub(crate) fn branch_name(&self, id: BranchId) -> String {
-        let called = self.branch(id).map_or_else(|_| id.to_string(), |branch| branch.spec.name.clone());
+        let called = self.branches.get(id).map_or_else(|_| id.to_string(), |branch| branch.spec.name.clone());
         match self.removed_name(id) {
             Some(name) => format!("{name} (removed)"),
             None => called,
@@ -99,7 +99,7 @@ impl Pool {
 
     /// The former name of a branch that was removed.
     pub(crate) fn removed_name(&self, id: BranchId) -> Option<String> {
-        let removed = self.branch(id).is_ok_and(|branch| branch.spec.name.is_empty());
+        let removed = self.branches.get(id).is_ok_and(|branch| branch.spec.name.is_empty());
         removed.then(|| self.rules.load().former_name(id).unwrap_or("a branch").to_owned())
     }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
 use super::Pool;
-use super::govern::{Holds, governed};
+use crate::write_back::{Holds, governed};
 use super::moving::Pace;
 use super::not_moved::NotMoved;
 use crate::branch::{Branch, ErrorSource, Online};
@@ -67,7 +67,7 @@ impl Pool {
         copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, NotMoved> {
         let Copying { from, to, cancel, pace, durability, governed: holds } = copying;
-        let governor = holds.and_then(|_| self.governors.of(to.branch.id));
+        let governor = holds.and_then(|_| self.write_back.governor_of(to.branch.id));
         let holds = holds.unwrap_or(Holds::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
             let throttle = pace.throttle.map(AsRef::as_ref);
@@ -102,7 +102,7 @@ impl Pool {
         let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {
             let before = watch.since;
-            let may_wait = from.lives() && to.lives() && watch.may_wait(queued, &apart, self.spec.probe_timeout);
+            let may_wait = from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.spec.probe_timeout);
             if let Some(alive) = pace.alive.filter(|_| watch.since != before) {
                 alive();
             }

@@ -10,6 +10,7 @@
 //! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
 //! a directory, after step 4 a file of root's.
 
+use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ impl Pool {
             Ok((meta, node))
         });
         let (meta, node) = interned.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
-        self.count(Metric::Creates);
+        self.context.count(Metric::Creates);
         self.stage(&node, parent.id, ByteSize(0));
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.attr_with(&node, meta), opened))
@@ -96,7 +97,7 @@ impl Pool {
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
         let meta = give_to(&new, &file, &dir, 0, parent.unlike().as_deref())?;
-        let backing = Pool::backing(&dir.branch, &meta);
+        let backing = Backing::of(&dir.branch, &meta);
         let (ino, born) = self.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
         state.may_be_linked = !request.exclusive;
@@ -156,7 +157,7 @@ impl Pool {
         let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
-            self.count(Metric::Creates);
+            self.context.count(Metric::Creates);
         }
         let (node, attr) = self.intern(&parent, name, &found)?;
         if let Some(file) = node.file() {
@@ -261,7 +262,7 @@ impl Pool {
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
                     if refusal != OpError::NoRoom || !self.may_get_room(&mut patience) {
-                        self.count(Metric::NoRoom);
+                        self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }
                     full.clear();
@@ -282,7 +283,7 @@ impl Pool {
             match self.ensure_dir(new.parent, branch).and_then(make) {
                 Ok(made) => return Ok(made),
                 Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
-                    self.branch(branch)?.invalidate_space();
+                    self.branches.get(branch)?.invalidate_space();
                     full.push(branch);
                     first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
                 }

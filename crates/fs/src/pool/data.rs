@@ -8,7 +8,7 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::releases::Patience;
-use crate::branch::{Branch, ErrorSource};
+use crate::branch::{};
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
@@ -32,6 +32,12 @@ pub struct TreeSpace {
 const COPY_SLICE: usize = 8 << 20;
 
 impl Pool {
+    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
+    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+        let branch = || self.handle(handle).ok().map(|handle| handle.current().branch.id);
+        self.write_back.when_room(branch, wrote, answer);
+    }
+
     fn file_of<'a>(&self, handle: &'a Handle) -> OpResult<&'a File> {
         handle.node.file().ok_or(OpError::Sys(Errno::ISDIR))
     }
@@ -43,7 +49,7 @@ impl Pool {
         let file = handle.current();
         self.staged_read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
-        self.note_read(&file, offset, got);
+        self.write_back.note_read(&file, offset, got);
         Ok(got)
     }
 
@@ -68,7 +74,7 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
-        self.note_written(&file, offset, done);
+        self.write_back.note_written(&file, offset, done);
         handle.note_write();
         self.staged_wrote(&handle.node, file.branch.id, end);
         Ok(done)
@@ -108,7 +114,7 @@ impl Pool {
                     match self.overflow(&handle, branch, &full, ByteSize(need)) {
                         Err(OpError::NoRoom) if self.may_get_room(&mut patience) => full.clear(),
                         Err(OpError::NoRoom) => {
-                            self.count(Metric::NoRoom);
+                            self.context.count(Metric::NoRoom);
                             return Err(OpError::NoRoom);
                         }
                         moved => moved?,
@@ -135,7 +141,7 @@ impl Pool {
             let file = handle.current();
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
             let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
-            if (reserves && self.is_staging(file.branch.id))
+            if (reserves && self.branches.is_staging(file.branch.id))
                 || self.may_not_grow(file.branch.id, offset.saturating_add(length))
             {
                 return Err(OpError::Sys(Errno::NOSPC));
@@ -153,7 +159,7 @@ impl Pool {
                     DataPath::Mediated => Err(error),
                 };
             }
-            self.note_allocated(&file, mode, offset, length);
+            self.write_back.note_allocated(&file, mode, offset, length);
             handle.note_write();
             self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
             Ok(())
@@ -208,7 +214,7 @@ impl Pool {
             }
             done => done?,
         };
-        self.note_written(&target, at, copied);
+        self.write_back.note_written(&target, at, copied);
         to.note_write();
         self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
         Ok(copied)
@@ -221,7 +227,7 @@ impl Pool {
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            let synced = self.syncing(&file, || file.fsync(data_only && !left));
+            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !left));
             handle.learned_error().and(synced)?;
         }
         if left { self.sync_names(&handle.node) } else { Ok(()) }
@@ -254,46 +260,17 @@ impl Pool {
     /// Makes everything durable.
     pub fn sync_all(&self) -> OpResult<()> {
         let left = self.leave_all_for_sync();
-        self.sync_branches()?;
+        self.write_back.sync_branches()?;
         left
-    }
-
-    /// Has every branch write out what it has.
-    pub(crate) fn sync_branches(&self) -> OpResult<()> {
-        self.sync_those(|_| true)
-    }
-
-    /// Has branches write out what they have, all at once: one that hangs keeps no other from it.
-    pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
-        let sync = |branch: &Branch| {
-            let Some(online) = branch.online() else { return Ok(()) };
-            let root = Arc::clone(&online.root);
-            self.syncing_all(branch.id, || {
-                Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
-            })
-        };
-        let branches = self.branches.load();
-        std::thread::scope(|scope| {
-            let wanted = branches.iter().filter(|branch| which(branch));
-            let syncs: Vec<_> = wanted
-                .map(|branch| {
-                    let started = std::thread::Builder::new().spawn_scoped(scope, || sync(branch));
-                    // Without a thread it is done here.
-                    started.map_err(|_| sync(branch))
-                })
-                .collect();
-            let panicked = |_| Err(OpError::Sys(Errno::IO));
-            syncs.into_iter().try_for_each(|it| it.map_or_else(|done| done, |it| it.join().unwrap_or_else(panicked)))
-        })
     }
 
     /// Room in the whole tree.
     pub fn space(&self) -> TreeSpace {
-        self.note_use();
+        self.branches.note_use();
         let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();
-        for branch in self.branches.load().iter() {
-            let Some(online) = branch.online().filter(|_| !self.is_staging(branch.id)) else { continue };
+        for branch in self.branches.list.load().iter() {
+            let Some(online) = branch.online().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
             if seen.contains(&online.dev) {
                 continue;
             }

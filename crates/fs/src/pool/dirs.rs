@@ -9,6 +9,7 @@
 //! Where a file that exists elsewhere is to go there, the directory is synced before step 3 and its parent after it; else it becomes durable with its
 //! first file. A crash leaves the hidden one, which the next mount removes, or a whole copy.
 
+use crate::node::inode_key;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::{key_of, lock_within};
+use crate::node::key_of;
+use crate::pool::lock_within;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
@@ -103,7 +105,7 @@ impl Pool {
     ///
     /// Cost: one cache lookup; one `openat2` for each level that is not cached.
     pub(crate) fn dir_at(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
-        let found = self.branch(branch)?;
+        let found = self.branches.get(branch)?;
         let online = found.in_use().ok_or(OpError::Offline)?;
         let mut missing: SmallVec<[(Arc<Node>, std::ffi::OsString); 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
@@ -131,7 +133,7 @@ impl Pool {
     /// Closes the directories that nobody knows any more; their numbers never come again.
     pub(crate) fn close_forgotten(&self) {
         for node in self.nodes.take_forgotten() {
-            for branch in self.branches.load().iter() {
+            for branch in self.branches.list.load().iter() {
                 self.dir_fds.drop_node(node, branch.id);
             }
         }
@@ -162,7 +164,7 @@ impl Pool {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let Some(commit) = dir.commit.try_lock() else { return Ok(None) };
         let mut copies = self.copies(node)?;
-        if copies.len() != 1 || node.is_removed() || self.is_incomplete() {
+        if copies.len() != 1 || node.is_removed() || self.branches.is_incomplete() {
             return Ok(None);
         }
         Ok(copies.pop().filter(|copy| !copy.online.guarded).map(|copy| (copy, commit)))
@@ -185,7 +187,7 @@ impl Pool {
                 Err(error @ (OpError::Offline | OpError::Sys(Errno::TIMEDOUT))) => failure = Some(error),
                 Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
                 // That the daemon lacks something says nothing of the branch: there may be files.
-                Err(error) if error.is_own_want() || self.is_strict() => return Err(error),
+                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 Err(error) => {
                     tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened");
                     failure = Some(error);
@@ -224,7 +226,7 @@ impl Pool {
         dir.state.write().copies.retain(|known| *known != copy);
         self.nodes.remove_backing(copy.backing, node);
         self.dir_fds.drop_node(node.id, copy.branch);
-        if let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) {
+        if let Some(online) = self.branches.get(copy.branch).ok().and_then(|branch| branch.online()) {
             self.inodes.forget(key_of(&online, copy.backing));
         }
     }
@@ -239,7 +241,7 @@ impl Pool {
             known.into_iter().partition(|copy| found.contains(&copy.backing));
         let is_at_its_place = |copy: &DirCopy| match self.dir_at(&parent, copy.branch).map(|dir| (dir.find(&name), dir))
         {
-            Ok((Ok(Some(meta)), dir)) => Pool::backing(&dir.branch, &meta) == copy.backing,
+            Ok((Ok(Some(meta)), dir)) => Backing::of(&dir.branch, &meta) == copy.backing,
             Ok((Ok(None), _)) => false,
             // It cannot be looked at now: what is known stays.
             Ok((Err(_), _)) | Err(_) => true,
@@ -253,7 +255,7 @@ impl Pool {
     /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
     /// The directory's copies are compared before anybody sees one that is new.
     pub(crate) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
-        let topology = self.topology.load(Ordering::Acquire);
+        let topology = self.branches.topology.load(Ordering::Acquire);
         let (removed, seen) = {
             let state = dir.state.read();
             (state.removed, state.topology)
@@ -290,7 +292,7 @@ impl Pool {
 
     fn refresh_one(&self, node: &Arc<Node>, topology: u64) -> OpResult<()> {
         let Some(dir) = node.dir() else { return Ok(()) };
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             if dir.state.read().copies.iter().any(|copy| copy.branch == branch.id) || branch.in_use().is_none() {
                 continue;
             }
@@ -324,7 +326,7 @@ impl Pool {
         branch: &crate::branch::Branch,
         meta: &crate::meta::Meta,
     ) -> bool {
-        let backing = Pool::backing(branch, meta);
+        let backing = Backing::of(branch, meta);
         let mut state = dir.state.write();
         if let Some(old) = state.copies.iter_mut().find(|copy| copy.branch == branch.id) {
             if old.backing == backing {
@@ -456,9 +458,9 @@ impl Pool {
         let _cosmetic = parent.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
         // Who looked at it meanwhile saw it change.
-        self.forget_attributes(above.id);
+        self.context.forget_attributes(above.id);
         let original = source.stat_self()?;
-        let keys = (Pool::inode_key(&source.online, &original), Pool::inode_key(&made.online, &meta));
+        let keys = (inode_key(&source.online, &original), inode_key(&made.online, &meta));
         self.inodes.alias(keys.0, keys.1);
         // Says which directories the number is for: without it the next mount would not believe it.
         self.inodes.ino_checked(keys.0, original.btime);

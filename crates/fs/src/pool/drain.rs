@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
@@ -21,19 +20,19 @@ impl Pool {
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
     /// over unmounts too, until [`Pool::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
-        let branch = self.branch_named(name)?;
+        let branch = self.branches.named(name)?;
         if let BranchState::Offline { reason, .. } = branch.branch_state() {
             return Err(Error::DrainOffline { name: name.to_owned(), reason });
         }
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         branch.set_draining(true).map_err(unkept)?;
-        let bandwidth = self.spec.enforce.bandwidth;
+        let bandwidth = self.context.spec.enforce.bandwidth;
         let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
         let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
         if !branch.draining() {
             return Err(Error::DrainStopped { name: name.to_owned() });
         }
-        if self.stopping.load(Ordering::Relaxed) {
+        if self.context.is_stopping() {
             return Err(Error::DrainEnded { name: name.to_owned() });
         }
         let kept = self.keep_dirs(&branch);
@@ -56,7 +55,7 @@ impl Pool {
     /// Places new files on a branch again, and ends the walk that empties it.
     pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
-        self.branch_named(name)?.set_draining(false).map_err(unkept)
+        self.branches.named(name)?.set_draining(false).map_err(unkept)
     }
 
     /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
@@ -87,7 +86,7 @@ impl Pool {
     fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
         let _names = self.rename_lock.read();
         // What is in the staging area does not stay either.
-        let stays = |other: BranchId| other != branch.id && !self.is_staging(other);
+        let stays = |other: BranchId| other != branch.id && !self.branches.is_staging(other);
         let copies = match self.copies(node) {
             Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
             copies => copies?,
@@ -110,7 +109,7 @@ impl Pool {
         }
         let mut below = Vec::new();
         for entry in here.list(true)? {
-            if node.id == NodeId::ROOT && entry.name == super::HIDDEN {
+            if node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
                 continue;
             }
             if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {

@@ -11,7 +11,6 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -90,11 +89,11 @@ impl Pool {
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
-            self.unwarn(ASTRAY);
+            self.context.unwarn(ASTRAY);
         }
         self.revisits.hope_again();
         // What was changed on the branches themselves is seen from now on.
-        if let Some(kernel) = self.kernel.get() {
+        if let Some(kernel) = self.context.kernel.get() {
             kernel.drop_names();
         }
         Ok(summary)
@@ -132,7 +131,7 @@ impl Pool {
 
     /// How many inodes a walk will meet, if the branches have their file systems for themselves.
     fn inodes_in_use(&self) -> Option<u64> {
-        let branches = self.branches.load();
+        let branches = self.branches.list.load();
         let in_use = |branch: &Arc<Branch>| {
             let own = branch.online().map(|online| online.is_mount)?;
             let space = branch.space();
@@ -227,7 +226,7 @@ impl Walker<'_> {
                 Vec::new()
             });
             for entry in entries {
-                if dir.id == NodeId::ROOT && entry.name == super::HIDDEN {
+                if dir.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
                     continue;
                 }
                 if copies.len() > 1 {
@@ -268,20 +267,20 @@ impl Walker<'_> {
     fn tick(&mut self, event: Option<MoveEvent>) {
         self.under_way.note(&self.progress);
         self.progress.event = event;
-        let go_on = (self.tell)(&self.progress) && !self.pool.stopping.load(Ordering::Relaxed);
+        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
         self.progress.event = None;
         self.stopped |= !go_on;
     }
 
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
-        if self.pool.is_staging(copy.id()) {
+        if self.pool.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
             if let Ok(file) = Pinned::lookup(self.pool, dir, &name).as_ref() {
                 self.pool.judge_staged(&file.node, meta);
             }
             return;
         }
-        let backing = Pool::backing(&copy.branch, meta);
+        let backing = Backing::of(&copy.branch, meta);
         let is_sought = self.sought.as_ref().map(|sought| sought.contains(&backing));
         if is_sought == Some(false) {
             return;
@@ -392,7 +391,7 @@ impl Walker<'_> {
                 *last = Instant::now();
                 ended.set(!tell(progress));
             }
-            ended.get() || pool.stopping.load(Ordering::Relaxed)
+            ended.get() || pool.context.is_stopping()
         };
         let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
         let moved = match pool.transfer(node, target, Cause::Rule, pace) {
@@ -470,7 +469,7 @@ impl Walker<'_> {
                     self.pool.revisits.give_up(backing);
                 }
             }
-            let Ok(branch) = self.pool.branch(backing.branch) else { continue };
+            let Ok(branch) = self.pool.branches.get(backing.branch) else { continue };
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
             let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
             let Some((target, event)) = self.target_of(path, &branch, &meta) else { continue };

@@ -14,6 +14,7 @@
 //! - none that a change could not be carried over to;
 //! - none on a branch without ACLs that agrees with the others in all else.
 
+use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Pool {
 
     /// As [`Pool::recheck_found`], by branch.
     pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
-        let topology = self.topology.load(Ordering::Acquire);
+        let topology = self.branches.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
         }
@@ -92,7 +93,7 @@ impl Pool {
     pub(crate) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
         let forget = |changed: &OpResult<bool>| {
             if !matches!(changed, Ok(false)) {
-                self.forget_attributes(node.id);
+                self.context.forget_attributes(node.id);
             }
         };
         KernelCache::dropping(|cache| self.compare_copies(node, dir, cache), forget)
@@ -120,19 +121,19 @@ impl Pool {
             let wanted = || Face::wearing(&shown.rights, face, ChangedAt::default());
             // Memory is no disk of the user's.
             face.has(&shown.rights)
-                || self.is_staging(face.at.id()) && face.become_like(wanted(), KernelCache::SAME_SHOWN)
+                || self.branches.is_staging(face.at.id()) && face.become_like(wanted(), KernelCache::SAME_SHOWN)
         };
         let (alike, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(follows);
         if others.is_empty() && !shown.umask_counts {
             return None;
         }
         let now = |face: &Face| {
-            if self.is_staging(face.at.id()) { face.at.stat_self().unwrap_or(face.meta) } else { face.meta }
+            if self.branches.is_staging(face.at.id()) { face.at.stat_self().unwrap_or(face.meta) } else { face.meta }
         };
         let model = counted.iter().find(|face| keeps_all(&face.at)).or(counted.first());
         let passes_on = faces.iter().filter(|face| face.passes_on(&shown));
         let staged =
-            alike.iter().filter(|face| self.is_staging(face.at.id()) && !shown.umask_counts).map(|face| face.at.id());
+            alike.iter().filter(|face| self.branches.is_staging(face.at.id()) && !shown.umask_counts).map(|face| face.at.id());
         let empty = others.iter().filter(|face| node.id == NodeId::ROOT && is_empty_root(&face.at));
         Some(Arc::new(Unlike {
             model: model.map(|face| face.at.id()),
@@ -152,7 +153,7 @@ impl Pool {
             match reached {
                 Ok(at) => faces.push(Face::of(at)?),
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
-                Err(error) if error.is_own_want() || self.is_strict() => return Err(error),
+                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
@@ -215,7 +216,7 @@ impl Pool {
         // All copies are marked before the first is changed, and each loses its mark with the change: one that has none had the whole change, and perhaps
         // later ones, or none of it. The marked ones get what it has.
         let is_settled =
-            |face: &Face| face.mark.is_none() && face.at.online.abilities.ownership && !self.is_staging(face.at.id());
+            |face: &Face| face.mark.is_none() && face.at.online.abilities.ownership && !self.branches.is_staging(face.at.id());
         if faces.iter().any(|face| is_settled(face) && names(node, &copies, face.id())) {
             return late;
         }
@@ -247,7 +248,7 @@ impl Pool {
     /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies have the number of their original).
     fn is_owed(&self, node: &Arc<Node>, face: &Face, models: &[&Face]) -> bool {
         let number =
-            |face: &Face| self.inodes.ino_checked(Pool::inode_key(&face.at.online, &face.meta), face.meta.btime);
+            |face: &Face| self.inodes.ino_checked(inode_key(&face.at.online, &face.meta), face.meta.btime);
         models.iter().any(|model| {
             names(node, &model.note.owed, face.id()) || node.id != NodeId::ROOT && number(model) == number(face)
         })
@@ -275,7 +276,7 @@ impl Pool {
             }
             any
         };
-        keep(&|face| !self.is_staging(face.at.id()));
+        keep(&|face| !self.branches.is_staging(face.at.id()));
         keep(&|face| face.at.online.abilities.ownership);
         keep(&|face| !late.branches.contains(&face.at.id()));
         let alike = faces.iter().all(|face| faces.first().is_some_and(|first| face.has(&first.rights())));
@@ -288,7 +289,7 @@ impl Pool {
     /// What is shown of these copies.
     fn rule(&self, counted: &[&Face]) -> Shown {
         let rights = |faces: &[&Face]| faces.iter().map(|face| face.rights()).collect::<Vec<Rights>>();
-        if self.spec.directories == DirectoryRule::First {
+        if self.context.spec.directories == DirectoryRule::First {
             return shown(&rights(counted.get(..1).unwrap_or_default()));
         }
         let (mut full, without_acls): (Vec<&Face>, Vec<&Face>) =
@@ -338,11 +339,11 @@ impl Pool {
             count => format!("{count} directories have different owners, modes or ACLs on their branches"),
         };
         let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!("; example: {text}"));
-        let shown = match self.spec.directories {
+        let shown = match self.context.spec.directories {
             DirectoryRule::Safe => "what all copies allow",
             DirectoryRule::First => "the copy on the first branch",
         };
-        let mount = self.spec.mount.display();
+        let mount = self.context.spec.mount.display();
         Some(format!(
             "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run they become what is shown, with `--like BRANCH` what that branch has"
         ))

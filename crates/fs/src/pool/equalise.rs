@@ -18,7 +18,7 @@ use umbrella_units::BranchId;
 use super::Pool;
 use super::dirs::Copies;
 use super::face::{Face, guarded, is_empty_root, keeps_all, note_change};
-use super::key_of;
+use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
@@ -138,8 +138,8 @@ impl Pool {
 
     /// Copies that are known and cannot be reached now: of the root, every branch that is away.
     fn copies_away(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
-        let identity = |name: &str| self.state.branch(name).map(|known| u128::from_le_bytes(known.uuid));
-        let branches = self.branches.load();
+        let identity = |name: &str| self.context.state.branch(name).map(|known| u128::from_le_bytes(known.uuid));
+        let branches = self.branches.list.load();
         let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
         let known = dir.state.read().copies.clone();
         let ino = |id| known.iter().find(|copy| copy.branch == id).map(|copy| copy.backing.ino);
@@ -163,7 +163,7 @@ impl Pool {
             let copies = dir.state.read().copies.clone();
             let Some(lost) = copies.iter().find(|copy| copy.branch == gone) else { continue };
             for copy in copies.iter().filter(|copy| copy.branch != gone) {
-                let Some(online) = self.branch(copy.branch).ok().and_then(|branch| branch.online()) else { continue };
+                let Some(online) = self.branches.get(copy.branch).ok().and_then(|branch| branch.online()) else { continue };
                 let number = self.inodes.ino(key_of(&online, copy.backing));
                 found.push((number, CopyId { branch: identity, ino: lost.backing.ino }));
             }
@@ -185,7 +185,7 @@ impl Pool {
 
     /// Whether a branch may have copies that do not learn of a change now.
     pub(crate) fn somebody_is_away(&self) -> bool {
-        self.branches.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
+        self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
     /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.

@@ -74,7 +74,7 @@ impl Pool {
         }
         let done = self.set_now(&found, set, put_back);
         // The change time is another one.
-        self.forget_attributes(node);
+        self.context.forget_attributes(node);
         done
     }
 

@@ -34,14 +34,14 @@ struct Place {
 impl Pool {
     /// Looks through a whole branch, and for each name it still has at all others that are online.
     pub(crate) fn leftover_on(&self, branch: &Arc<Branch>) -> OpResult<Leftover> {
-        let others = self.branches.load();
-        let others = others.iter().filter(|other| other.id != branch.id && !self.is_staging(other.id));
+        let others = self.branches.list.load();
+        let others = others.iter().filter(|other| other.id != branch.id && !self.branches.is_staging(other.id));
         let others = others.filter(|other| other.is_online()).filter_map(|other| DirAt::root(other).ok()).collect();
         let mut left = Leftover::default();
         let mut stack = vec![Place { here: DirAt::root(branch)?, others, path: PathBuf::new() }];
         while let Some(place) = stack.pop() {
             for entry in place.here.list(true)? {
-                if place.path.as_os_str().is_empty() && entry.name == super::HIDDEN {
+                if place.path.as_os_str().is_empty() && entry.name == crate::branch::HIDDEN {
                     continue;
                 }
                 left.look(&place, &entry.name, &mut stack)?;

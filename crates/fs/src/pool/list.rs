@@ -12,7 +12,8 @@ use umbrella_units::Ino;
 
 use super::found::found_one;
 use super::lookup::Attr;
-use super::{HIDDEN, Pool};
+use crate::branch::HIDDEN;
+use crate::pool::Pool;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::inode_map::BackingKey;
@@ -27,7 +28,7 @@ impl Pool {
     pub fn begin_listing(&self, node: NodeId) -> bool {
         let Ok(node) = self.dir_node(node) else { return false };
         let Some(dir) = node.dir() else { return false };
-        let topology = self.topology.load(Ordering::Acquire);
+        let topology = self.branches.topology.load(Ordering::Acquire);
         let alone = dir.readers.fetch_add(1, Ordering::AcqRel) == 0;
         if alone {
             dir.listed_at.store(topology, Ordering::Release);
@@ -41,8 +42,8 @@ impl Pool {
         let Some(dir) = node.dir() else { return };
         let less = |readers: u32| readers.checked_sub(1);
         let _never_opened = dir.readers.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        let is_old = dir.listed_at.load(Ordering::Acquire) != self.topology.load(Ordering::Acquire);
-        if is_old && let Some(kernel) = self.kernel.get() {
+        let is_old = dir.listed_at.load(Ordering::Acquire) != self.branches.topology.load(Ordering::Acquire);
+        if is_old && let Some(kernel) = self.context.kernel.get() {
             kernel.drop_contents(node.id);
         }
     }
@@ -56,7 +57,7 @@ impl Pool {
 
     pub(crate) fn listing_of(&self, node: &Arc<Node>, cookie: u64) -> OpResult<Arc<Listing>> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let topology = self.topology.load(Ordering::Acquire);
+        let topology = self.branches.topology.load(Ordering::Acquire);
         let mut kept = dir.listing.lock();
         if cookie != 0
             && let Some(listing) = kept.as_ref().filter(|listing| listing.topology == topology)
@@ -74,7 +75,7 @@ impl Pool {
 
     fn make_listing(&self, node: &Arc<Node>, topology: u64) -> OpResult<Listing> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        if self.is_incomplete() {
+        if self.branches.is_incomplete() {
             return Err(OpError::Offline);
         }
         let look = || -> OpResult<Listing> {
@@ -103,7 +104,7 @@ impl Pool {
         for (copy, at) in copies.iter().enumerate() {
             let raw = match self.opening(|| at.list(false)) {
                 Ok(raw) => raw,
-                Err(error) if self.is_strict() || error.is_own_want() => return Err(error),
+                Err(error) if self.context.is_strict() || error.is_own_want() => return Err(error),
                 Err(error) => {
                     failure = Some(error);
                     continue;

@@ -1,5 +1,6 @@
 //! Names to nodes, and what users see of a node.
 
+use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,6 @@ use super::{Pool, is_reserved};
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::{OpError, OpResult};
-use crate::inode_map::BackingKey;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId};
@@ -69,7 +69,7 @@ impl Pool {
             if found.at.is_empty() {
                 self.is_single(parent, name);
                 // What is not found may be on the branch that is missing.
-                return if self.is_incomplete() { Err(OpError::Offline) } else { Ok(None) };
+                return if self.branches.is_incomplete() { Err(OpError::Offline) } else { Ok(None) };
             }
             return Ok(Some(self.settle(parent, name, found)));
         }
@@ -107,9 +107,9 @@ impl Pool {
         self.duplicates_told.store(true, Ordering::Relaxed);
         let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
         let holders: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
-        self.count(Metric::Duplicates);
+        self.context.count(Metric::Duplicates);
         if directories > 0 {
-            self.warn(
+            self.context.warn(
                 format!("duplicate {path}"),
                 format!(
                     "{path} is a directory on one branch and a file on another ({}); the directory is shown",
@@ -122,7 +122,7 @@ impl Pool {
         // Newest first; on a tie the order of the branches.
         found.at.sort_by_key(|(dir, meta)| (std::cmp::Reverse((meta.mtime, meta.ctime)), dir.id()));
         let shown = found.at.first().map_or("", |(dir, _)| dir.branch.spec.name.as_str());
-        self.warn(
+        self.context.warn(
             format!("duplicate {path}"),
             format!(
                 "{path} is on several branches ({}); the newest, on {shown:?}, is used and the others are left alone",
@@ -137,7 +137,7 @@ impl Pool {
     fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
         if self.duplicates_told.load(Ordering::Relaxed) {
             let path = crate::node::path_of(parent, name);
-            self.unwarn(&format!("duplicate {}", String::from_utf8_lossy(&path)));
+            self.context.unwarn(&format!("duplicate {}", String::from_utf8_lossy(&path)));
         }
     }
 
@@ -183,14 +183,14 @@ impl Pool {
         meta: &Meta,
         moves: Option<u64>,
     ) -> Option<Arc<Node>> {
-        let backing = Pool::backing(&dir.branch, meta);
+        let backing = Backing::of(&dir.branch, meta);
         // A move changes the place and the birth time that is kept under the file's lock.
         let fits = |node: &Node| {
             node.kind == meta.kind
                 && node.file().is_some_and(|file| {
                     let state = file.state.read();
                     // Asked without a check: an old look at a name must not change what is known of its inode.
-                    let born = self.inodes.born(Pool::inode_key(&dir.online, meta)).or(meta.btime);
+                    let born = self.inodes.born(inode_key(&dir.online, meta)).or(meta.btime);
                     !state.unlinked && state.backing == backing && node.born == born
                 })
         };
@@ -224,7 +224,7 @@ impl Pool {
                 if !known(&state.names)
                     && state.backing == backing
                     && let Ok(now) = dir.stat(name)
-                    && Pool::backing(&dir.branch, &now) == backing
+                    && Backing::of(&dir.branch, &now) == backing
                 {
                     if now.nlink <= 1 {
                         state.names.clear();
@@ -239,14 +239,14 @@ impl Pool {
     /// What was seen of a name is not so any more. Looked at only where it speaks against what is known of its inode (or `doubted`): an
     /// old look at an inode that is another file's by now must not take that one's number away.
     fn is_old_look(&self, dir: &DirAt, name: &OsStr, meta: &Meta, doubted: bool) -> bool {
-        (doubted || self.inodes.contradicts(Pool::inode_key(&dir.online, meta), meta.btime))
+        (doubted || self.inodes.contradicts(inode_key(&dir.online, meta), meta.btime))
             && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
     }
 
     /// The node, and whether the directory is not any more what was found.
     fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, bool)> {
         let backings: SmallVec<[Backing; 2]> =
-            found.at.iter().map(|(dir, meta)| Pool::backing(&dir.branch, meta)).collect();
+            found.at.iter().map(|(dir, meta)| Backing::of(&dir.branch, meta)).collect();
         for backing in &backings {
             if let Some(node) = self.nodes.find(*backing)
                 && node.place().is_some_and(|(above, known)| above.id != parent.id || known != name)
@@ -256,7 +256,7 @@ impl Pool {
         }
         let key = backings.iter().copied().find(|backing| self.nodes.find(*backing).is_some());
         let key = key.or_else(|| backings.first().copied()).ok_or(OpError::Sys(Errno::NOENT))?;
-        let topology = self.topology.load(Ordering::Acquire);
+        let topology = self.branches.topology.load(Ordering::Acquire);
         let (first, meta) = found.first()?;
         let (ino, born) = self.identity(&first.online, meta);
         let interned = self.nodes.intern(
@@ -288,12 +288,8 @@ impl Pool {
 
     /// Inode number and birth time of an inode on a branch.
     pub(crate) fn identity(&self, online: &Online, meta: &Meta) -> (Ino, Option<umbrella_units::Timestamp>) {
-        let key = Pool::inode_key(online, meta);
+        let key = inode_key(online, meta);
         (self.inodes.ino_checked(key, meta.btime), self.inodes.born(key).or(meta.btime))
-    }
-
-    pub(crate) fn inode_key(online: &Online, meta: &Meta) -> BackingKey {
-        BackingKey { slot: online.slot, foreign_dev: meta.foreign_dev, ino: meta.ino }
     }
 
     /// What users see of a node.

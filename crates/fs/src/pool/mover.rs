@@ -223,29 +223,29 @@ impl Pool {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
-            if !self.is_staging(state.backing.branch) {
+            if !self.branches.is_staging(state.backing.branch) {
                 state.unjudged = false;
             }
             state.backing.branch
         };
         // What is staged is judged when it leaves.
-        if self.is_staging(branch) {
+        if self.branches.is_staging(branch) {
             return self.judge_staged(node, meta);
         }
-        let Ok(branch) = self.branch(branch) else { return };
+        let Ok(branch) = self.branches.get(branch) else { return };
         if branch.spec.read_only {
             return;
         }
         if let Choice::Place(target) = self.judge(&node.judged_path(), meta, &branch)
             && self.mover.push(node, self.lane(&branch, target))
         {
-            self.count(Metric::RelocationsPending);
+            self.context.count(Metric::RelocationsPending);
         }
     }
 
     fn lane(&self, from: &Branch, to: BranchId) -> Lane {
         let guarded = |branch: &Branch| branch.online().is_some_and(|online| online.guarded);
-        match self.branch(to) {
+        match self.branches.get(to) {
             Ok(to) if guarded(&to) => Lane::Guarded(to.id),
             _ if guarded(from) => Lane::Guarded(from.id),
             _ => Lane::Local,
@@ -255,7 +255,7 @@ impl Pool {
     /// A thread of the mover; there are [`MOVERS`].
     pub(crate) fn run_mover(&self) {
         let mut done = None;
-        while let Some(waiting) = self.mover.next(done, &self.stopping) {
+        while let Some(waiting) = self.mover.next(done, &self.context.stopping) {
             done = Some(waiting.lane);
             self.move_taken(waiting);
         }
@@ -285,7 +285,7 @@ impl Pool {
             self.moves_left.store(true, Ordering::Relaxed);
         }
         self.nodes.release(&node, 1);
-        self.metrics.sub(Metric::RelocationsPending, 1);
+        self.context.metrics.sub(Metric::RelocationsPending, 1);
     }
 
     /// Wakes the mover's threads, which see that the pool ends. `stopping` is set.
@@ -301,7 +301,7 @@ impl Pool {
             let _names = self.rename_lock.read();
             self.attr_of(node).ok()?.meta
         };
-        let branch = self.branch(node.file()?.state.read().backing.branch).ok()?;
+        let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
         match self.decide(&node.judged_path(), &meta, &branch).choice {
             Choice::Place(target) => Some(target),
             Choice::Stay | Choice::NoRoom => None,
@@ -313,12 +313,12 @@ impl Pool {
         match self.transfer(node, target, Cause::Rule, Pace::default()) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
-                self.count(Metric::RelocationsBusy);
+                self.context.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
                 if why.is_want_of_names() {
                     self.search_names(node);
                 }
-                if self.stopping.load(Ordering::Relaxed) {
+                if self.context.is_stopping() {
                     // Its copy was dropped for the end's sake.
                     self.moves_left.store(true, Ordering::Relaxed);
                 }
@@ -328,14 +328,14 @@ impl Pool {
             }
             Err(why) if why.is_gone() || node.path() == b"/" => {}
             Err(why) => {
-                self.count(Metric::RelocationsFailed);
+                self.context.count(Metric::RelocationsFailed);
                 if matches!(why, NotMoved::NoRoom)
-                    && let Ok(branch) = self.branch(target)
+                    && let Ok(branch) = self.branches.get(target)
                 {
                     branch.invalidate_space();
                 }
                 let (path, to) = (show(node), self.branch_name(target));
-                self.warn(
+                self.context.warn(
                     format!("move {path}"),
                     format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is"),
                 );

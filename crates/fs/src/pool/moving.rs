@@ -9,7 +9,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::dirs::modified_at;
-use super::govern::Holds;
+use crate::write_back::Holds;
 use super::not_moved::NotMoved;
 use crate::at::DirAt;
 use crate::branch::Online;

@@ -63,7 +63,7 @@ impl Pool {
             self.open_node(&node, request)?
         };
         if opened.was_cacheable && !opened.cacheable {
-            self.forget_attributes(id);
+            self.context.forget_attributes(id);
         }
         Ok(opened)
     }
@@ -78,7 +78,7 @@ impl Pool {
     fn open_file(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<(Opened, Arc<Branch>, Meta)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
         let mut state = file.state.write();
-        if self.branch(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
+        if self.branches.get(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
@@ -87,7 +87,7 @@ impl Pool {
             state.disturb_by_writer();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
-        let branch = self.branch(state.backing.branch)?;
+        let branch = self.branches.get(state.backing.branch)?;
         let mapped = self.is_mapped_past_us(&mut state, &branch, request);
         let opened = loop {
             let opened = match state.names.first() {
@@ -115,7 +115,7 @@ impl Pool {
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
-            self.note_truncated(&opened, 0);
+            self.write_back.note_truncated(&opened, 0);
             state.unjudged = true;
             if request.drop_set_id {
                 self.drop_set_id(node, &opened)?;
@@ -203,7 +203,7 @@ impl Pool {
             return DataPath::Passthrough;
         }
         let branch = &opened.branch;
-        let allowed = self.passthrough.load(Ordering::Relaxed)
+        let allowed = self.context.passthrough.load(Ordering::Relaxed)
             && state.cached == 0
             && node.kind == FileKind::File
             && branch.spec.passthrough
@@ -213,7 +213,7 @@ impl Pool {
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
             // What goes past the daemon is in nobody's order.
-            && !(request.write && self.is_governed(branch.id))
+            && !(request.write && self.write_back.is_governed(branch.id))
             && (branch.space().free >= branch.headroom() || branch.spec.read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
@@ -221,7 +221,7 @@ impl Pool {
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
     fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
-        let served = branch.space().free < branch.headroom() || (request.write && self.is_governed(branch.id));
+        let served = branch.space().free < branch.headroom() || (request.write && self.write_back.is_governed(branch.id));
         if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }
@@ -258,7 +258,7 @@ impl Pool {
 
     fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {
         let branch = &opened.branch;
-        let Some(kernel) = self.kernel.get() else { return DataPath::Mediated };
+        let Some(kernel) = self.context.kernel.get() else { return DataPath::Mediated };
         match kernel.register(opened.fd.as_fd()) {
             Ok(token) => {
                 state.token = Some(token);

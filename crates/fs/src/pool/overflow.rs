@@ -62,7 +62,7 @@ impl Pool {
                     return Ok(());
                 }
                 Ok(_) => {
-                    self.count(Metric::Overflows);
+                    self.context.count(Metric::Overflows);
                     tracing::info!(
                         path = %String::from_utf8_lossy(&path),
                         from = %here.branch.spec.name,

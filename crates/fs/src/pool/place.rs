@@ -1,5 +1,7 @@
 //! Which branch: the facts of the real world, put before the rules.
 
+use crate::node::Backing;
+use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,10 +42,10 @@ impl Pool {
         // No rule sends a file to the staging area, however full the others are.
         let view = |branch: &Arc<Branch>| {
             let view = look(branch);
-            let (online, may) = (view.online && branch.in_use().is_some(), !self.is_staging(branch.id));
+            let (online, may) = (view.online && branch.in_use().is_some(), !self.branches.is_staging(branch.id));
             BranchView { online, writable: view.writable && may, ..view }
         };
-        self.branches.load().iter().map(view).collect()
+        self.branches.list.load().iter().map(view).collect()
     }
 
     /// Where a settled file of these attributes belongs, judged where it is now; counted.
@@ -62,7 +64,7 @@ impl Pool {
     /// the enforcer finds none.
     pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch) {
         let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
-        self.warn(
+        self.context.warn(
             ASTRAY,
             format!(
                 "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room, are offline, or take nothing new \
@@ -107,20 +109,20 @@ impl Pool {
         if meta.nlink <= 1 {
             return Vec::new();
         }
-        self.nodes.find(Pool::backing(branch, meta)).map(|node| node.paths()).unwrap_or_default()
+        self.nodes.find(Backing::of(branch, meta)).map(|node| node.paths()).unwrap_or_default()
     }
 
     /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
     /// made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let has_moved =
-            branch.online().is_some_and(|online| self.inodes.born(Pool::inode_key(&online, meta)).is_some());
+            branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
         Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
     }
 
     /// The birth of a file as users see it, of its attributes on its branch.
     pub(crate) fn born(&self, branch: &Branch, meta: &Meta) -> Option<Timestamp> {
-        let kept = branch.online().and_then(|online| self.inodes.born(Pool::inode_key(&online, meta)));
+        let kept = branch.online().and_then(|online| self.inodes.born(inode_key(&online, meta)));
         kept.or(meta.btime)
     }
 
@@ -198,9 +200,9 @@ impl Pool {
     /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
     /// drained has none.
     pub(crate) fn refusal(&self) -> OpError {
-        let branches = self.branches.load();
+        let branches = self.branches.list.load();
         let mut those_in_use =
-            branches.iter().filter(|branch| branch.in_use().is_some() && !self.is_staging(branch.id));
+            branches.iter().filter(|branch| branch.in_use().is_some() && !self.branches.is_staging(branch.id));
         if those_in_use.clone().any(|branch| branch.is_writable()) {
             OpError::NoRoom
         } else if those_in_use.next().is_some() {

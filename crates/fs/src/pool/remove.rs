@@ -1,5 +1,7 @@
 //! Names that go: files and directories.
 
+use crate::node::Backing;
+use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -51,7 +53,7 @@ impl Pool {
         meta: &Meta,
         moves: Option<u64>,
     ) -> OpResult<bool> {
-        let backing = Pool::backing(&dir.branch, meta);
+        let backing = Backing::of(&dir.branch, meta);
         let node = self.nodes.find(backing);
         let file = node.as_ref().and_then(|node| node.file());
         let Some((node, file)) = node.as_ref().zip(file) else {
@@ -96,7 +98,7 @@ impl Pool {
     /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
     /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
     pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
-        let key = Pool::inode_key(&dir.online, meta);
+        let key = inode_key(&dir.online, meta);
         if meta.nlink > 1 || self.inodes.born(key).is_none() {
             return None;
         }
@@ -189,7 +191,7 @@ impl Pool {
             self.dir_fds.drop_node(node.id, copy.branch);
         }
         for (above, meta, _) in &removed {
-            self.inodes.forget(Pool::inode_key(&above.online, meta));
+            self.inodes.forget(inode_key(&above.online, meta));
         }
         Ok(())
     }
@@ -218,7 +220,7 @@ impl Pool {
         let _cosmetic = above.as_file().set_times(super::dirs::modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
         self.drop_copy(node, dir, copy);
-        self.inodes.forget(Pool::inode_key(&above.online, &meta));
+        self.inodes.forget(inode_key(&above.online, &meta));
         Ok(true)
     }
 
@@ -235,9 +237,9 @@ impl Pool {
         drop(keeping);
         let noted = restored.and_then(|made| {
             let (now, other) = (made.stat_self()?, stays.stat_self()?);
-            let key = Pool::inode_key(&made.online, &now);
-            self.inodes.forget(Pool::inode_key(&above.online, meta));
-            self.inodes.alias(Pool::inode_key(&stays.online, &other), key);
+            let key = inode_key(&made.online, &now);
+            self.inodes.forget(inode_key(&above.online, meta));
+            self.inodes.alias(inode_key(&stays.online, &other), key);
             self.inodes.ino_checked(key, now.btime);
             self.add_copy(node, dir, &above.branch, &now);
             self.dir_fds.put(node.id, &made);

@@ -1,6 +1,7 @@
 //! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
 //! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
 
+use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,10 +159,10 @@ impl Pool {
         [here, there]: [BranchId; 2],
         ways: Vec<(&Arc<Node>, BranchId)>,
     ) -> OpResult<()> {
-        if self.is_staging(here) {
+        if self.branches.is_staging(here) {
             return self.leave_now(node);
         }
-        if self.is_staging(there) {
+        if self.branches.is_staging(there) {
             return self.leave_now(other);
         }
         let mut moved = Err(OpError::NoRoom);
@@ -196,7 +197,7 @@ impl Pool {
     fn rename_alone(&self, from: &End<'_>, to: &End<'_>, source: &Found) -> OpResult<Option<Renamed>> {
         let (dir, meta) = source.first()?;
         if source.kind() == FileKind::Directory
-            || self.is_staging(dir.id())
+            || self.branches.is_staging(dir.id())
             || !dir.branch.abilities().rename_flags
             || to.parent.unlike().is_some()
         {
@@ -221,7 +222,7 @@ impl Pool {
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
     fn staged_end(&self, ends: [(&End<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
         for (end, found) in ends {
-            if found.kind() != FileKind::Directory && self.is_staging(found.first()?.0.id()) {
+            if found.kind() != FileKind::Directory && self.branches.is_staging(found.first()?.0.id()) {
                 return Ok(Some(self.intern(&end.parent, end.name, found)?.0));
             }
         }
@@ -268,7 +269,7 @@ impl Pool {
             }
             if let (Replace::Yes, Some(target)) = (replace, &target) {
                 let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
-                let leaves = self.is_staging(here) && !self.is_staging(there);
+                let leaves = self.branches.is_staging(here) && !self.branches.is_staging(there);
                 if leaves || (here != there && !synced) {
                     if let Some(other) = &other {
                         self.nodes.release(other, 1);
@@ -277,7 +278,7 @@ impl Pool {
                 }
             }
             // A whiteout waits for nothing: it belongs on a branch.
-            if self.is_staging(source.first()?.0.id()) && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
+            if self.branches.is_staging(source.first()?.0.id()) && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
             {
                 if let Some(other) = &other {
                     self.nodes.release(other, 1);
@@ -333,7 +334,7 @@ impl Pool {
             }
             None => (file.state.write(), None),
         };
-        let unchanged = |state: &FileState, dir: &DirAt, meta: &Meta| state.backing == Pool::backing(&dir.branch, meta);
+        let unchanged = |state: &FileState, dir: &DirAt, meta: &Meta| state.backing == Backing::of(&dir.branch, meta);
         if !unchanged(&state, dir, meta) {
             return Ok(false);
         }

@@ -8,7 +8,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 use rustix::fs::FileType;
@@ -61,7 +60,7 @@ impl Pool {
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<EqualiseSummary, Error> {
         let like = match &asked.like {
-            Some(name) => Some(self.branch_named(name)?),
+            Some(name) => Some(self.branches.named(name)?),
             None => None,
         };
         if let Some(branch) = &like {
@@ -105,7 +104,7 @@ impl Pool {
         let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
         let faces = self.faces(node, dir)?;
         let counts = |face: &&Face| {
-            !self.is_staging(face.at.id())
+            !self.branches.is_staging(face.at.id())
                 && face.at.online.abilities.ownership
                 && !unlike.empty.contains(&face.at.id())
         };
@@ -197,7 +196,7 @@ impl<'a> Walk<'a> {
             }
         }
         let several = names.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name);
-        let several = several.filter(|name| node.id != NodeId::ROOT || name != super::HIDDEN);
+        let several = several.filter(|name| node.id != NodeId::ROOT || name != crate::branch::HIDDEN);
         let mut several: Vec<_> = several.collect();
         several.sort_unstable_by(|a, b| b.cmp(a));
         let found = several.iter().filter_map(|name| Pinned::lookup(pool, node, name).ok());
@@ -253,7 +252,7 @@ impl<'a> Walk<'a> {
 
     fn tick(&mut self, event: Option<DirectoryEvent>) {
         self.progress.directory = event;
-        let go_on = (self.tell)(&self.progress) && !self.pool.stopping.load(Ordering::Relaxed);
+        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
         self.progress.directory = None;
         self.summary.stopped |= !go_on;
     }

@@ -1,5 +1,6 @@
 //! What `umbrella status` and `umbrella explain` say.
 
+use crate::node::Backing;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,29 +32,29 @@ impl Pool {
     /// The pool at a glance. Waits for no branch that does not answer.
     pub fn status(&self) -> Status {
         self.look_at_room();
-        self.measure_write_back();
+        self.write_back.measure_write_back();
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
-        let in_use = self.kernel.get().is_none_or(|kernel| kernel.is_mounted());
+        let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
         let handles = if in_use { self.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
-            mount: self.spec.mount.clone(),
+            mount: self.context.spec.mount.clone(),
             config: PathBuf::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime: self.started.elapsed(),
             ending: !in_use,
-            detached: !in_use || self.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
+            detached: !in_use || self.context.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
             branches: self.branch_statuses(),
             rules: self.rule_statuses(),
             open_files: handles.len() as u64,
             open_passthrough: passthrough as u64,
             inodes: self.nodes.len() as u64,
-            metrics: self.metrics.all(),
+            metrics: self.context.metrics.all(),
             warnings: self.warnings(),
-            passthrough: self.passthrough.load(Ordering::Relaxed),
-            transport: self.kernel.get().map(|kernel| kernel.transport()),
+            passthrough: self.context.passthrough.load(Ordering::Relaxed),
+            transport: self.context.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staging_status(),
             walks: self.walks_under_way(),
         }
@@ -73,10 +74,10 @@ impl Pool {
 
     /// All branches.
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
-        let branches = self.branches.load();
-        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        let branches = self.branches.list.load();
+        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         let status = |branch: &Arc<Branch>| {
-            let mut status = BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+            let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
                 let reason = "it has just come back, and is being taken in".to_owned();
                 status.state = BranchState::Offline { reason, since: crate::meta::now() };
@@ -89,7 +90,7 @@ impl Pool {
     /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was known of it is shown.
     fn look_at_room(&self) {
         let (answered, answers) = std::sync::mpsc::channel();
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             let (branch, answered) = (Arc::clone(branch), answered.clone());
             let ask = move || {
                 branch.space();
@@ -140,7 +141,7 @@ impl Pool {
         let Some((last, above)) = parts.split_last() else {
             return self.explain_dir(&self.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
-        if parts.first() == Some(&super::HIDDEN.as_bytes()) {
+        if parts.first() == Some(&crate::branch::HIDDEN.as_bytes()) {
             return Err(Error::Path { path: shown, source: OpError::Reserved });
         }
         for part in above {
@@ -198,7 +199,7 @@ impl Pool {
             Choice::Place(id) => Some(self.branch_name(id)),
             Choice::NoRoom => None,
         };
-        let node = self.nodes.find(Pool::backing(&dir.branch, meta));
+        let node = self.nodes.find(Backing::of(&dir.branch, meta));
         let turn = match (staging, &node) {
             (Some(staging), _) => Turn::Staged { leaves: staging.leaves_when() },
             (None, Some(node)) => self.turn_of(node),
@@ -300,7 +301,7 @@ impl Pool {
     }
 
     fn offline_names(&self) -> Vec<String> {
-        let branches = self.branches.load();
+        let branches = self.branches.list.load();
         let offline = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
         offline.map(|branch| branch.spec.name.clone()).collect()
     }

@@ -99,6 +99,12 @@ impl Revisits {
 }
 
 impl Pool {
+    /// The last name of a file is gone, or the file moved to another branch.
+    pub(crate) fn note_gone(&self, backing: Backing) {
+        self.write_back.forget(backing);
+        self.revisits.forget(backing);
+    }
+
     /// A directory has another name: what is below it may belong elsewhere.
     pub(crate) fn revisit_below(&self, dir: &Arc<Node>) {
         if !self.rules.load().rules.asked().paths {
@@ -151,7 +157,7 @@ impl Pool {
 
     /// As [`Pool::search_names`].
     pub(crate) fn search(&self, file: Backing) {
-        if !self.rules.load().rules.asked().names || self.is_staging(file.branch) {
+        if !self.rules.load().rules.asked().names || self.branches.is_staging(file.branch) {
             return;
         }
         let mut due = self.revisits.due.lock();
@@ -173,7 +179,7 @@ impl Pool {
     /// The thread.
     pub(crate) fn run_revisits(&self) {
         let mut due = self.revisits.due.lock();
-        while !self.stopping.load(Ordering::Relaxed) {
+        while !self.context.is_stopping() {
             if let Some(part) = due.take(false) {
                 due.is_walking = true;
                 drop(due);
@@ -200,8 +206,8 @@ impl Pool {
 
     fn revisit(&self, part: Part) {
         let began = Instant::now();
-        self.count(Metric::NameWalks);
-        let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
+        self.context.count(Metric::NameWalks);
+        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
         let summary = self.walk(walk, &part, &mut |_| true);
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);

@@ -21,9 +21,9 @@ impl Pool {
         if self.moves_left.load(Ordering::Relaxed) {
             self.move_what_was_left();
         }
-        let Some(window) = self.spec.enforce.window else { return };
+        let Some(window) = self.context.spec.enforce.window else { return };
         let mut done_inside = false;
-        while !self.is_stopping() {
+        while !self.context.is_stopping() {
             let inside = minute_of_day().is_some_and(|minute| is_inside(window, minute));
             if !inside {
                 done_inside = false;
@@ -38,7 +38,7 @@ impl Pool {
     /// Sleeps until the window begins or ends, the clock is set, or the pool ends.
     fn wait_for_the_hours(&self, window: (u16, u16)) {
         let timer = timer(next_change(window)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
-        let fds = [Some(self.ends.as_fd()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
+        let fds = [Some(self.context.ends()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // Without a timer the clock is looked at once a minute.
         let _interrupted = poll(&mut fds, timer.is_none().then_some(&A_MINUTE));
@@ -46,7 +46,7 @@ impl Pool {
 
     /// Notes that the pool is in use, and whether the last mount left moves undone.
     pub(crate) fn begin_use(&self) {
-        let left = self.state.begin_use().unwrap_or_else(|error| {
+        let left = self.context.state.begin_use().unwrap_or_else(|error| {
             tracing::warn!(%error, "files that wait for their move when the daemon is killed will wait for `umbrella enforce`");
             false
         });
@@ -58,20 +58,20 @@ impl Pool {
         if self.moves_left.load(Ordering::Relaxed) || self.mover.is_waiting() || self.revisits.is_due() {
             return;
         }
-        if let Err(error) = self.state.end_use() {
+        if let Err(error) = self.context.state.end_use() {
             tracing::warn!(%error, "the next mount will look for moves that are left");
         }
     }
 
     /// Lets go of all branches: from now on another daemon may have them.
     pub(crate) fn close_branches(&self) {
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             branch.close();
         }
     }
 
     fn move_what_was_left(&self) {
-        let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
+        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Pool {
     }
 
     fn walk_in(&self, window: (u16, u16)) {
-        let walk = Walk { bandwidth: self.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
+        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
         let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
@@ -103,10 +103,8 @@ impl Pool {
 
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub fn shut_down(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.attention.call();
-        // A counter that is full says the same.
-        let _ = rustix::io::write(&self.ends, &1_u64.to_ne_bytes());
+        self.context.stop();
+        self.branches.attention.call();
         for node in self.nodes.snapshot() {
             if let Some(file) = node.file()
                 && let Some(cancel) = &file.state.read().copying
@@ -118,9 +116,9 @@ impl Pool {
         self.stop_mover();
         self.revisits.stop();
         self.stop_keeper();
-        self.ungovern_all();
+        self.write_back.ungovern_all();
         let hanging = self.hanging_branches();
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             if branch.is_online() && !hanging.contains(&branch.spec.name) {
                 self.keep_numbers_of(branch);
             }

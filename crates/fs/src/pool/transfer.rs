@@ -27,7 +27,8 @@ use super::mover::show;
 use super::moving::{Cause, Leg, Moving, Pace};
 use super::not_moved::{NotMoved, OTHER_NAMES};
 use super::place::settled_facts;
-use super::{Pool, key_of, lock_within};
+use crate::pool::{Pool, lock_within};
+use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
@@ -99,7 +100,7 @@ impl Pool {
         cancel: &AtomicBool,
         pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
-        let branch = self.branch(target)?;
+        let branch = self.branches.get(target)?;
         let online = branch.online().ok_or(OpError::Offline)?;
         if online.hidden.is_none() {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
@@ -140,23 +141,23 @@ impl Pool {
         let places = done?;
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if cause == Cause::Staged {
-            self.note_arrived(&first.to, &first.name, copied.bytes);
+            self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.rename_lock.read();
             for leg in &places {
                 leg.lift_times(pace.patience);
             }
             branch.invalidate_space();
         } else {
-            self.count(Metric::Relocations);
-            self.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+            self.context.count(Metric::Relocations);
+            self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
             first.from.branch.note_moved_out();
             branch.note_moved_in();
         }
-        self.unwarn(&format!("move {}", show(node)));
-        self.forget_attributes(node.id);
+        self.context.unwarn(&format!("move {}", show(node)));
+        self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
         for leg in &places {
-            self.forget_attributes(leg.parent.id);
+            self.context.forget_attributes(leg.parent.id);
         }
         Ok(copied.bytes)
     }
@@ -274,7 +275,7 @@ impl Pool {
                 state.names.iter().any(|(parent, name)| parent.id == place.parent.id && *name == place.name)
             });
         if cancel.load(Ordering::Relaxed) || state.backing != backing || !same_names {
-            self.count(Metric::CopiesCancelled);
+            self.context.count(Metric::CopiesCancelled);
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
         may_move(&mut state, cause)?;

@@ -3,6 +3,7 @@
 //!
 //! Known until the daemon ends. One that is killed leaves what it was making, an empty file.
 
+use crate::node::Backing;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -85,7 +86,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Pool {
     /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What somebody else knows of is theirs.
     pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
-        let is_known = |found: &Meta| self.nodes.find(Pool::backing(&dir.branch, found)).is_some();
+        let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
             Some(found) if made == Made::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
             Some(found) if found.kind == FileKind::Directory => dir.rmdir(name),

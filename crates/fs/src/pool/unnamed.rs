@@ -14,8 +14,8 @@ use umbrella_units::{BranchId, ByteSize};
 
 use super::Pool;
 use super::copying::{Copying, End, Unclaimed};
-use super::govern::Holds;
-use super::key_of;
+use crate::write_back::Holds;
+use crate::node::key_of;
 use super::moving::Pace;
 use super::not_moved::NotMoved;
 use super::transfer::{drop_copy, reopen_all};
@@ -45,7 +45,7 @@ impl Pool {
         target: BranchId,
     ) -> Result<ByteSize, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
-        let branch = self.branch(target)?;
+        let branch = self.branches.get(target)?;
         let online = branch.online().ok_or(OpError::Offline)?;
         let cancel = Arc::new(AtomicBool::new(false));
         let (backing, may_be_linked) = {
@@ -85,7 +85,7 @@ impl Pool {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut state = file.state.write();
         if cancel.load(Ordering::Relaxed) || state.backing != backing {
-            self.count(Metric::CopiesCancelled);
+            self.context.count(Metric::CopiesCancelled);
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
         may_move(&state)?;

@@ -74,13 +74,13 @@ impl Pool {
     /// The keeper's thread.
     pub(crate) fn run_staging(&self) {
         let Some(staging) = &self.staging else { return };
-        while !self.is_stopping() {
+        while !self.context.is_stopping() {
             // What came to an end since the last look is told once more.
             let rested = staging.queue.lock().is_at_rest();
             self.look_after_staging(staging);
             let taken_back = *staging.taken_back.lock();
             let mut queue = staging.queue.lock();
-            if self.is_stopping() {
+            if self.context.is_stopping() {
                 return;
             }
             if rested && taken_back && queue.is_at_rest() {
@@ -118,9 +118,9 @@ impl Pool {
     /// One round of the keeper: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
     fn look_after_staging(&self, staging: &Staging) -> bool {
         match self.take_back_staged() {
-            Ok(()) => self.unwarn("staging"),
+            Ok(()) => self.context.unwarn("staging"),
             Err(error) => {
-                self.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+                self.context.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
             }
         }
         staging.watch_memory();
@@ -131,7 +131,7 @@ impl Pool {
         let mut any = false;
         loop {
             let due = staging.due();
-            if due.is_empty() || self.stopping.load(Ordering::Relaxed) || !self.hand_to_leavers(staging, due) {
+            if due.is_empty() || self.context.is_stopping() || !self.hand_to_leavers(staging, due) {
                 return any;
             }
             any = true;

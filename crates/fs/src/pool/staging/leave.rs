@@ -126,7 +126,7 @@ impl Pool {
         match &left {
             Ok(Way::Left) => {
                 staging.remove(node);
-                self.count(Metric::StagedLeft);
+                self.context.count(Metric::StagedLeft);
                 let _names = self.rename_lock.read();
                 self.judge_soon(node);
             }
@@ -178,7 +178,7 @@ impl Pool {
                 Ok(_) => return Ok(Way::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
                 Err(why) => {
-                    if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branch(target)) {
+                    if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branches.get(target)) {
                         branch.invalidate_space();
                     }
                     tried.failure.get_or_insert(why);
@@ -262,7 +262,7 @@ impl Pool {
         let backing = |ino| Backing { branch: staging.branch.id, foreign_dev: 0, ino };
         for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
             self.leave_staging(&node).map_err(failed)?;
-            self.await_room(&node);
+            self.write_back.await_room(&node);
         }
         self.release_left();
         Ok(())
@@ -278,7 +278,7 @@ impl Pool {
         staging.leavers.settle();
         for node in all.iter().filter(|node| staging.holds(node)) {
             match self.leave_staging(node) {
-                Ok(()) => self.await_room(node),
+                Ok(()) => self.write_back.await_room(node),
                 Err(why) if done.is_ok() && staging.holds(node) => done = Err(failed(why)),
                 // One that was removed meanwhile is owed nothing.
                 Err(_) => {}
@@ -355,7 +355,7 @@ impl Pool {
         };
         if !hanging.is_empty() {
             // Nothing below can be asked of them. What has left for the others is to stay there all the same.
-            if let Err(error) = self.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
+            if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
                 tracing::error!(%error, "files that were staged may not be on disk yet");
             }
             tracing::error!(
@@ -372,8 +372,8 @@ impl Pool {
             tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
             return;
         }
-        if self.metrics.get(Metric::StagedLeft) > 0
-            && let Err(error) = self.sync_branches()
+        if self.context.metrics.get(Metric::StagedLeft) > 0
+            && let Err(error) = self.write_back.sync_branches()
         {
             // Who unmounts a file system expects what is on it to stay.
             tracing::error!(%error, "files that were staged may not be on disk yet");
@@ -399,7 +399,7 @@ impl Pool {
             );
             return;
         }
-        super::area::end(staging, &self.state);
+        super::area::end(staging, &self.context.state);
     }
 
     /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
@@ -446,7 +446,7 @@ impl Pool {
         let _keeping = node.dir().and_then(|dir| dir.times.keep(None));
         let seen = copies.iter().filter_map(|copy| copy.stat_self().ok());
         let Some(newest) = seen.max_by_key(|meta| meta.mtime) else { return };
-        let stay: SmallVec<[_; 2]> = copies.iter().filter(|copy| !self.is_staging(copy.id())).collect();
+        let stay: SmallVec<[_; 2]> = copies.iter().filter(|copy| !self.branches.is_staging(copy.id())).collect();
         if stay.iter().any(|copy| copy.stat_self().is_ok_and(|meta| meta.mtime >= newest.mtime)) {
             return;
         }
@@ -478,7 +478,7 @@ impl Pool {
                 entries => entries?,
             };
             for entry in entries {
-                if node.node.id == NodeId::ROOT && entry.name == crate::pool::HIDDEN {
+                if node.node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
                     continue;
                 }
                 let Some(meta) = dir.find(&entry.name)? else { continue };

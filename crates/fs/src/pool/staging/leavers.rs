@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -296,13 +295,13 @@ impl Pool {
     /// A leaver's work on one file; where others could not leave before, it is left for another time.
     fn let_one_leave(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
         let Some(staging) = &self.staging else { return Outcome::Left };
-        if self.stopping.load(Ordering::Relaxed) {
+        if self.context.is_stopping() {
             return Outcome::Stays;
         }
         let node = Arc::clone(&leaving.node);
         let outcome = if is_hopeless { Outcome::Stays } else { self.leave_to(branch, leaving) };
         match outcome {
-            Outcome::Left => self.await_room(&node),
+            Outcome::Left => self.write_back.await_room(&node),
             Outcome::Stays => staging.postpone(&node),
             Outcome::Elsewhere(..) => {}
         }
@@ -337,12 +336,12 @@ impl Pool {
                 self.branch_name(it.branch)
             )
         };
-        hanging.iter().filter(|it| !self.is_staging(it.branch)).map(told).collect()
+        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(told).collect()
     }
 
     /// Names of the branches that hold up files that leave the staging area.
     pub(crate) fn hanging_branches(&self) -> Vec<String> {
         let hanging = self.staging.as_ref().map(|staging| staging.leavers.hanging()).unwrap_or_default();
-        hanging.iter().filter(|it| !self.is_staging(it.branch)).map(|it| self.branch_name(it.branch)).collect()
+        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(|it| self.branch_name(it.branch)).collect()
     }
 }

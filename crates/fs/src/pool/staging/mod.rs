@@ -262,11 +262,6 @@ impl Staging {
 }
 
 impl Pool {
-    /// Whether this is the staging area.
-    pub(crate) fn is_staging(&self, branch: BranchId) -> bool {
-        self.staging.as_ref().is_some_and(|staging| staging.branch.id == branch)
-    }
-
     /// Whether new files may wait in memory.
     pub(crate) fn takes_new_files(&self) -> bool {
         self.staging.as_ref().is_some_and(|staging| staging.open.load(Ordering::Relaxed))
@@ -287,12 +282,12 @@ impl Pool {
     ) -> OpResult<Option<(DirAt, T)>> {
         let Some(staging) = self.staging.as_ref().filter(|_| self.takes_new_files()) else { return Ok(None) };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
-        let (home, decision) = self.place_by(new, &[]).inspect_err(|_| self.count(Metric::NoRoom))?;
+        let (home, decision) = self.place_by(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
         if self.rules.load().rules.forbids(decision, staging.branch.id) || !is_stageable(new.name, 1) {
             return Ok(None);
         }
-        let home = self.branch(home)?;
+        let home = self.branches.get(home)?;
         let (view, inodes) = (home.view(), home.space());
         let spare = view.free.0.saturating_sub(view.keep_free.0);
         // Not every file system counts its inodes.
@@ -323,7 +318,7 @@ impl Pool {
     pub(crate) fn stage(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
         if let Some(staging) = self.staging_of(node) {
             staging.add(node, parent, size);
-            self.count(Metric::StagedFiles);
+            self.context.count(Metric::StagedFiles);
         }
     }
 
@@ -342,7 +337,7 @@ impl Pool {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id == branch)
             && staging.remove(node)
         {
-            self.count(Metric::StagedDeleted);
+            self.context.count(Metric::StagedDeleted);
         }
     }
 
@@ -350,7 +345,7 @@ impl Pool {
     pub(crate) fn left_staging(&self, node: &Node) {
         if let Some(staging) = &self.staging {
             staging.remove(node);
-            self.count(Metric::StagedLeft);
+            self.context.count(Metric::StagedLeft);
         }
     }
 
@@ -414,9 +409,9 @@ impl Pool {
             limit: staging.limit(),
             max_file: staging.spec.max_file,
             max_age: staging.spec.max_age,
-            files_staged: self.metrics.get(Metric::StagedFiles),
-            files_left: self.metrics.get(Metric::StagedLeft),
-            files_deleted: self.metrics.get(Metric::StagedDeleted),
+            files_staged: self.context.metrics.get(Metric::StagedFiles),
+            files_left: self.context.metrics.get(Metric::StagedLeft),
+            files_deleted: self.context.metrics.get(Metric::StagedDeleted),
         })
     }
 }

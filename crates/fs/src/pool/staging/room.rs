@@ -96,8 +96,8 @@ impl Pool {
     fn room_for_staged(&self, space: impl Fn(&Branch) -> Space) -> Room {
         let mut seen = SmallVec::<[u64; 8]>::new();
         let mut room = Room { counts_inodes: true, ..Room::default() };
-        for branch in self.branches.load().iter() {
-            let Some(online) = branch.in_use().filter(|_| !self.is_staging(branch.id)) else { continue };
+        for branch in self.branches.list.load().iter() {
+            let Some(online) = branch.in_use().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
             let may = branch.is_writable() && !branch.draining() && keeps_all(&branch.abilities());
             if !may || seen.contains(&online.dev) {
                 continue;

@@ -17,19 +17,25 @@ use rustix::io::Errno;
 use umbrella_governor::{FileRef, Governor, PageRange, Settings, Status};
 use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
-use super::Pool;
 use crate::at::{DirAt, FileAt};
-use crate::branch::{Branch, ErrorSource};
+use crate::branch::{Branch, Branches, ErrorSource};
+use crate::context::Context;
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
-use crate::node::{Backing, HandleId, Node};
+use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
 
 /// The governors of a pool, by branch.
+pub(crate) struct WriteBack {
+    context: Arc<Context>,
+    branches: Arc<Branches>,
+    governors: Governors,
+}
+
 #[derive(Default)]
-pub(crate) struct Governors {
+struct Governors {
     running: ArcSwap<Vec<Option<Arc<Governor>>>>,
     /// What was chosen since the mount in place of what the configuration says.
     chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
@@ -37,6 +43,26 @@ pub(crate) struct Governors {
     changing: Mutex<()>,
     /// Files of which a write-back failed under a governor that is gone. Who syncs next is told.
     failed: Mutex<FxHashSet<(BranchId, FileId)>>,
+}
+
+impl WriteBack {
+    pub(crate) fn new(context: &Arc<Context>, branches: &Arc<Branches>) -> Arc<WriteBack> {
+        Arc::new(WriteBack {
+            context: Arc::clone(context),
+            branches: Arc::clone(branches),
+            governors: Governors::default(),
+        })
+    }
+
+    /// The governor of a branch, if it has one.
+    pub(crate) fn governor_of(&self, branch: BranchId) -> Option<Arc<Governor>> {
+        self.governors.of(branch)
+    }
+
+    /// A file is gone from where it was: the next one with its number has nothing to do with it.
+    pub(crate) fn forget(&self, backing: Backing) {
+        self.governors.forget(backing);
+    }
 }
 
 /// What a thread that copies holds meanwhile.
@@ -116,7 +142,7 @@ pub(crate) fn governed<T>(
     copied
 }
 
-impl Pool {
+impl WriteBack {
     /// A branch came online: its governor starts, if it is to have one.
     pub(crate) fn govern(&self, branch: &Branch) {
         let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
@@ -126,11 +152,11 @@ impl Pool {
         match started.transpose() {
             Ok(governor) => {
                 self.governors.replace(branch.id, governor.as_ref());
-                self.unwarn(&format!("write-back {name}"));
+                self.context.unwarn(&format!("write-back {name}"));
             }
             Err(error) => {
                 self.governors.replace(branch.id, None);
-                self.warn(format!("write-back {name}"), format!("{error}; the kernel decides when it is written back"));
+                self.context.warn(format!("write-back {name}"), format!("{error}; the kernel decides when it is written back"));
             }
         }
     }
@@ -158,7 +184,7 @@ impl Pool {
 
     /// Ends all governors.
     pub(crate) fn ungovern_all(&self) {
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             self.ungovern(branch.id);
         }
     }
@@ -230,12 +256,6 @@ impl Pool {
         governor.rearranged(id, range);
     }
 
-    /// The last name of a file is gone, or the file moved to another branch.
-    pub(crate) fn note_gone(&self, backing: Backing) {
-        self.governors.forget(backing);
-        self.revisits.forget(backing);
-    }
-
     /// Syncs a file with `sync`, and tells that it is synced. An error that the governor saw before the caller did is the caller's now.
     pub(crate) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
         let Some((governor, id)) = self.governed(file) else {
@@ -269,13 +289,17 @@ impl Pool {
         Ok(())
     }
 
-    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
-    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+    /// Answers a write to a branch: at once, or when the branch has room for more dirty pages. Never blocks.
+    pub(crate) fn when_room(
+        &self,
+        branch: impl FnOnce() -> Option<BranchId>,
+        wrote: usize,
+        answer: impl FnOnce() + Send + 'static,
+    ) {
         if self.governors.running.load().iter().all(Option::is_none) {
             return answer();
         }
-        let branch = self.handle(handle).map(|handle| handle.current().branch.id);
-        match branch.ok().and_then(|branch| self.governors.of(branch)) {
+        match branch().and_then(|branch| self.governors.of(branch)) {
             Some(governor) => governor.when_room(PageRange::of_bytes(0, wrote as u64).pages, Box::new(answer)),
             None => answer(),
         }
@@ -293,16 +317,16 @@ impl Pool {
             governor: self.write_back_of(branch.id),
         };
         if let Some(name) = name {
-            return Ok(vec![told(&*self.branch_named(name)?)]);
+            return Ok(vec![told(&*self.branches.named(name)?)]);
         }
-        let branches = self.branches.load();
-        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        let branches = self.branches.list.load();
+        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         Ok(branches.iter().filter(named).map(|branch| told(branch)).collect())
     }
 
     /// Changes how a branch is written back, until the pool is unmounted (`None`: the kernel decides).
     pub fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
-        let branch = self.branch_named(name)?;
+        let branch = self.branches.named(name)?;
         let _one_at_a_time = self.governors.changing.lock();
         // After a while under the kernel what is not named is as the configuration says.
         let before = self.wanted_write_back(name)?.or_else(|| branch.spec.write_back.clone());
@@ -323,20 +347,20 @@ impl Pool {
             (None, _) => {}
         }
         self.governors.chosen.lock().insert(branch.id, wanted);
-        self.unwarn(&format!("write-back {name}"));
+        self.context.unwarn(&format!("write-back {name}"));
         Ok(())
     }
 
     /// What a branch's write-back was told to be.
     pub fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
-        let branch = self.branch_named(name)?;
+        let branch = self.branches.named(name)?;
         let chosen = self.governors.chosen.lock().get(&branch.id).cloned();
         Ok(chosen.unwrap_or_else(|| branch.spec.write_back.clone()))
     }
 
     /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the record ends.
     pub fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
-        let branch = self.branch_named(name)?;
+        let branch = self.branches.named(name)?;
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let governor = self.governors.of(branch.id).ok_or_else(|| {
             failed(
@@ -345,7 +369,7 @@ impl Pool {
             )
         })?;
         // As it is written first: in the mount, looking for links would ask this daemon.
-        let mount = &self.spec.mount;
+        let mount = &self.context.spec.mount;
         if file.is_some_and(|file| file.starts_with(mount) || resolve(file).starts_with(mount)) {
             return Err(failed("a record inside the pool would record itself (name a file elsewhere)".to_owned()));
         }
@@ -365,6 +389,35 @@ impl Pool {
         done.map_err(|error| failed(error.to_string()))
     }
 
+    /// Has every branch write out what it has.
+    pub(crate) fn sync_branches(&self) -> OpResult<()> {
+        self.sync_those(|_| true)
+    }
+
+    /// Has branches write out what they have, all at once: one that hangs keeps no other from it.
+    pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
+        let sync = |branch: &Branch| {
+            let Some(online) = branch.online() else { return Ok(()) };
+            let root = Arc::clone(&online.root);
+            self.syncing_all(branch.id, || {
+                Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
+            })
+        };
+        let branches = self.branches.list.load();
+        std::thread::scope(|scope| {
+            let wanted = branches.iter().filter(|branch| which(branch));
+            let syncs: Vec<_> = wanted
+                .map(|branch| {
+                    let started = std::thread::Builder::new().spawn_scoped(scope, || sync(branch));
+                    // Without a thread it is done here.
+                    started.map_err(|_| sync(branch))
+                })
+                .collect();
+            let panicked = |_| Err(OpError::Sys(Errno::IO));
+            syncs.into_iter().try_for_each(|it| it.map_or_else(|done| done, |it| it.join().unwrap_or_else(panicked)))
+        })
+    }
+
     /// Brings the metrics of write-back up to date.
     pub(crate) fn measure_write_back(&self) {
         let statuses: Vec<Status> = self.governors.running.load().iter().flatten().map(|it| it.status()).collect();
@@ -377,7 +430,7 @@ impl Pool {
             (Metric::WriteBackWaits, sum(|status| status.waits)),
             (Metric::WriteBackErrors, sum(|status| status.errors)),
         ] {
-            self.metrics.set(metric, value);
+            self.context.metrics.set(metric, value);
         }
     }
 }
