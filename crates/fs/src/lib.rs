@@ -1,5 +1,6 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
+mod area;
 mod at;
 mod attention;
 pub mod branch;
@@ -19,6 +20,7 @@ mod meta;
 pub mod metrics;
 pub mod mount;
 mod node;
+mod placement;
 pub mod pool;
 pub mod relocate;
 mod rights;

@@ -51,7 +51,7 @@ impl Service for PoolService {
                 let name = branch.name.clone();
                 pool.add_branch(branch)?;
                 if to_default {
-                    pool.append_to_default(&name)?;
+                    pool.placement.append_to_default(&name)?;
                 }
                 Answer::Ok
             }
@@ -82,7 +82,7 @@ impl Service for PoolService {
                 Answer::Ok
             }
             Request::RulesReload { spec } => {
-                pool.reload_rules(&spec.rules)?;
+                pool.placement.reload_rules(&spec.rules)?;
                 Answer::Reloaded { not_in_force: pool.keys_not_in_force(&spec) }
             }
             Request::Sync => {

@@ -17,9 +17,9 @@ impl Pool {
     /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
     pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
         let Some(file) = node.file() else { return };
-        if self.rules.load().rules.asked().access_times
+        if self.placement.rules.load().rules.asked().access_times
             && file.state.read().accessed.is_none()
-            && self.depends_on_access_time(&node.judged_path(), meta, branch)
+            && self.placement.depends_on_access_time(&node.judged_path(), meta, branch)
         {
             file.state.write().accessed.get_or_insert(meta.atime);
         }

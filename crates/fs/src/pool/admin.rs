@@ -313,7 +313,7 @@ impl Pool {
             .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
         self.branches.list.store(Arc::new(branches));
-        self.rebind_rules();
+        self.placement.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
         told.push(if known { branch.epoch() } else { None });

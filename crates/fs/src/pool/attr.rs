@@ -101,11 +101,11 @@ impl Pool {
     pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
         let node = self.node(node)?;
         if let Some(size) = change.size
-            && self.staging_of(&node).is_some_and(|staging| self.outgrows(staging.branch.id, size))
+            && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(staging.branch.id, size))
         {
             self.leave_now(&node)?;
         }
-        if !change.times_are_common() && self.staging_of(&node).is_some() {
+        if !change.times_are_common() && self.staged.area_of(&node).is_some() {
             // If it cannot leave now, its branch makes of them what it can when it does.
             let _later = self.leave_now(&node);
         }
@@ -149,7 +149,7 @@ impl Pool {
             let target = self.reach(&state)?;
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
-                self.staged_resized(node, target.branch.id, size);
+                self.staged.resized(node, target.branch.id, size);
             }
             if change.drop_set_id {
                 self.drop_set_id(node, &target)?;
@@ -304,7 +304,7 @@ impl Pool {
             self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags, KernelCache::REPLIED))
         };
         let file = self.node(node)?;
-        if self.staging_of(&file).is_none() {
+        if self.staged.area_of(&file).is_none() {
             return set();
         }
         // A branch may not keep what memory does: more than a little is for it to judge.

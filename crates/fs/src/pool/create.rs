@@ -23,9 +23,9 @@ use umbrella_units::{BranchId, ByteSize};
 use super::found::Found;
 use super::lookup::file_state;
 use super::open::{OpenRequest, Opened};
-use super::place::NewFile;
+use crate::placement::NewFile;
 use super::releases::Patience;
-use super::staging::is_stageable;
+use crate::area::is_stageable;
 use super::unclaimed::Made;
 use super::{Attr, Pool, is_reserved};
 use crate::at::{DirAt, FileAt};
@@ -77,7 +77,7 @@ impl Pool {
         });
         let (meta, node) = interned.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
-        self.stage(&node, parent.id, ByteSize(0));
+        self.staged.add(&node, parent.id, ByteSize(0));
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.attr_with(&node, meta), opened))
     }
@@ -170,7 +170,7 @@ impl Pool {
     /// Another name for a file, on the branch where it is.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let node = self.node(node)?;
-        if self.staging_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
+        if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
             self.leave_now(&node)?;
         }
         let _names = self.rename_lock.read();
@@ -216,7 +216,7 @@ impl Pool {
         node.retain();
         let meta = meta?;
         if meta.nlink <= 1 {
-            self.stage(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
+            self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
         }
         self.judge_made(&node, &meta);
         Ok(self.attr_with(&node, meta))
@@ -236,16 +236,16 @@ impl Pool {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
         }
-        if self.takes_new_files() || new.parent.unlike().is_some() {
+        if self.staged.takes_new_files() || new.parent.unlike().is_some() {
             return Ok(None);
         }
         let Some((dir, _locked)) = self.only_copy(new.parent)? else { return Ok(None) };
-        let Some((_, decision)) = self.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id()) else {
+        let Some((_, decision)) = self.placement.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id()) else {
             return Ok(None);
         };
         let made = new.parent.change_entries(&dir, || call(&dir)).ok();
         if made.is_some() {
-            self.count_hit(decision);
+            self.placement.count_hit(decision);
         }
         Ok(made.map(|made| (dir, made)))
     }
@@ -257,7 +257,7 @@ impl Pool {
         let mut looked_again = false;
         let mut patience = Patience::default();
         loop {
-            let branch = match self.place_new(new, &full) {
+            let branch = match self.placement.place_new(new, &full) {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);

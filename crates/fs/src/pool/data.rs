@@ -8,7 +8,7 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::releases::Patience;
-use crate::branch::{};
+use ;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
@@ -47,7 +47,7 @@ impl Pool {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
-        self.staged_read(&handle.node, file.branch.id);
+        self.staged.read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
         self.write_back.note_read(&file, offset, got);
         Ok(got)
@@ -59,7 +59,7 @@ impl Pool {
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
-        if self.may_not_grow(file.branch.id, end) {
+        if self.staged.may_not_grow(file.branch.id, end) {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
@@ -76,7 +76,7 @@ impl Pool {
         }
         self.write_back.note_written(&file, offset, done);
         handle.note_write();
-        self.staged_wrote(&handle.node, file.branch.id, end);
+        self.staged.wrote(&handle.node, file.branch.id, end);
         Ok(done)
     }
 
@@ -142,7 +142,7 @@ impl Pool {
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
             let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
             if (reserves && self.branches.is_staging(file.branch.id))
-                || self.may_not_grow(file.branch.id, offset.saturating_add(length))
+                || self.staged.may_not_grow(file.branch.id, offset.saturating_add(length))
             {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
@@ -161,7 +161,7 @@ impl Pool {
             }
             self.write_back.note_allocated(&file, mode, offset, length);
             handle.note_write();
-            self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
+            self.staged.resized(&handle.node, file.branch.id, file.stat()?.size);
             Ok(())
         })
     }
@@ -200,7 +200,7 @@ impl Pool {
         let _first = self.file_of(first)?.io.read();
         let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
         let (source, target) = (from.current(), to.current());
-        if self.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
+        if self.staged.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
             return Err(OpError::Sys(Errno::NOSPC));
         }
         if drop_bits {
@@ -216,7 +216,7 @@ impl Pool {
         };
         self.write_back.note_written(&target, at, copied);
         to.note_write();
-        self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
+        self.staged.wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
         Ok(copied)
     }
 
@@ -285,11 +285,11 @@ impl Pool {
             sum.files_free = sum.files_free.saturating_add(space.files_free);
         }
         // What waits takes its room on the branches later.
-        let staged = self.staged_bytes();
+        let staged = self.staged.bytes();
         sum.free = sum.free.saturating_sub(staged);
         sum.free_for_root = sum.free_for_root.saturating_sub(staged);
         if sum.files_total > 0 {
-            sum.files_free = sum.files_free.saturating_sub(self.staged_files());
+            sum.files_free = sum.files_free.saturating_sub(self.staged.files());
         }
         sum
     }

@@ -189,7 +189,7 @@ impl Pool {
                 // That the daemon lacks something says nothing of the branch: there may be files.
                 Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(branch = %self.branch_name(copy.branch), %error, "directory cannot be opened");
+                    tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "directory cannot be opened");
                     failure = Some(error);
                 }
             }

@@ -8,7 +8,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use super::enforce::Pinned;
-use super::place::NewFile;
+use crate::placement::NewFile;
 use super::{Pool, Walk};
 use crate::branch::Branch;
 use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
@@ -100,7 +100,7 @@ impl Pool {
             let new = NewFile { parent: &parent, name: &name, kind: FileKind::Directory, perm: meta.perm, caller };
             let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
             loop {
-                let other = self.place_new(&new, &full)?;
+                let other = self.placement.place_new(&new, &full)?;
                 match self.ensure_dir(node, other) {
                     Err(error) if error.is_full() => full.push(other),
                     made => break made.map(drop)?,

@@ -22,7 +22,7 @@ use super::Pool;
 use super::moving::{Cause, Pace};
 use super::not_moved::NotMoved;
 pub(crate) use super::pinned::Pinned;
-use super::place::{ASTRAY, settled_facts};
+use crate::placement::{ASTRAY, settled_facts};
 use super::walks::UnderWay;
 use crate::at::DirAt;
 use crate::branch::Branch;
@@ -118,7 +118,7 @@ impl Pool {
             is_part: matches!(part, Part::Below(_)),
             linked: FxHashMap::default(),
             stopped: false,
-            under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.branch_name(branch))),
+            under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.placement.branch_name(branch))),
             planned: Vec::new(),
         };
         walker.run(Pinned::again(self, root));
@@ -321,10 +321,10 @@ impl Walker<'_> {
 
     /// Where a file belongs that is not there and could go; counts those that could not.
     fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
-        let active = self.pool.rules.load();
+        let active = self.pool.placement.rules.load();
         let (facts, resident) =
-            (settled_facts(path, meta, self.pool.born(branch, meta)), self.pool.resident(branch, meta));
-        let mut views = self.pool.views();
+            (settled_facts(path, meta, self.pool.placement.born(branch, meta)), self.pool.placement.resident(branch, meta));
+        let mut views = self.pool.placement.views();
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
         }
@@ -340,7 +340,7 @@ impl Walker<'_> {
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
                 if active.rules.forbids(decision, branch.id) {
-                    self.pool.warn_astray(path, branch);
+                    self.pool.placement.warn_astray(path, branch);
                 } else {
                     self.summary.files_spilled += 1;
                 }
@@ -437,8 +437,8 @@ impl Walker<'_> {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
             path_bytes: bytes_unless_text(path),
-            from: self.pool.branch_name(from),
-            to: self.pool.branch_name(to),
+            from: self.pool.placement.branch_name(from),
+            to: self.pool.placement.branch_name(to),
             size: ByteSize(meta.size),
             rule: rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone()),
             outcome: MoveOutcome::Moved,
@@ -448,9 +448,9 @@ impl Walker<'_> {
 
     /// Which name of a file with several decides.
     fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
-        let (active, views) = (self.pool.rules.load(), self.pool.views());
-        let resident = self.pool.resident(branch, meta);
-        let facts = settled_facts(b"", meta, self.pool.born(branch, meta));
+        let (active, views) = (self.pool.placement.rules.load(), self.pool.placement.views());
+        let resident = self.pool.placement.resident(branch, meta);
+        let facts = settled_facts(b"", meta, self.pool.placement.born(branch, meta));
         active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
     }
 

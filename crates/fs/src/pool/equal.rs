@@ -157,7 +157,7 @@ impl Pool {
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
-                    let branch = self.branch_name(copy.branch);
+                    let branch = self.placement.branch_name(copy.branch);
                     tracing::warn!(%branch, %error, "a directory's copy cannot be looked at; it is left out");
                 }
             }

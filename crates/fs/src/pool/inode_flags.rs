@@ -68,7 +68,7 @@ impl Pool {
         put_back: impl Fn(BorrowedFd<'_>, T) -> rustix::io::Result<()> + Clone + Send + 'static,
     ) -> OpResult<()> {
         let found = self.node(node)?;
-        if self.staging_of(&found).is_some() {
+        if self.staged.area_of(&found).is_some() {
             // Memory knows other flags, and what is pinned could not leave it.
             self.leave_now(&found)?;
         }

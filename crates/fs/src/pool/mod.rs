@@ -12,7 +12,6 @@
 mod accessed;
 mod admin;
 mod attr;
-mod bind;
 mod commit;
 mod copying;
 mod create;
@@ -38,7 +37,6 @@ mod not_moved;
 mod open;
 mod overflow;
 mod pinned;
-mod place;
 mod releases;
 mod reload;
 mod remove;
@@ -54,6 +52,10 @@ mod unclaimed;
 mod unnamed;
 mod walks;
 
+use crate::area;
+use crate::area::Staged;
+use crate::placement::ActiveRules;
+use crate::placement::Placement;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,12 +65,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::event::{};
+use ;
+use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
 pub use attr::{Change, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
-pub(crate) use bind::ActiveRules;
 pub use data::TreeSpace;
 pub use enforce::Walk;
 pub use lookup::Attr;
@@ -78,7 +80,7 @@ pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
 pub use repair::Equalise;
 pub(crate) use staging::HANGS;
-pub use staging::obstacle as staging_obstacle;
+pub use crate::area::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
@@ -100,7 +102,8 @@ pub struct Pool {
     pub(crate) branches: Arc<Branches>,
     pub(crate) write_back: Arc<WriteBack>,
     pub(crate) started: Instant,
-    pub(crate) rules: ArcSwap<ActiveRules>,
+    pub(crate) staged: Arc<Staged>,
+    pub(crate) placement: Arc<Placement>,
     pub(crate) nodes: Arc<NodeTable>,
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
@@ -125,8 +128,11 @@ pub struct Pool {
     /// Of directories by number: their copies on branches that are away.
     pub(crate) copies_away: Mutex<FxHashMap<Ino, Vec<CopyId>>>,
     disk_errors: disk_errors::DiskErrors,
-    /// Where new files wait.
-    pub(crate) staging: Option<staging::Staging>,
+    /// What an earlier mount left in the staging area was looked for.
+    pub(crate) taken_back: Mutex<bool>,
+    pub(crate) leavers: Arc<staging::Leavers>,
+    /// When not all could leave that was to make way for writers. Held while it leaves.
+    pub(crate) stuck: Mutex<Option<Instant>>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     pub(crate) moves_left: AtomicBool,
     /// A file on several branches was told of since the mount.
@@ -157,20 +163,31 @@ impl Pool {
             branches.push(branch);
         }
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
-        let staging = staging::open(spec, state_dir, state, BranchId(branches.len() as u16))?;
+        let staging = area::open(spec, state_dir, state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let staging_id = staging.as_ref().map(|staging| staging.branch.id);
         let branches = Branches::new(&context, branches, staging_id);
         let write_back = WriteBack::new(&context, &branches);
+        let staged = Staged::new(&context, staging);
         let root_state = DirState { place: None, ..DirState::default() };
         let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
+        let nodes = Arc::new(NodeTable::new(Arc::clone(&root)));
+        let placement = Arc::new(Placement {
+            context: Arc::clone(&context),
+            branches: Arc::clone(&branches),
+            staged: Arc::clone(&staged),
+            nodes: Arc::clone(&nodes),
+            inodes: Arc::clone(&inodes),
+            rules: ArcSwap::from_pointee(rules),
+        });
         let pool = Arc::new(Pool {
             context,
             branches,
             write_back,
             started: Instant::now(),
-            rules: ArcSwap::from_pointee(rules),
-            nodes: Arc::new(NodeTable::new(Arc::clone(&root))),
+            staged,
+            placement,
+            nodes,
             root,
             inodes,
             dir_fds: dirs::DirFds::new(),
@@ -187,13 +204,13 @@ impl Pool {
             differing: equal::Differing::default(),
             copies_away: Mutex::default(),
             disk_errors,
-            staging,
+            taken_back: Mutex::default(),
+            leavers: Arc::default(),
+            stuck: Mutex::default(),
             moves_left: AtomicBool::new(false),
             duplicates_told: AtomicBool::new(false),
         });
-        if let Some(staging) = &pool.staging {
-            staging.set_pool(&pool);
-        }
+        pool.leavers.set_pool(Arc::downgrade(&pool));
         pool.load_branches();
         Ok(pool)
     }
@@ -207,6 +224,11 @@ impl Pool {
     /// Whether the kernel offers passthrough.
     pub fn set_passthrough(&self, offered: bool) {
         self.context.passthrough.store(offered, Ordering::Relaxed);
+    }
+
+    /// Uses other rules from now on. Their counters begin at zero.
+    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
+        self.placement.reload_rules(spec)
     }
 
     /// How the pool was configured at its start.

@@ -195,6 +195,16 @@ impl Mover {
 }
 
 impl Pool {
+    /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
+    pub(crate) fn judge_staged(&self, node: &Node, meta: &Meta) {
+        if let Some(area) = &self.staged.area
+            && self.placement.forbids(&node.paths(), meta, area.branch.id)
+        {
+            area.hurry(node);
+            area.wake.notify_one();
+        }
+    }
+
     /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock shared.
     pub(crate) fn judge_closed(&self, node: &Arc<Node>, file: &FileAt) {
         if let Ok(meta) = file.stat() {
@@ -236,7 +246,7 @@ impl Pool {
         if branch.spec.read_only {
             return;
         }
-        if let Choice::Place(target) = self.judge(&node.judged_path(), meta, &branch)
+        if let Choice::Place(target) = self.placement.judge(&node.judged_path(), meta, &branch)
             && self.mover.push(node, self.lane(&branch, target))
         {
             self.context.count(Metric::RelocationsPending);
@@ -302,7 +312,7 @@ impl Pool {
             self.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
-        match self.decide(&node.judged_path(), &meta, &branch).choice {
+        match self.placement.decide(&node.judged_path(), &meta, &branch).choice {
             Choice::Place(target) => Some(target),
             Choice::Stay | Choice::NoRoom => None,
         }
@@ -311,7 +321,7 @@ impl Pool {
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
         let Some(target) = self.judge_again(node) else { return Turn::Over };
         match self.transfer(node, target, Cause::Rule, Pace::default()) {
-            Ok(bytes) => tracing::debug!(path = %show(node), to = %self.branch_name(target), %bytes, "moved"),
+            Ok(bytes) => tracing::debug!(path = %show(node), to = %self.placement.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.context.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
@@ -334,7 +344,7 @@ impl Pool {
                 {
                     branch.invalidate_space();
                 }
-                let (path, to) = (show(node), self.branch_name(target));
+                let (path, to) = (show(node), self.placement.branch_name(target));
                 self.context.warn(
                     format!("move {path}"),
                     format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is"),

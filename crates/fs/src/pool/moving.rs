@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use super::dirs::modified_at;
 use crate::write_back::Holds;
 use super::not_moved::NotMoved;
+use crate::area::Area;
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::OpError;
@@ -30,6 +31,12 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
+    /// Why a file moves that leaves the staging area. What is not synced on its way needs a little room in the area, for its intent; where that is full, it
+    /// leaves as from any full branch.
+    pub(crate) fn of_leaving(area: &Area) -> Cause {
+        if area.spec.volatile && area.has_room_for_intents() { Cause::Staged } else { Cause::Full }
+    }
+
     pub(crate) fn durability(self) -> Durability {
         match self {
             Cause::Rule | Cause::Full => Durability::Now,

@@ -7,8 +7,7 @@ use umbrella_units::{BranchId, ByteSize};
 use super::Pool;
 use super::moving::{Cause, Pace};
 use super::not_moved::NotMoved;
-use super::place::settled_facts;
-use super::staging::Staging;
+use crate::placement::settled_facts;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Handle;
@@ -36,18 +35,18 @@ impl Pool {
             return Ok(()); // Another writer of the same file was faster.
         }
         here.branch.invalidate_space();
-        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == branch);
-        let (staged, cause) = (staging.is_some(), staging.map_or(Cause::Full, Staging::cause));
+        let area = self.staged.area.as_ref().filter(|area| area.branch.id == branch);
+        let (staged, cause) = (area.is_some(), area.map_or(Cause::Full, |area| Cause::of_leaving(area)));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let (mut attempts, mut want) = (0, None);
         loop {
             let mut meta = here.stat()?;
             // So large it is about to be; its rule may look at that.
             meta.size = meta.size.saturating_add(need.0);
-            let path = self.deciding_path(node, &meta);
+            let path = self.placement.deciding_path(node, &meta);
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
-            let Some(target) = self.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
+            let Some(target) = self.placement.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
                 return Err(want.unwrap_or(OpError::NoRoom));
             };
             let unlinked = file.state.read().unlinked;
@@ -58,7 +57,7 @@ impl Pool {
             };
             match moved {
                 Ok(_) if staged => {
-                    self.left_staging(node);
+                    self.staged.left(node);
                     return Ok(());
                 }
                 Ok(_) => {
@@ -66,7 +65,7 @@ impl Pool {
                     tracing::info!(
                         path = %String::from_utf8_lossy(&path),
                         from = %here.branch.spec.name,
-                        to = %self.branch_name(target),
+                        to = %self.placement.branch_name(target),
                         "branch is full; moved under its writer"
                     );
                     return Ok(());
@@ -79,7 +78,7 @@ impl Pool {
                     }
                 }
                 Err(why) => {
-                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.branch_name(target), %why, "next branch");
+                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "next branch");
                     want = want.or(why.want());
                     full.push(target);
                 }

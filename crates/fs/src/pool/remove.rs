@@ -83,7 +83,7 @@ impl Pool {
             state.lose_last_name(parent, name);
             state.kept = kept;
             drop(state);
-            self.unstage_deleted(node, backing.branch);
+            self.staged.deleted(node, backing.branch);
             self.note_gone(backing);
             self.nodes.remove_backing(backing, node);
             self.drop_number(number);

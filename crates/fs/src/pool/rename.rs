@@ -16,7 +16,7 @@ use super::found::Found;
 use super::moving::Moving;
 use super::names::{Behind, End};
 use super::remove::keep_special;
-use super::staging::is_stageable;
+use crate::area::is_stageable;
 use super::{Pool, is_reserved, names};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
@@ -140,7 +140,7 @@ impl Pool {
             let names = node.paths();
             let renamed: Vec<_> =
                 names.iter().map(|name| if name == old { new.clone() } else { name.clone() }).collect();
-            [&renamed, &names].map(|names| self.forbids(names, &attr.meta, target))
+            [&renamed, &names].map(|names| self.placement.forbids(names, &attr.meta, target))
         };
         let mut ways = vec![
             (forbidden(other, &to, &from, here), (other, here)),
@@ -381,7 +381,7 @@ impl Pool {
                 if last_link {
                     state.lose_last_name(&to.parent, to.name);
                     state.kept = kept;
-                    self.unstage_deleted(other, state.backing.branch);
+                    self.staged.deleted(other, state.backing.branch);
                     self.note_gone(state.backing);
                     self.nodes.remove_backing(state.backing, other);
                     self.drop_number(number);

@@ -71,7 +71,7 @@ impl Pool {
         self.branch_is_gone(&old, memory.as_ref());
         branches.push(Arc::clone(&new));
         self.branches.list.store(Arc::new(branches));
-        self.rebind_rules();
+        self.placement.rebind_rules();
         let known = self.branch_changed(&new, new.online().as_ref());
         told.push(if known { new.epoch() } else { None });
         Ok(())

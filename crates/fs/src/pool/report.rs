@@ -13,7 +13,7 @@ use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use super::Pool;
-use super::place::settled_facts;
+use crate::placement::settled_facts;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
@@ -55,7 +55,7 @@ impl Pool {
             warnings: self.warnings(),
             passthrough: self.context.passthrough.load(Ordering::Relaxed),
             transport: self.context.kernel.get().map(|kernel| kernel.transport()),
-            staging: self.staging_status(),
+            staging: self.staged.status(),
             walks: self.walks_under_way(),
         }
     }
@@ -105,19 +105,19 @@ impl Pool {
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {
-        let active = self.rules.load();
-        let views = self.views();
+        let active = self.placement.rules.load();
+        let views = self.placement.views();
         let entries = active.rules.entries().iter().zip(&active.hits).enumerate();
         entries
             .map(|(index, (entry, hits))| {
                 let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
-                let why = |first: &BranchId| match self.removed_name(*first) {
+                let why = |first: &BranchId| match self.placement.removed_name(*first) {
                     Some(name) => format!("its first branch, {name:?}, was removed from the pool"),
-                    None => format!("its first branch, {:?}, is offline", self.branch_name(*first)),
+                    None => format!("its first branch, {:?}, is offline", self.placement.branch_name(*first)),
                 };
                 RuleStatus {
                     name: entry.name.clone(),
-                    to: entry.to.iter().map(|id| self.branch_name(*id)).collect(),
+                    to: entry.to.iter().map(|id| self.placement.branch_name(*id)).collect(),
                     hits: hits.load(Ordering::Relaxed),
                     inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
@@ -184,24 +184,24 @@ impl Pool {
         }
         let (dir, meta) = found.first()?;
         let path = path_of(parent, name);
-        let active = self.rules.load();
-        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == dir.branch.id);
-        let resident = staging.is_none().then(|| self.resident(&dir.branch, meta));
-        let views = self.views();
-        let names = self.other_names(&dir.branch, meta);
+        let active = self.placement.rules.load();
+        let area = self.staged.area.as_ref().filter(|area| area.branch.id == dir.branch.id);
+        let resident = area.is_none().then(|| self.placement.resident(&dir.branch, meta));
+        let views = self.placement.views();
+        let names = self.placement.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
-        let facts = settled_facts(&path, meta, self.born(&dir.branch, meta));
+        let facts = settled_facts(&path, meta, self.placement.born(&dir.branch, meta));
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
         let here = dir.branch.spec.name.clone();
         let belongs = match explained.decision.choice {
             Choice::Stay => Some(here.clone()),
-            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::NoRoom => None,
         };
         let node = self.nodes.find(Backing::of(&dir.branch, meta));
-        let turn = match (staging, &node) {
-            (Some(staging), _) => Turn::Staged { leaves: staging.leaves_when() },
+        let turn = match (area, &node) {
+            (Some(area), _) => Turn::Staged { leaves: area.leaves_when() },
             (None, Some(node)) => self.turn_of(node),
             (None, None) => Turn::Unknown,
         };
@@ -274,10 +274,10 @@ impl Pool {
             now: time,
             stage: Stage::New,
         };
-        let active = self.rules.load();
-        let explained = active.rules.explain(&facts, &self.views(), None);
+        let active = self.placement.rules.load();
+        let explained = active.rules.explain(&facts, &self.placement.views(), None);
         let belongs = match explained.decision.choice {
-            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::Stay | Choice::NoRoom => None,
         };
         let entry = active.rules.entries().get(explained.decision.entry.index());
@@ -308,7 +308,7 @@ impl Pool {
 
     /// What is said of a removed branch as of one that is offline needs a word more.
     fn with_removed(&self, mut outcome: String) -> String {
-        for name in self.removed_in_rules() {
+        for name in self.placement.removed_in_rules() {
             let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");
         }
         outcome

@@ -107,7 +107,7 @@ impl Pool {
 
     /// A directory has another name: what is below it may belong elsewhere.
     pub(crate) fn revisit_below(&self, dir: &Arc<Node>) {
-        if !self.rules.load().rules.asked().paths {
+        if !self.placement.rules.load().rules.asked().paths {
             return;
         }
         let mut due = self.revisits.due.lock();
@@ -131,14 +131,14 @@ impl Pool {
         let found = found.map(|found| self.attr_with(node, found));
         let Some(attr) = found.or_else(|| self.attr_of(node).ok()) else { return };
         self.judge_meta(node, &attr.meta);
-        if self.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
+        if self.placement.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
             self.search_names(node);
         }
     }
 
     /// One of a file's names is gone, and these attributes are left. The caller holds the rename lock shared.
     pub(crate) fn judge_left(&self, node: &Arc<Node>, meta: &Meta) {
-        let Some(file) = node.file().filter(|_| self.rules.load().rules.asked().names) else { return };
+        let Some(file) = node.file().filter(|_| self.placement.rules.load().rules.asked().names) else { return };
         self.revisits.forget(file.state.read().backing);
         if file.state.read().names.len() < meta.nlink as usize {
             self.search_names(node);
@@ -157,7 +157,7 @@ impl Pool {
 
     /// As [`Pool::search_names`].
     pub(crate) fn search(&self, file: Backing) {
-        if !self.rules.load().rules.asked().names || self.branches.is_staging(file.branch) {
+        if !self.placement.rules.load().rules.asked().names || self.branches.is_staging(file.branch) {
             return;
         }
         let mut due = self.revisits.due.lock();

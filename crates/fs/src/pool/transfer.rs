@@ -26,7 +26,7 @@ use super::copying::{Copying, End, Unclaimed};
 use super::mover::show;
 use super::moving::{Cause, Leg, Moving, Pace};
 use super::not_moved::{NotMoved, OTHER_NAMES};
-use super::place::settled_facts;
+use crate::placement::settled_facts;
 use crate::pool::{Pool, lock_within};
 use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
@@ -231,13 +231,13 @@ impl Pool {
     ) -> Result<bool, NotMoved> {
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
-        let resident = self.resident(&first.from.branch, &meta);
+        let resident = self.placement.resident(&first.from.branch, &meta);
         let facts = settled_facts(path, &meta, node.born);
-        let mut views = self.views();
+        let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
             view.free = ByteSize(view.free.0.saturating_add(copied.0).saturating_add(facts.occupied.0));
         }
-        let active = self.rules.load();
+        let active = self.placement.rules.load();
         let names = paths.iter().map(Vec::as_slice);
         let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
         let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident));

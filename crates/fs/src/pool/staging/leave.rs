@@ -15,7 +15,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, format_duration};
 
-use super::Staging;
+use crate::area::Area;
 use super::leavers::{HANGS, Leaving, Outcome, Tried};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
@@ -27,9 +27,9 @@ use crate::pool::Pool;
 use crate::pool::dirs::modified_at;
 use crate::pool::enforce::Pinned;
 use crate::pool::mover::show;
-use crate::pool::moving::Pace;
+use crate::pool::moving::{Cause, Pace};
 use crate::pool::not_moved::NotMoved;
-use crate::pool::place::settled_facts;
+use crate::placement::settled_facts;
 
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
@@ -75,16 +75,16 @@ pub(crate) struct Heading {
 impl Pool {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
-        let Some(staging) = &self.staging else { return Ok(()) };
-        self.leave_by(staging, node, &mut Tried::nothing(staging), &Reach::ANY).map(drop)
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        self.leave_by(area, node, &mut Tried::nothing(area), &Reach::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its leaver: other branches and locks are not waited for.
     pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
-        let Some(staging) = &self.staging else { return Outcome::Left };
-        let alive = || staging.leavers.gets_on(branch);
+        let Some(area) = &self.staged.area else { return Outcome::Left };
+        let alive = || self.leavers.gets_on(branch);
         let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
-        match self.leave_by(staging, &leaving.node, &mut leaving.tried, &reach) {
+        match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
             Ok(Way::Left) => Outcome::Left,
             Ok(Way::Elsewhere(other)) => Outcome::Elsewhere(other, leaving),
             Err(_) => Outcome::Stays,
@@ -93,7 +93,7 @@ impl Pool {
 
     fn leave_by(
         &self,
-        staging: &Staging,
+        area: &Area,
         node: &Arc<Node>,
         tried: &mut Tried,
         reach: &Reach<'_>,
@@ -111,11 +111,11 @@ impl Pool {
                 let state = file.state.read();
                 (state.backing.branch, state.unlinked)
             };
-            if here != staging.branch.id || unlinked {
-                staging.remove(node);
+            if here != area.branch.id || unlinked {
+                area.remove(node);
                 return Ok(Way::Left);
             }
-            let left = self.leave_locked(node, staging, tried, reach);
+            let left = self.leave_locked(node, area, tried, reach);
             drop(io);
             attempts += 1;
             if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
@@ -125,19 +125,19 @@ impl Pool {
         };
         match &left {
             Ok(Way::Left) => {
-                staging.remove(node);
+                area.remove(node);
                 self.context.count(Metric::StagedLeft);
                 let _names = self.rename_lock.read();
                 self.judge_soon(node);
             }
             Ok(Way::Elsewhere(_)) => {}
             Err(NotMoved::Op(OpError::Stale)) => {
-                staging.remove(node); // It is gone.
+                area.remove(node); // It is gone.
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
                 tracing::debug!(path = %show(node), %why, "it stays in staging for now");
             }
-            Err(why) => staging.note_stuck(node, why),
+            Err(why) => area.note_stuck(node, why),
         }
         left
     }
@@ -145,7 +145,7 @@ impl Pool {
     fn leave_locked(
         &self,
         node: &Arc<Node>,
-        staging: &Staging,
+        area: &Area,
         tried: &mut Tried,
         reach: &Reach<'_>,
     ) -> Result<Way, NotMoved> {
@@ -157,18 +157,18 @@ impl Pool {
             let _names = self.rename_lock.read();
             self.attr_of(node)?.meta
         };
-        let cause = staging.cause();
-        let path = self.deciding_path(node, &meta);
+        let cause = Cause::of_leaving(area);
+        let path = self.placement.deciding_path(node, &meta);
         loop {
             let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
             let Some(target) = target else {
-                let refused = || self.refusal().into();
+                let refused = || self.placement.refusal().into();
                 return Err(tried.failure.take().unwrap_or_else(refused));
             };
             if reach.only.is_some_and(|only| only != target) {
                 return Ok(Way::Elsewhere(target));
             }
-            if let (Some(rule), rules) = (rule, self.rules.load())
+            if let (Some(rule), rules) = (rule, self.placement.rules.load())
                 && let Some(hits) = rules.hits.get(rule.index())
             {
                 hits.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl Pool {
         let facts = settled_facts(path, meta, meta.btime);
         let mut heading = Heading { rule: None, target: None };
         if full.len() <= 1 {
-            let decision = self.rules.load().rules.decide(&facts, &self.views(), None);
+            let decision = self.placement.rules.load().rules.decide(&facts, &self.placement.views(), None);
             heading.rule = Some(decision.entry);
             if let Choice::Place(target) = decision.choice
                 && !full.contains(&target)
@@ -206,9 +206,9 @@ impl Pool {
         }
         let as_new = || {
             let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
-            self.rules.load().rules.next_choice(&facts, &self.views(), full, need)
+            self.placement.rules.load().rules.next_choice(&facts, &self.placement.views(), full, need)
         };
-        heading.target = self.place_next(&facts, full, need).or_else(as_new);
+        heading.target = self.placement.place_next(&facts, full, need).or_else(as_new);
         heading
     }
 
@@ -219,7 +219,7 @@ impl Pool {
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
     pub(crate) fn leave_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
-        if self.staging_of(node).is_none_or(|staging| !staging.spec.volatile) {
+        if self.staged.area_of(node).is_none_or(|area| !area.spec.volatile) {
             return Ok(false);
         }
         if node.file().is_some_and(|file| file.state.read().unlinked) {
@@ -246,20 +246,20 @@ impl Pool {
 
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
-        let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         self.take_back_staged()?;
         let known =
             |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
-        if !known(staging.branch.id) {
+        if !known(area.branch.id) {
             return Ok(());
         }
-        let copy = match self.dir_at(dir, staging.branch.id) {
+        let copy = match self.dir_at(dir, area.branch.id) {
             Err(OpError::Sys(Errno::NOENT)) => return Ok(()), // It went since.
             copy => copy?,
         };
         // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
         let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
-        let backing = |ino| Backing { branch: staging.branch.id, foreign_dev: 0, ino };
+        let backing = |ino| Backing { branch: area.branch.id, foreign_dev: 0, ino };
         for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
             self.leave_staging(&node).map_err(failed)?;
             self.write_back.await_room(&node);
@@ -270,16 +270,16 @@ impl Pool {
 
     /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after all were tried.
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
-        let Some(staging) = self.staging.as_ref().filter(|staging| staging.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
         // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it cannot.
-        let all = staging.all();
-        self.hand_to_leavers(staging, staging.all_free());
-        staging.leavers.settle();
-        for node in all.iter().filter(|node| staging.holds(node)) {
+        let all = area.all();
+        self.hand_to_leavers(area, self.all_free(area));
+        self.leavers.settle();
+        for node in all.iter().filter(|node| area.holds(node)) {
             match self.leave_staging(node) {
                 Ok(()) => self.write_back.await_room(node),
-                Err(why) if done.is_ok() && staging.holds(node) => done = Err(failed(why)),
+                Err(why) if done.is_ok() && area.holds(node) => done = Err(failed(why)),
                 // One that was removed meanwhile is owed nothing.
                 Err(_) => {}
             }
@@ -291,8 +291,8 @@ impl Pool {
     /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes while it is being
     /// done waits.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
-        let Some(staging) = &self.staging else { return Ok(()) };
-        let mut done = staging.taken_back.lock();
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        let mut done = self.taken_back.lock();
         if *done {
             return Ok(());
         }
@@ -317,10 +317,10 @@ impl Pool {
                     Err(error) => return Err(error),
                 };
                 // A second file of the name, on a branch, may be the one that is shown.
-                if pool.staging_of(&node).is_some() {
-                    staging.add(&node, dir.id, ByteSize(meta.size));
-                    if staging.spec.volatile {
-                        staging.hurry(&node);
+                if pool.staged.area_of(&node).is_some() {
+                    area.add(&node, dir.id, ByteSize(meta.size));
+                    if area.spec.volatile {
+                        area.hurry(&node);
                     }
                     found += 1;
                 }
@@ -343,13 +343,13 @@ impl Pool {
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
     pub fn close_staging(&self) {
-        let Some(staging) = &self.staging else { return };
-        staging.open.store(false, Ordering::Relaxed);
+        let Some(area) = &self.staged.area else { return };
+        area.open.store(false, Ordering::Relaxed);
         let hanging = loop {
             self.empty_staging();
             let hanging = self.hanging_branches();
             // One that hung a moment ago may answer just now: what it takes is not left behind.
-            if !hanging.is_empty() || !staging.leavers.are_at_work() {
+            if !hanging.is_empty() || !self.leavers.are_at_work() {
                 break hanging;
             }
         };
@@ -360,15 +360,15 @@ impl Pool {
             }
             tracing::error!(
                 branches = hanging.join(", "),
-                files = staging.files(),
-                area = %staging.branch.spec.path.display(),
+                files = area.files(),
+                area = %area.branch.spec.path.display(),
                 "branches have not answered for {}; staged files that go there are kept in memory: mount again when they do, before the machine is switched off",
                 format_duration(HANGS)
             );
             return;
         }
         // A directory may be on no branch but on one that is gone.
-        if let Err(error) = self.keep_dirs(&staging.branch) {
+        if let Err(error) = self.keep_dirs(&area.branch) {
             tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
             return;
         }
@@ -394,31 +394,31 @@ impl Pool {
                 files = left.len(),
                 ?example,
                 error = ?walked.err(),
-                area = %staging.branch.spec.path.display(),
+                area = %area.branch.spec.path.display(),
                 "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
             );
             return;
         }
-        super::area::end(staging, &self.context.state);
+        crate::area::end(area, &self.context.state);
     }
 
     /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
     pub(crate) fn empty_staging(&self) {
-        let Some(staging) = &self.staging else { return };
+        let Some(area) = &self.staged.area else { return };
         if let Err(error) = self.take_back_staged() {
             tracing::error!(%error, "the staging area cannot be looked through");
         }
         let until = Instant::now() + LAST_PATIENCE;
-        let mut waiting = staging.all_free();
+        let mut waiting = self.all_free(area);
         if waiting.len() >= 1000 {
             tracing::info!(files = waiting.len(), "staged files go to their branches");
         }
         loop {
-            self.hand_to_leavers(staging, waiting);
-            staging.leavers.settle();
-            self.tell_hanging(staging);
+            self.hand_to_leavers(area, waiting);
+            self.leavers.settle();
+            self.tell_hanging(area);
             self.release_left();
-            waiting = staging.not_stuck();
+            waiting = self.not_stuck(area);
             if waiting.is_empty() || Instant::now() >= until {
                 break;
             }
@@ -458,8 +458,8 @@ impl Pool {
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
     fn walk_staged(&self, tell: &mut Tell<'_>) -> OpResult<()> {
-        let Some(staging) = &self.staging else { return Ok(()) };
-        let mut stack = vec![(Pinned::root(self), DirAt::root(&staging.branch)?, None::<OsString>)];
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        let mut stack = vec![(Pinned::root(self), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {
             // Opened when it is its turn: what waits holds no descriptor of its own.
             let (node, dir) = match name {

@@ -16,7 +16,7 @@ use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 use umbrella_units::{BranchId, FileId, format_duration};
 
-use super::{Staging, id_of};
+use crate::area::{Area, id_of};
 use crate::node::Node;
 use crate::pool::Pool;
 use crate::pool::not_moved::NotMoved;
@@ -35,8 +35,8 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    pub(crate) fn nothing(staging: &Staging) -> Tried {
-        Tried { full: smallvec![staging.branch.id], failure: None }
+    pub(crate) fn nothing(area: &Area) -> Tried {
+        Tried { full: smallvec![area.branch.id], failure: None }
     }
 }
 
@@ -261,9 +261,9 @@ impl Leavers {
 
 impl Pool {
     /// Hands files to the leavers of the branches that they go to, in the order of their paths. Whether any were not there already.
-    pub(crate) fn hand_to_leavers(&self, staging: &Staging, nodes: Vec<Arc<Node>>) -> bool {
+    pub(crate) fn hand_to_leavers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
         let placed = nodes.into_iter().filter_map(|node| {
-            let (target, path) = self.destination(staging, &node)?;
+            let (target, path) = self.destination(area, &node)?;
             Some((target, path, node))
         });
         let mut placed: Vec<_> = placed.collect();
@@ -272,29 +272,29 @@ impl Pool {
         for files in placed.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((target, ..)) = files.first() else { continue };
             let files =
-                files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(staging) });
-            any |= staging.leavers.hand_over(*target, files);
+                files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
+            any |= self.leavers.hand_over(*target, files);
         }
         any
     }
 
     /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it out just now, and may
     /// hang doing so.
-    fn destination(&self, staging: &Staging, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
+    fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
         let _nobody_takes_it_out = node.file()?.io.try_read()?;
         let attr = {
             let _names = self.rename_lock.read();
             self.attr_of(node)
         };
-        let Ok(attr) = attr else { return Some((staging.branch.id, Vec::new())) };
-        let path = self.deciding_path(node, &attr.meta);
-        let target = self.heading(&path, &attr.meta, &[staging.branch.id]).target;
-        Some((target.unwrap_or(staging.branch.id), path))
+        let Ok(attr) = attr else { return Some((area.branch.id, Vec::new())) };
+        let path = self.placement.deciding_path(node, &attr.meta);
+        let target = self.heading(&path, &attr.meta, &[area.branch.id]).target;
+        Some((target.unwrap_or(area.branch.id), path))
     }
 
     /// A leaver's work on one file; where others could not leave before, it is left for another time.
     fn let_one_leave(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
-        let Some(staging) = &self.staging else { return Outcome::Left };
+        let Some(area) = &self.staged.area else { return Outcome::Left };
         if self.context.is_stopping() {
             return Outcome::Stays;
         }
@@ -302,7 +302,7 @@ impl Pool {
         let outcome = if is_hopeless { Outcome::Stays } else { self.leave_to(branch, leaving) };
         match outcome {
             Outcome::Left => self.write_back.await_room(&node),
-            Outcome::Stays => staging.postpone(&node),
+            Outcome::Stays => area.postpone(&node),
             Outcome::Elsewhere(..) => {}
         }
         self.release_left();
@@ -310,9 +310,9 @@ impl Pool {
     }
 
     /// Says in the log which branches have come to hang, and which get on again.
-    pub(crate) fn tell_hanging(&self, staging: &Staging) {
-        for (branch, hangs) in staging.leavers.news() {
-            let branch = self.branch_name(branch);
+    pub(crate) fn tell_hanging(&self, area: &Area) {
+        for (branch, hangs) in self.leavers.news() {
+            let branch = self.placement.branch_name(branch);
             if hangs {
                 let waited = HANGS.as_secs();
                 tracing::warn!(
@@ -327,13 +327,13 @@ impl Pool {
 
     /// What `umbrella status` says of branches that hold up files.
     pub(crate) fn hanging_warnings(&self) -> Vec<String> {
-        let hanging = self.staging.as_ref().map(|staging| staging.leavers.hanging()).unwrap_or_default();
+        let hanging = self.leavers.hanging();
         let told = |it: &Hanging| {
             let files = if it.files == 1 { "1 file waits".to_owned() } else { format!("{} files wait", it.files) };
             let waited = format_duration(Duration::from_secs(it.for_now.as_secs()));
             format!(
                 "branch {:?} does not answer: a file that leaves the staging area has not arrived there for {waited}; {files} for it in memory",
-                self.branch_name(it.branch)
+                self.placement.branch_name(it.branch)
             )
         };
         hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(told).collect()
@@ -341,7 +341,7 @@ impl Pool {
 
     /// Names of the branches that hold up files that leave the staging area.
     pub(crate) fn hanging_branches(&self) -> Vec<String> {
-        let hanging = self.staging.as_ref().map(|staging| staging.leavers.hanging()).unwrap_or_default();
-        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(|it| self.branch_name(it.branch)).collect()
+        let hanging = self.leavers.hanging();
+        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(|it| self.placement.branch_name(it.branch)).collect()
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use super::{SPARE_INODES, Staging, id_of, keeps_all};
+use crate::area::{SPARE_INODES, Area, id_of, keeps_all};
 use crate::branch::{Branch, Space};
 use crate::pool::Pool;
 
@@ -35,11 +35,11 @@ const STALE: Room = Room { total: 0, free: 1 << 30, counts_inodes: true, inodes:
 
 impl Room {
     /// Whether it is hardly more than what waits needs, when so many bytes more are written.
-    fn is_short(&self, staging: &Staging, need: u64) -> bool {
+    fn is_short(&self, area: &Area, need: u64) -> bool {
         if self.total == 0 {
             return false; // There is none, and nobody can take it.
         }
-        let (promised, files) = (staging.used().0, staging.files());
+        let (promised, files) = (area.used().0, area.files());
         let ahead = need.saturating_add((self.total / 20).min(MOST_AHEAD));
         let few_inodes = self.counts_inodes && self.inodes < files.saturating_mul(2).saturating_add(SPARE_INODES);
         few_inodes || self.free < promised.saturating_mul(2).saturating_add(ahead)
@@ -53,44 +53,44 @@ impl Room {
 impl Pool {
     /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
     pub(crate) fn make_way(&self, branch: BranchId, need: u64) {
-        if let Some(staging) = self.staging.as_ref().filter(|staging| staging.branch.id != branch) {
-            self.ease(staging, need);
+        if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
+            self.ease(area, need);
         }
     }
 
     /// As [`Pool::make_way`], before a file is made.
     pub(crate) fn make_way_for_file(&self) {
-        if let Some(staging) = &self.staging {
-            self.ease(staging, 0);
+        if let Some(area) = &self.staged.area {
+            self.ease(area, 0);
         }
     }
 
     /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
-    pub(crate) fn ease(&self, staging: &Staging, need: u64) {
-        if !self.needs_way(staging, need) {
+    pub(crate) fn ease(&self, area: &Area, need: u64) {
+        if !self.needs_way(area, need) {
             return;
         }
         // Who comes meanwhile waits as well.
-        let mut stuck = staging.stuck.lock();
-        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.needs_way(staging, need) {
+        let mut stuck = self.stuck.lock();
+        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.needs_way(area, need) {
             return;
         }
-        *stuck = if self.leave_as_can(staging) { None } else { Some(Instant::now()) };
+        *stuck = if self.leave_as_can(area) { None } else { Some(Instant::now()) };
     }
 
     /// As [`Pool::ease`] after no write, without waiting for what leaves.
-    pub(crate) fn begin_to_ease(&self, staging: &Staging) {
-        let Some(stuck) = staging.stuck.try_lock() else { return };
-        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(staging, 0) {
-            self.hand_to_leavers(staging, staging.all_free());
+    pub(crate) fn begin_to_ease(&self, area: &Area) {
+        let Some(stuck) = self.stuck.try_lock() else { return };
+        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(area, 0) {
+            self.hand_to_leavers(area, self.all_free(area));
         }
     }
 
-    fn needs_way(&self, staging: &Staging, need: u64) -> bool {
-        staging.files() > 0
+    fn needs_way(&self, area: &Area, need: u64) -> bool {
+        area.files() > 0
             // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
-            && self.room_for_staged(Branch::space).less(&STALE).is_short(staging, need)
-            && self.room_for_staged(Branch::space_now).is_short(staging, need)
+            && self.room_for_staged(Branch::space).less(&STALE).is_short(area, need)
+            && self.room_for_staged(Branch::space_now).is_short(area, need)
     }
 
     fn room_for_staged(&self, space: impl Fn(&Branch) -> Space) -> Room {
@@ -113,12 +113,12 @@ impl Pool {
     }
 
     /// All that waits leaves, as far as it can without waiting for a branch that hangs; whether nothing is left of it.
-    fn leave_as_can(&self, staging: &Staging) -> bool {
-        let all = staging.all();
-        self.hand_to_leavers(staging, staging.all_free());
-        staging.leavers.settle();
+    fn leave_as_can(&self, area: &Area) -> bool {
+        let all = area.all();
+        self.hand_to_leavers(area, self.all_free(area));
+        self.leavers.settle();
         self.release_left();
-        let queue = staging.queue.lock();
+        let queue = area.queue.lock();
         !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))
     }
 }

@@ -4,15 +4,14 @@
 
 use std::sync::Arc;
 
-use super::{Staging, id_of};
+use crate::area::{Area, id_of};
 use crate::node::Node;
 use crate::pool::Pool;
 use crate::pool::mover::show;
-use crate::pool::not_moved::NotMoved;
 
-impl Staging {
+impl Area {
     /// A file could not leave. It is logged where no other is stuck for the same reason.
-    pub(crate) fn note_stuck(&self, node: &Arc<Node>, why: &NotMoved) {
+    pub(crate) fn note_stuck(&self, node: &Arc<Node>, why: &dyn std::fmt::Display) {
         let why: Arc<str> = why.to_string().into();
         let mut queue = self.queue.lock();
         if !queue.nodes.contains_key(&id_of(node)) {
@@ -26,20 +25,21 @@ impl Staging {
         }
     }
 
+}
+
+impl Pool {
     /// Files that no leaver has and that nothing keeps here but that they were in use when it was their turn.
-    pub(crate) fn not_stuck(&self) -> Vec<Arc<Node>> {
-        let queue = self.queue.lock();
+    pub(crate) fn not_stuck(&self, area: &Area) -> Vec<Arc<Node>> {
+        let queue = area.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
         self.leavers.keep_free(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
-}
 
-impl Pool {
     /// What `umbrella status` says of files that cannot leave the staging area.
     pub(crate) fn stuck_warning(&self) -> Option<String> {
         let (node, why, others) = {
-            let queue = self.staging.as_ref()?.queue.lock();
+            let queue = self.staged.area.as_ref()?.queue.lock();
             let (file, why) = queue.stuck.first_key_value()?;
             (Arc::clone(queue.nodes.get(file)?), Arc::clone(why), queue.stuck.len() - 1)
         };

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_units::{Amount, BranchId, ByteSize};
 
-use super::{Intake, Staging};
+use super::{Intake, Area};
 use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub(crate) fn open(
     state_dir: &Path,
     state: &Arc<StateDir>,
     id: BranchId,
-) -> Result<Option<Staging>, Error> {
+) -> Result<Option<Area>, Error> {
     let take = |spec, base: &Path, intake| {
         let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
         branch.set_access_times(pool.access_times);
@@ -111,11 +111,11 @@ fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
 }
 
 /// Takes the area at `base` as a branch.
-fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> Result<Staging, Error> {
+fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> Result<Area, Error> {
     branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
-    let staging = Staging::new(spec, branch, intake);
-    staging.watch_memory();
-    Ok(staging)
+    let area = Area::new(spec, branch, intake);
+    area.watch_memory();
+    Ok(area)
 }
 
 fn branch_spec(path: PathBuf) -> BranchSpec {
@@ -134,9 +134,9 @@ fn branch_spec(path: PathBuf) -> BranchSpec {
 }
 
 /// The area is empty and not used any more.
-pub(crate) fn end(staging: &Staging, state: &StateDir) {
-    let Some(base) = staging.branch.spec.path.parent() else { return };
-    staging.branch.close();
+pub(crate) fn end(area: &Area, state: &StateDir) {
+    let Some(base) = area.branch.spec.path.parent() else { return };
+    area.branch.close();
     if is_ours(base) {
         if let Err(error) = rustix::mount::unmount(base, UnmountFlags::DETACH) {
             tracing::warn!(area = %base.display(), %error, "the staging area stays mounted");
@@ -144,10 +144,10 @@ pub(crate) fn end(staging: &Staging, state: &StateDir) {
         }
         forget(state);
         // Where it was configured by path, the directory is the user's.
-        if staging.spec.path.is_none() {
+        if area.spec.path.is_none() {
             let _leftover = std::fs::remove_dir(base);
         }
-    } else if staging.intake == Intake::Nothing {
+    } else if area.intake == Intake::Nothing {
         // What is left of it: no file, as the caller has seen.
         let _leftover = std::fs::remove_dir_all(base);
         forget(state);

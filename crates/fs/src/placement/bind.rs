@@ -9,7 +9,7 @@ use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_policy::placement::{RuleError, Rules};
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::placement::Placement;
 use crate::branch::Branch;
 use crate::error::Error;
 
@@ -57,7 +57,7 @@ fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)
     named.map(|branch| (branch.spec.name.clone(), branch.id))
 }
 
-impl Pool {
+impl Placement {
     /// Uses other rules from now on. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _told = self.branches.told.lock();

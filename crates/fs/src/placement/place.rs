@@ -11,7 +11,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
-use super::Pool;
+use crate::placement::Placement;
 use crate::branch::Branch;
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
@@ -33,7 +33,7 @@ pub(crate) struct NewFile<'a> {
     pub(crate) caller: Caller,
 }
 
-impl Pool {
+impl Placement {
     pub(crate) fn views(&self) -> Views {
         self.views_by(Branch::view)
     }
@@ -170,7 +170,7 @@ impl Pool {
         let rules = self.rules.load();
         // What waits in memory has been promised room.
         let mut views = self.views();
-        let promised = self.staged_bytes();
+        let promised = self.staged.bytes();
         for view in &mut views {
             view.free = ByteSize(view.free.0.saturating_sub(promised));
         }
