@@ -25,6 +25,7 @@ pub mod pool;
 pub mod relocate;
 mod rights;
 pub mod spec;
+mod tree;
 mod workers;
 mod write_back;
 

@@ -114,7 +114,7 @@ impl Pool {
         branch.set_attention(&self.branches.attention);
         self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
-        let inodes = Arc::clone(&self.inodes);
+        let inodes = Arc::clone(&self.tree.inodes);
         let loaded = branch.io(move |online| {
             Ok(match &online.hidden {
                 Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
@@ -128,10 +128,10 @@ impl Pool {
                 format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
             );
         }
-        if let (Some(dir), Ok(at)) = (self.root.dir(), DirAt::root(branch))
+        if let (Some(dir), Ok(at)) = (self.tree.root.dir(), DirAt::root(branch))
             && let Ok(meta) = at.stat_self()
         {
-            self.add_copy(&self.root, dir, branch, &meta);
+            self.tree.add_copy(&self.tree.root, dir, branch, &meta);
         }
         if branch.spec.read_only {
             return;
@@ -164,11 +164,11 @@ impl Pool {
         if let Some(online) = now {
             self.drop_hung(online);
             // While nobody waits, and before directories get the names that they were given meanwhile.
-            if !self.intents_can_be_read(branch) || !self.remove_unclaimed(branch, online) {
+            if !self.intents_can_be_read(branch) || !self.tree.remove_unclaimed(branch, online) {
                 return false;
             }
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
-            let Some(_names) = self.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
@@ -176,16 +176,16 @@ impl Pool {
             self.branches.topology.fetch_add(1, Ordering::AcqRel);
             // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
             self.forget_rights();
-            self.forget_copies_away(u128::from_le_bytes(online.uuid));
+            self.tree.forget_copies_away(u128::from_le_bytes(online.uuid));
         } else {
             let known = self.context.state.branch(&branch.spec.name);
             if let Some(known) = &known {
-                self.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
+                self.tree.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
             }
             self.let_go(branch, known.as_ref());
             return true;
         }
-        self.dir_fds.drop_branch(branch.id);
+        self.tree.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         if let Some(online) = now {
             branch.set_shown(online.epoch);
@@ -198,10 +198,10 @@ impl Pool {
         self.context.count(Metric::BranchesLost);
         self.write_back.ungovern(branch.id);
         if let Some(known) = known {
-            self.inodes.unload(known.slot);
+            self.tree.inodes.unload(known.slot);
         }
         self.branches.topology.fetch_add(1, Ordering::AcqRel);
-        self.dir_fds.drop_branch(branch.id);
+        self.tree.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         branch.set_gone();
     }
@@ -210,7 +210,7 @@ impl Pool {
     pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
         if let Some(known) = known {
-            self.forget_copies_away(u128::from_le_bytes(known.uuid));
+            self.tree.forget_copies_away(u128::from_le_bytes(known.uuid));
         }
     }
 
@@ -267,7 +267,7 @@ impl Pool {
     /// Has the kernel forget owners, modes and ACLs of all directories. Waits for nothing: no contents are dropped.
     fn forget_rights(&self) {
         let Some(kernel) = self.context.kernel.get() else { return };
-        for node in self.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
+        for node in self.tree.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
             kernel.drop_attributes(node.id);
         }
         kernel.drop_names();
@@ -275,7 +275,7 @@ impl Pool {
 
     fn forget_listings(&self) {
         let kernel = self.context.kernel.get();
-        for node in self.nodes.snapshot() {
+        for node in self.tree.nodes.snapshot() {
             if let Body::Dir(dir) = &node.body {
                 *dir.listing.lock() = None;
                 if let Some(kernel) = kernel {
@@ -398,7 +398,7 @@ impl Pool {
 
     /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
     pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
-        self.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
+        self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.

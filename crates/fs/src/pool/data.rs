@@ -8,7 +8,6 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::releases::Patience;
-use ;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
@@ -63,7 +62,7 @@ impl Pool {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
-            self.drop_set_id(&handle.node, &file)?;
+            self.tree.drop_set_id(&handle.node, &file)?;
         }
         let mut done = 0;
         while done < data.len() {
@@ -147,13 +146,13 @@ impl Pool {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
             if drop_bits {
-                self.drop_set_id(&handle.node, &file)?;
+                self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
             if let Err(error) = file.fallocate(mode, offset, length) {
                 // ext4 leaves the file as long as there was room.
                 return match handle.data {
-                    DataPath::Passthrough => self.change_unasked(handle.node.id, |_| Err(error)),
+                    DataPath::Passthrough => self.tree.change_unasked(handle.node.id, |_| Err(error)),
                     // The kernel appends where it believes the end to be.
                     DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
                     DataPath::Mediated => Err(error),
@@ -204,7 +203,7 @@ impl Pool {
             return Err(OpError::Sys(Errno::NOSPC));
         }
         if drop_bits {
-            self.drop_set_id(&to.node, &target)?;
+            self.tree.drop_set_id(&to.node, &target)?;
         }
         let copied = match source.copy_range(offset, &target, at, length) {
             Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
@@ -242,12 +241,12 @@ impl Pool {
 
     /// Makes the names in a directory durable, on every branch that has it.
     pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
-        let node = self.dir_node(node)?;
+        let node = self.tree.dir_node(node)?;
         self.leave_dir_for_sync(&node)?;
         // What lasts is not done under the lock.
         let copies = {
-            let _names = self.rename_lock.read();
-            self.copies(&node)?
+            let _names = self.tree.rename_lock.read();
+            self.tree.copies(&node)?
         };
         for copy in copies {
             if !copy.branch.spec.read_only {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::enforce::Pinned;
+use crate::tree::Pinned;
 use crate::placement::NewFile;
 use super::{Pool, Walk};
 use crate::branch::Branch;
@@ -61,14 +61,14 @@ impl Pool {
     /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
     /// directory of that name would be made.
     pub(crate) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
-        let mut stack = vec![Pinned::root(self)];
+        let mut stack = vec![Pinned::root(&self.tree)];
         while let Some(dir) = stack.pop() {
             let below = self.keep_dir(&dir.node, branch).map_err(|source| {
                 let path = String::from_utf8_lossy(&dir.node.path()).into_owned();
                 Error::Path { path, source }
             })?;
             for name in below {
-                match Pinned::lookup(self, &dir.node, &name) {
+                match Pinned::lookup(&self.tree, &dir.node, &name) {
                     Ok(below) if below.node.dir().is_some() => stack.push(below),
                     Ok(_) => {}
                     Err(error) if error.is_missing() => {}
@@ -84,10 +84,10 @@ impl Pool {
 
     /// Sees to it that a directory is on another branch; the names of those in it that are on `branch`.
     fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
-        let _names = self.rename_lock.read();
+        let _names = self.tree.rename_lock.read();
         // What is in the staging area does not stay either.
         let stays = |other: BranchId| other != branch.id && !self.branches.is_staging(other);
-        let copies = match self.copies(node) {
+        let copies = match self.tree.copies(node) {
             Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
             copies => copies?,
         };
@@ -101,7 +101,7 @@ impl Pool {
             let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
             loop {
                 let other = self.placement.place_new(&new, &full)?;
-                match self.ensure_dir(node, other) {
+                match self.tree.ensure_dir(node, other) {
                     Err(error) if error.is_full() => full.push(other),
                     made => break made.map(drop)?,
                 }

@@ -21,7 +21,7 @@ use umbrella_units::{BranchId, ByteSize};
 use super::Pool;
 use super::moving::{Cause, Pace};
 use super::not_moved::NotMoved;
-pub(crate) use super::pinned::Pinned;
+use crate::tree::Pinned;
 use crate::placement::{ASTRAY, settled_facts};
 use super::walks::UnderWay;
 use crate::at::DirAt;
@@ -102,9 +102,9 @@ impl Pool {
     /// As `enforce`, of a part of the tree.
     pub(crate) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let (root, sought) = match part {
-            Part::Whole => (&self.root, None),
+            Part::Whole => (&self.tree.root, None),
             Part::Below(dir) => (dir, None),
-            Part::Files(files) => (&self.root, Some(files.clone())),
+            Part::Files(files) => (&self.tree.root, Some(files.clone())),
         };
         let inodes_total = if root.id == NodeId::ROOT { self.inodes_in_use() } else { None };
         let mut walker = Walker {
@@ -121,7 +121,7 @@ impl Pool {
             under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.placement.branch_name(branch))),
             planned: Vec::new(),
         };
-        walker.run(Pinned::again(self, root));
+        walker.run(Pinned::again(&self.tree, root));
         walker.summary.stopped = walker.stopped;
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
@@ -154,7 +154,7 @@ impl Walker<'_> {
             let mut below = Vec::new();
             self.visit(&dir.node, &mut |name| below.push(name.to_owned()));
             for name in below {
-                match Pinned::lookup(pool, &dir.node, &name) {
+                match Pinned::lookup(&pool.tree, &dir.node, &name) {
                     Ok(below) => stack.push(below),
                     Err(error) if is_gone(&Err(error)) => {}
                     Err(error) => self.note_unread(&path_of(&dir.node, &name), error),
@@ -171,8 +171,8 @@ impl Walker<'_> {
     fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
-            let _names = self.pool.rename_lock.read();
-            self.pool.copies(dir)
+            let _names = self.pool.tree.rename_lock.read();
+            self.pool.tree.copies(dir)
         };
         let copies = match copies {
             Ok(_) if dir.is_removed() => return,
@@ -244,8 +244,8 @@ impl Walker<'_> {
 
     /// What users see under a name that several branches have.
     fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
-        let _names = self.pool.rename_lock.read();
-        self.pool.probe(dir, name).ok()??.at.into_iter().next()
+        let _names = self.pool.tree.rename_lock.read();
+        self.pool.tree.probe(dir, name).ok()??.at.into_iter().next()
     }
 
     /// What cannot be looked at: a file, or a directory, which is then not one without files.
@@ -275,7 +275,7 @@ impl Walker<'_> {
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
         if self.pool.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
-            if let Ok(file) = Pinned::lookup(self.pool, dir, &name).as_ref() {
+            if let Ok(file) = Pinned::lookup(&self.pool.tree, dir, &name).as_ref() {
                 self.pool.judge_staged(&file.node, meta);
             }
             return;
@@ -300,13 +300,13 @@ impl Walker<'_> {
             }
             return;
         }
-        let moved = match Pinned::lookup(self.pool, dir, &name) {
+        let moved = match Pinned::lookup(&self.pool.tree, dir, &name) {
             // Since it was looked at it was moved, or a newer one of its name came.
             Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
             Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
-        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(self.pool, dir, &name)) {
+        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(&self.pool.tree, dir, &name)) {
             return;
         }
         self.note(meta, event, moved);
@@ -314,8 +314,8 @@ impl Walker<'_> {
 
     /// Whether the branch that a file is to go to has another of its name.
     fn is_taken(&self, dir: &Arc<Node>, name: &OsStr, target: BranchId) -> bool {
-        let _names = self.pool.rename_lock.read();
-        let found = self.pool.dir_at(dir, target).and_then(|dir| dir.find(name));
+        let _names = self.pool.tree.rename_lock.read();
+        let found = self.pool.tree.dir_at(dir, target).and_then(|dir| dir.find(name));
         found.is_ok_and(|found| found.is_some())
     }
 
@@ -479,7 +479,7 @@ impl Walker<'_> {
             }
             // Looking every name up tells the node of all of them.
             let (pinned, missed): (Vec<_>, Vec<_>) =
-                names.iter().map(|(dir, name)| Pinned::lookup(self.pool, dir, name)).partition(Result::is_ok);
+                names.iter().map(|(dir, name)| Pinned::lookup(&self.pool.tree, dir, name)).partition(Result::is_ok);
             let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
                 (Some(file), _) => self.transfer(&file.node, target),
                 (None, Some(Err(error))) => Err(NotMoved::from(*error)),

@@ -7,7 +7,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::Pool;
-use super::found::Found;
+use crate::tree::found::Found;
 use super::names::{self, End, Site};
 use super::rename::rename_known;
 use crate::error::{OpError, OpResult};
@@ -76,8 +76,8 @@ impl Pool {
                 return Err(OpError::Sys(Errno::INVAL));
             }
             sites.push(Site {
-                one: self.ensure_dir(&one.parent, branch)?,
-                other: self.ensure_dir(&other.parent, branch)?,
+                one: self.tree.ensure_dir(&one.parent, branch)?,
+                other: self.tree.ensure_dir(&other.parent, branch)?,
                 holds,
             });
         }

@@ -16,19 +16,12 @@ mod commit;
 mod copying;
 mod create;
 mod data;
-mod dirs;
 mod disk_errors;
 mod drain;
 mod enforce;
-mod equal;
-mod equalise;
 mod exchange;
-mod face;
-mod found;
 mod inode_flags;
 mod leftover;
-mod list;
-mod lookup;
 mod monitor;
 mod mover;
 mod moving;
@@ -36,10 +29,8 @@ mod names;
 mod not_moved;
 mod open;
 mod overflow;
-mod pinned;
 mod releases;
 mod reload;
-mod remove;
 mod rename;
 mod repair;
 mod replace;
@@ -48,10 +39,14 @@ mod revisit;
 mod schedule;
 mod staging;
 mod transfer;
-mod unclaimed;
+mod unlink;
 mod unnamed;
 mod walks;
 
+use crate::listing::Entry;
+use crate::listing::Listing;
+use crate::tree::Tree;
+use crate::tree::new_root;
 use crate::area;
 use crate::area::Staged;
 use crate::placement::ActiveRules;
@@ -60,12 +55,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc};
-use std::time::{Duration, Instant};
+use std::time::{Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
-use ;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
@@ -73,7 +67,7 @@ pub use attr::{Change, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
 pub use data::TreeSpace;
 pub use enforce::Walk;
-pub use lookup::Attr;
+pub use crate::tree::Attr;
 pub(crate) use mover::MOVERS;
 pub use names::Behind;
 pub use open::{OpenRequest, Opened};
@@ -88,8 +82,7 @@ use crate::write_back::WriteBack;
 use crate::error::{Error, OpError, OpResult};
 use crate::inode_map::{InodeMap};
 use crate::metrics::{Metrics};
-use crate::node::{DirState, Handle, HandleId, Node, NodeId, NodeTable};
-use crate::relocate::CopyId;
+use crate::node::{Handle, HandleId, NodeId, NodeTable};
 use crate::spec::{PoolSpec};
 
 pub use crate::branch::HIDDEN;
@@ -104,10 +97,7 @@ pub struct Pool {
     pub(crate) started: Instant,
     pub(crate) staged: Arc<Staged>,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) nodes: Arc<NodeTable>,
-    pub(crate) root: Arc<Node>,
-    pub(crate) inodes: Arc<InodeMap>,
-    pub(crate) dir_fds: dirs::DirFds,
+    pub(crate) tree: Arc<Tree>,
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
     releases: releases::Releases,
@@ -115,18 +105,7 @@ pub struct Pool {
     pub(crate) revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     pub(crate) given_up: Mutex<FxHashSet<OsString>>,
-    /// What branches may have made although they did not say so.
-    pub(crate) unclaimed: Mutex<Vec<unclaimed::Unclaimed>>,
-    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
-    /// keeps others from resolving names.
-    pub(crate) slow_commits: RwLock<()>,
-    /// Exclusive while a directory changes its place; shared by everything that resolves names.
-    pub(crate) rename_lock: RwLock<()>,
     pub(crate) mover: mover::Mover,
-    /// Directories whose copies differ.
-    pub(crate) differing: equal::Differing,
-    /// Of directories by number: their copies on branches that are away.
-    pub(crate) copies_away: Mutex<FxHashMap<Ino, Vec<CopyId>>>,
     disk_errors: disk_errors::DiskErrors,
     /// What an earlier mount left in the staging area was looked for.
     pub(crate) taken_back: Mutex<bool>,
@@ -135,8 +114,6 @@ pub struct Pool {
     pub(crate) stuck: Mutex<Option<Instant>>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     pub(crate) moves_left: AtomicBool,
-    /// A file on several branches was told of since the mount.
-    pub(crate) duplicates_told: AtomicBool,
 }
 
 const HANDLE_SHARDS: usize = 16;
@@ -169,8 +146,7 @@ impl Pool {
         let branches = Branches::new(&context, branches, staging_id);
         let write_back = WriteBack::new(&context, &branches);
         let staged = Staged::new(&context, staging);
-        let root_state = DirState { place: None, ..DirState::default() };
-        let root = Node::new_dir(NodeId::ROOT, Ino(1), None, root_state);
+        let root = new_root();
         let nodes = Arc::new(NodeTable::new(Arc::clone(&root)));
         let placement = Arc::new(Placement {
             context: Arc::clone(&context),
@@ -180,6 +156,7 @@ impl Pool {
             inodes: Arc::clone(&inodes),
             rules: ArcSwap::from_pointee(rules),
         });
+        let tree = Tree::new(&placement, root);
         let pool = Arc::new(Pool {
             context,
             branches,
@@ -187,28 +164,19 @@ impl Pool {
             started: Instant::now(),
             staged,
             placement,
-            nodes,
-            root,
-            inodes,
-            dir_fds: dirs::DirFds::new(),
+            tree,
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             releases: releases::Releases::default(),
             walks: walks::Walks::default(),
             revisits: revisit::Revisits::default(),
             given_up: Mutex::default(),
-            unclaimed: Mutex::default(),
-            slow_commits: RwLock::new(()),
-            rename_lock: RwLock::new(()),
             mover: mover::Mover::new(),
-            differing: equal::Differing::default(),
-            copies_away: Mutex::default(),
             disk_errors,
             taken_back: Mutex::default(),
             leavers: Arc::default(),
             stuck: Mutex::default(),
             moves_left: AtomicBool::new(false),
-            duplicates_told: AtomicBool::new(false),
         });
         pool.leavers.set_pool(Arc::downgrade(&pool));
         pool.load_branches();
@@ -231,6 +199,56 @@ impl Pool {
         self.placement.reload_rules(spec)
     }
 
+    /// Finds a name and gives its node one more reference.
+    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        self.tree.lookup(parent, name)
+    }
+
+    /// What users see of a node.
+    pub fn getattr(&self, node: NodeId) -> OpResult<Attr> {
+        self.tree.getattr(node)
+    }
+
+    /// Target of a symbolic link.
+    pub fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        self.tree.readlink(node)
+    }
+
+    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    pub fn begin_listing(&self, node: NodeId) -> bool {
+        self.tree.begin_listing(node)
+    }
+
+    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
+    pub fn end_listing(&self, node: NodeId) {
+        self.tree.end_listing(node)
+    }
+
+    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
+    pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
+        self.tree.list(node, cookie)
+    }
+
+    /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
+    pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
+        self.tree.lookup_entry(parent, listing, entry)
+    }
+
+    /// The parent of a directory (of the root: itself) with its inode number, for `..`.
+    pub fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
+        self.tree.parent_of(node)
+    }
+
+    /// A node's own inode number.
+    pub fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
+        self.tree.ino_of(node)
+    }
+
+    /// Gives `count` references to a node back (the kernel's FORGET).
+    pub fn forget(&self, id: NodeId, count: u64) {
+        self.tree.forget(id, count)
+    }
+
     /// How the pool was configured at its start.
     pub fn spec(&self) -> &PoolSpec {
         &self.context.spec
@@ -239,28 +257,6 @@ impl Pool {
     /// The figures.
     pub fn metrics(&self) -> &Metrics {
         &self.context.metrics
-    }
-
-    pub(crate) fn node(&self, id: NodeId) -> OpResult<Arc<Node>> {
-        self.branches.note_use();
-        if id == NodeId::ROOT {
-            return Ok(Arc::clone(&self.root));
-        }
-        self.nodes.get(id).ok_or(OpError::Stale)
-    }
-
-    pub(crate) fn dir_node(&self, id: NodeId) -> OpResult<Arc<Node>> {
-        let node = self.node(id)?;
-        if node.dir().is_some() { Ok(node) } else { Err(OpError::Sys(rustix::io::Errno::NOTDIR)) }
-    }
-
-    /// Gives `count` references to a node back (the kernel's FORGET).
-    pub fn forget(&self, id: NodeId, count: u64) {
-        if let Some(node) = self.nodes.get(id) {
-            self.nodes.release(&node, count);
-            drop(node);
-            self.close_forgotten();
-        }
     }
 
     fn handle_shard(&self, id: HandleId) -> &RwLock<FxHashMap<HandleId, Arc<Handle>>> {
@@ -294,7 +290,7 @@ impl Pool {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.context.warnings();
         warnings.extend(self.failing_warnings());
-        warnings.extend(self.differing_warning());
+        warnings.extend(self.tree.differing_warning());
         warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
         warnings.extend(self.descriptor_warning());
@@ -302,12 +298,4 @@ impl Pool {
     }
 }
 
-/// Whether a name at the root is Umbrella's own.
-pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
-    parent.id == NodeId::ROOT && name == HIDDEN
-}
 
-/// Locks something; `None`: it took longer than it may.
-fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
-    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
-}

@@ -154,7 +154,7 @@ impl Pool {
 
     /// Writes down the inode numbers of a branch, and waits for its disk.
     pub(crate) fn keep_numbers_of(&self, branch: &Branch) {
-        let inodes = Arc::clone(&self.inodes);
+        let inodes = Arc::clone(&self.tree.inodes);
         let kept = branch.io(move |online| {
             let Some(hidden) = &online.hidden else { return Ok(Ok(())) };
             Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))

@@ -6,9 +6,8 @@
 //! closed. Nobody sees a move: names, inode number, contents and open handles stay.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -31,7 +30,6 @@ use crate::node::{Node, NodeId};
 pub(crate) struct Mover {
     queue: Mutex<Queue>,
     wake: Condvar,
-    temp: AtomicU64,
 }
 
 /// Threads that move files: one is always there for local branches.
@@ -130,7 +128,7 @@ enum Turn {
 
 impl Mover {
     pub(crate) fn new() -> Mover {
-        Mover { queue: Mutex::default(), wake: Condvar::new(), temp: AtomicU64::new(0) }
+        Mover { queue: Mutex::default(), wake: Condvar::new() }
     }
 
     /// Queues a file, and says whether it was not queued yet. It holds on to the node until its turn is over.
@@ -187,11 +185,6 @@ impl Mover {
         let queue = self.queue.lock();
         queue.known.contains(&node.id) || queue.later.iter().any(|(_, waiting)| waiting.node.id == node.id)
     }
-
-    pub(crate) fn temp_name(&self) -> OsString {
-        let number = self.temp.fetch_add(1, Ordering::Relaxed);
-        OsString::from(format!("move-{}-{number}", std::process::id()))
-    }
 }
 
 impl Pool {
@@ -215,7 +208,7 @@ impl Pool {
     /// As `judge_closed`, for a file that changed without being open.
     pub(crate) fn judge_soon(&self, node: &Arc<Node>) {
         if is_due(node)
-            && let Ok(attr) = self.attr_of(node)
+            && let Ok(attr) = self.tree.attr_of(node)
         {
             self.judge_meta(node, &attr.meta);
         }
@@ -294,7 +287,7 @@ impl Pool {
             file.state.write().unjudged = true;
             self.moves_left.store(true, Ordering::Relaxed);
         }
-        self.nodes.release(&node, 1);
+        self.tree.nodes.release(&node, 1);
         self.context.metrics.sub(Metric::RelocationsPending, 1);
     }
 
@@ -308,8 +301,8 @@ impl Pool {
     /// Where a queued file belongs now: since it was queued it may have changed again.
     fn judge_again(&self, node: &Arc<Node>) -> Option<BranchId> {
         let meta = {
-            let _names = self.rename_lock.read();
-            self.attr_of(node).ok()?.meta
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
         match self.placement.decide(&node.judged_path(), &meta, &branch).choice {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::dirs::modified_at;
+use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
 use super::not_moved::NotMoved;
 use crate::area::Area;

@@ -58,8 +58,8 @@ impl Pool {
     /// Opens a file.
     pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
         let opened = {
-            let _names = self.rename_lock.read();
-            let node = self.node(id)?;
+            let _names = self.tree.rename_lock.read();
+            let node = self.tree.node(id)?;
             self.open_node(&node, request)?
         };
         if opened.was_cacheable && !opened.cacheable {
@@ -92,8 +92,8 @@ impl Pool {
         let opened = loop {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
-                    let dir = self.dir_at(parent, state.backing.branch)?;
-                    self.opening(|| match dir.open(name, access | OFlags::NONBLOCK) {
+                    let dir = self.tree.dir_at(parent, state.backing.branch)?;
+                    self.tree.opening(|| match dir.open(name, access | OFlags::NONBLOCK) {
                         Err(OpError::Sys(Errno::PERM)) if request.append => {
                             dir.open(name, access | OFlags::NONBLOCK | OFlags::APPEND)
                         }
@@ -103,7 +103,7 @@ impl Pool {
                 None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(access),
             };
             match opened {
-                Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
+                Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => break done?,
             }
         };
@@ -118,7 +118,7 @@ impl Pool {
             self.write_back.note_truncated(&opened, 0);
             state.unjudged = true;
             if request.drop_set_id {
-                self.drop_set_id(node, &opened)?;
+                self.tree.drop_set_id(node, &opened)?;
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
@@ -225,35 +225,9 @@ impl Pool {
         if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }
-        let mapped = self.held_elsewhere(state) != Some(false);
+        let mapped = self.tree.held_elsewhere(state) != Some(false);
         state.past_us = mapped;
         mapped
-    }
-
-    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may have the file mapped for
-    /// writing past the daemon: neither a store nor the end of the mapping is told to anybody.
-    pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
-        let Some(file) = node.file() else { return true };
-        if !file.state.read().shared_mapping {
-            return true;
-        }
-        let mut state = file.state.write();
-        if state.writers == 0 && self.reader_of(&state).and_then(|file| file.is_open_for_writing()) == Some(false) {
-            state.shared_mapping = false;
-        }
-        // What was read may be older than the mapping's end.
-        false
-    }
-
-    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
-    pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
-        self.reader_of(state)?.is_open_elsewhere()
-    }
-
-    fn reader_of(&self, state: &FileState) -> Option<FileAt> {
-        let (parent, name) = state.names.first()?;
-        let dir = self.dir_at(parent, state.backing.branch).ok()?;
-        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()
     }
 
     fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {
@@ -300,10 +274,10 @@ impl Pool {
         // Unregistering is a system call: not under the lock.
         drop(ended);
         if judge {
-            let _names = self.rename_lock.read();
+            let _names = self.tree.rename_lock.read();
             self.judge_closed(&node, &handle.current());
         } else if let Some(before) = accessed {
-            let _names = self.rename_lock.read();
+            let _names = self.tree.rename_lock.read();
             self.judge_read(&node, &handle.current(), before);
         }
         Ok(())

@@ -50,7 +50,7 @@ impl Pool {
             rules: self.rule_statuses(),
             open_files: handles.len() as u64,
             open_passthrough: passthrough as u64,
-            inodes: self.nodes.len() as u64,
+            inodes: self.tree.nodes.len() as u64,
             metrics: self.context.metrics.all(),
             warnings: self.warnings(),
             passthrough: self.context.passthrough.load(Ordering::Relaxed),
@@ -63,7 +63,7 @@ impl Pool {
     /// What to do where the daemon may soon have no descriptor left.
     pub(crate) fn descriptor_warning(&self) -> Option<String> {
         let limit = getrlimit(Resource::Nofile).current?;
-        let used = (self.open_handles().len() + self.dir_fds.len()) as u64;
+        let used = (self.open_handles().len() + self.tree.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
                 "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \
@@ -134,19 +134,19 @@ impl Pool {
             }
             _ => Error::Path { path: shown.clone(), source },
         };
-        let _names = self.rename_lock.read();
+        let _names = self.tree.rename_lock.read();
         let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
-        let mut at = Arc::clone(&self.root);
+        let mut at = Arc::clone(&self.tree.root);
         at.retain();
         let Some((last, above)) = parts.split_last() else {
-            return self.explain_dir(&self.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
+            return self.explain_dir(&self.tree.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
         if parts.first() == Some(&crate::branch::HIDDEN.as_bytes()) {
             return Err(Error::Path { path: shown, source: OpError::Reserved });
         }
         for part in above {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(part);
-            let next = self.lookup_in(&at, name);
+            let next = self.tree.lookup_in(&at, name);
             self.release_walked(&at);
             at = match next {
                 Ok((below, _)) => below,
@@ -166,20 +166,20 @@ impl Pool {
 
     fn release_walked(&self, node: &Arc<Node>) {
         if node.id != NodeId::ROOT {
-            self.nodes.release(node, 1);
+            self.tree.nodes.release(node, 1);
         }
     }
 
     fn explain_entry(&self, parent: &Arc<Node>, name: &std::ffi::OsStr, shown: String) -> Result<Explanation, OpError> {
         let all = self.holders(parent, name)?;
-        let found = self.probe(parent, name)?;
+        let found = self.tree.probe(parent, name)?;
         let Some(found) = found else {
             return Ok(self.explain_absent(&path_of(parent, name), shown));
         };
         if found.kind() == FileKind::Directory {
-            let (node, _) = self.intern(parent, name, &found)?;
+            let (node, _) = self.tree.intern(parent, name, &found)?;
             let explained = self.explain_dir(&node, shown);
-            self.nodes.release(&node, 1);
+            self.tree.nodes.release(&node, 1);
             return explained;
         }
         let (dir, meta) = found.first()?;
@@ -199,7 +199,7 @@ impl Pool {
             Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::NoRoom => None,
         };
-        let node = self.nodes.find(Backing::of(&dir.branch, meta));
+        let node = self.tree.nodes.find(Backing::of(&dir.branch, meta));
         let turn = match (area, &node) {
             (Some(area), _) => Turn::Staged { leaves: area.leaves_when() },
             (None, Some(node)) => self.turn_of(node),
@@ -317,7 +317,7 @@ impl Pool {
     /// Branches that hold a file of this name.
     fn holders(&self, parent: &Arc<Node>, name: &std::ffi::OsStr) -> Result<Vec<String>, OpError> {
         let mut holders = Vec::new();
-        for copy in self.copies(parent)? {
+        for copy in self.tree.copies(parent)? {
             if copy.find(name)?.is_some() {
                 holders.push(copy.branch.spec.name.clone());
             }
@@ -326,8 +326,8 @@ impl Pool {
     }
 
     fn explain_dir(&self, node: &Arc<Node>, shown: String) -> Result<Explanation, OpError> {
-        let on: Vec<String> = self.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
-        let attr = self.attr_of(node)?;
+        let on: Vec<String> = self.tree.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
+        let attr = self.tree.attr_of(node)?;
         Ok(Explanation {
             path: shown,
             path_bytes: None,

@@ -116,8 +116,8 @@ impl Pool {
         }
         let mut dir = dir;
         if due.dirs.len() >= MOST_DIRS {
-            due.dirs.drain(..).for_each(|node| self.nodes.release(&node, 1));
-            dir = &self.root;
+            due.dirs.drain(..).for_each(|node| self.tree.nodes.release(&node, 1));
+            dir = &self.tree.root;
         }
         dir.retain();
         due.dirs.push_back(Arc::clone(dir));
@@ -128,8 +128,8 @@ impl Pool {
     pub(crate) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
-        let found = found.map(|found| self.attr_with(node, found));
-        let Some(attr) = found.or_else(|| self.attr_of(node).ok()) else { return };
+        let found = found.map(|found| self.tree.attr_with(node, found));
+        let Some(attr) = found.or_else(|| self.tree.attr_of(node).ok()) else { return };
         self.judge_meta(node, &attr.meta);
         if self.placement.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
             self.search_names(node);
@@ -217,7 +217,7 @@ impl Pool {
         }
         match part {
             Part::Whole => {}
-            Part::Below(dir) => self.nodes.release(&dir, 1),
+            Part::Below(dir) => self.tree.nodes.release(&dir, 1),
             Part::Files(_) => self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * REST),
         }
     }

@@ -105,7 +105,7 @@ impl Pool {
     pub fn shut_down(&self) {
         self.context.stop();
         self.branches.attention.call();
-        for node in self.nodes.snapshot() {
+        for node in self.tree.nodes.snapshot() {
             if let Some(file) = node.file()
                 && let Some(cancel) = &file.state.read().copying
             {

@@ -27,7 +27,8 @@ use super::mover::show;
 use super::moving::{Cause, Leg, Moving, Pace};
 use super::not_moved::{NotMoved, OTHER_NAMES};
 use crate::placement::settled_facts;
-use crate::pool::{Pool, lock_within};
+use crate::pool::Pool;
+use crate::tree::lock_within;
 use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
@@ -78,7 +79,7 @@ impl Pool {
 
     /// A mapping of an earlier passthrough open would go on with the old inode.
     fn not_mapped(&self, state: &mut FileState) -> Result<(), NotMoved> {
-        match self.held_elsewhere(state) {
+        match self.tree.held_elsewhere(state) {
             Some(false) => {
                 state.past_us = false;
                 Ok(())
@@ -106,8 +107,8 @@ impl Pool {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
         let sources = {
-            let _names = self.rename_lock.read();
-            names.iter().map(|(parent, _)| self.dir_at(parent, backing.branch)).collect::<Result<Vec<_>, OpError>>()?
+            let _names = self.tree.rename_lock.read();
+            names.iter().map(|(parent, _)| self.tree.dir_at(parent, backing.branch)).collect::<Result<Vec<_>, OpError>>()?
         };
         let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
             return Err(NotMoved::Busy("it has no name"));
@@ -120,14 +121,14 @@ impl Pool {
             return Err(NotMoved::Busy("it changed behind the mount's back"));
         }
         if names.len() > meta.nlink as usize
-            && node.file().is_some_and(|file| self.prune_names(&mut file.state.write()))
+            && node.file().is_some_and(|file| self.tree.prune_names(&mut file.state.write()))
         {
             return Err(NotMoved::Mapped); // Known better now: once more.
         }
         if meta.nlink as usize != names.len() {
             return Err(NotMoved::Busy(OTHER_NAMES));
         }
-        let temp_name = self.mover.temp_name();
+        let temp_name = self.tree.temp_name();
         let to = End { branch: &branch, online: &online };
         let copied = self.copy_file((from, name), to, &temp_name, cause, cancel, pace)?;
         let done = self.legs(names, &sources, target, cause, pace.patience).and_then(|places| {
@@ -142,7 +143,7 @@ impl Pool {
         let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
         if cause == Cause::Staged {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
-            let _names = self.rename_lock.read();
+            let _names = self.tree.rename_lock.read();
             for leg in &places {
                 leg.lift_times(pace.patience);
             }
@@ -174,14 +175,14 @@ impl Pool {
         let mut legs = Vec::with_capacity(names.len());
         let mut unsynced = Vec::new();
         {
-            let _names = self.rename_lock.read();
+            let _names = self.tree.rename_lock.read();
             for ((parent, name), from) in names.iter().zip(sources) {
-                let to = self.ensure_dir_within(parent, target, patience).map_err(|error| match error {
+                let to = self.tree.ensure_dir_within(parent, target, patience).map_err(|error| match error {
                     OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
                     error => error.into(),
                 })?;
                 if cause.durability() == Durability::Now {
-                    unsynced.extend(self.unsynced_copies(parent, target)?);
+                    unsynced.extend(self.tree.unsynced_copies(parent, target)?);
                 }
                 legs.push(Leg { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
             }
@@ -263,8 +264,8 @@ impl Pool {
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
         let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
-        let _slow = slow.then(|| self.slow_commits.read());
-        let _names = self.rename_lock.read();
+        let _slow = slow.then(|| self.tree.slow_commits.read());
+        let _names = self.tree.rename_lock.read();
         let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
         let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
         let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
@@ -301,11 +302,11 @@ impl Pool {
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
-        let came_from_elsewhere = self.inodes.born(keys.0);
-        self.inodes.moved(keys.0, keys.1, node.born);
+        let came_from_elsewhere = self.tree.inodes.born(keys.0);
+        self.tree.inodes.moved(keys.0, keys.1, node.born);
         // Says which file the number is for: after a crash it would not be believed without.
-        self.inodes.ino_checked(keys.1, copied.target.btime);
-        self.nodes.add_backing(new, node);
+        self.tree.inodes.ino_checked(keys.1, copied.target.btime);
+        self.tree.nodes.add_backing(new, node);
         let done = commit_guarded(places, &paths, target, &online, temp, copied, cause.durability());
         drop(kept);
         match done {
@@ -317,8 +318,8 @@ impl Pool {
                 first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
             }
             Err(error) => {
-                self.nodes.remove_backing(new, node);
-                self.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
+                self.tree.nodes.remove_backing(new, node);
+                self.tree.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
                 if error == RelocateError::GivenUp {
                     self.given_up.lock().insert(temp.to_owned());
                 }
@@ -336,7 +337,7 @@ impl Pool {
         }
         drop(state);
         self.note_gone(backing);
-        self.nodes.remove_backing(backing, node);
+        self.tree.nodes.remove_backing(backing, node);
         Ok(())
     }
 }

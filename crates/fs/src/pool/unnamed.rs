@@ -106,16 +106,16 @@ impl Pool {
         state.copying = None;
         if state.may_be_linked {
             let keys = (key_of(&here.online, backing), key_of(to.online, state.backing));
-            self.inodes.moved(keys.0, keys.1, node.born);
-            self.inodes.ino_checked(keys.1, copied.target.btime);
+            self.tree.inodes.moved(keys.0, keys.1, node.born);
+            self.tree.inodes.ino_checked(keys.1, copied.target.btime);
         }
         for (handle, file) in handles.iter().zip(reopened) {
             handle.file.store(Arc::new(file));
         }
-        self.nodes.add_backing(state.backing, node);
+        self.tree.nodes.add_backing(state.backing, node);
         drop(state);
         self.note_gone(backing);
-        self.nodes.remove_backing(backing, node);
+        self.tree.nodes.remove_backing(backing, node);
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl Pool {
             let (branch, online) = (Arc::clone(to.branch), Arc::clone(to.online));
             return Ok((copied, Made::Nameless(FileAt { branch, fd: Arc::new(online.own(fd)), online })));
         }
-        let name = self.mover.temp_name();
+        let name = self.tree.temp_name();
         let temp_name = name.clone();
         let copy = move |limits: &Limits<'_>| {
             let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
@@ -166,7 +166,7 @@ impl Pool {
     /// cannot be another file's yet.
     pub(crate) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
         if state.unlinked && state.may_be_linked && state.handles.is_empty() {
-            self.inodes.forget(key_of(&last.current().online, state.backing));
+            self.tree.inodes.forget(key_of(&last.current().online, state.backing));
         }
     }
 }

@@ -1,5 +1,11 @@
 //! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`leavers`](super::leavers).
 
+use crate::error::OpError;
+use crate::error::OpResult;
+use crate::kernel_cache::KernelCache;
+use crate::node::inode_key;
+use crate::tree::dirs::modified_at;
+use rustix::io::Errno;
 use std::sync::Arc;
 
 use umbrella_units::{PAGE_BYTES, Pages};
@@ -114,15 +120,15 @@ impl Pool {
             return;
         }
         // What may wait for a branch is done before anybody is kept from names.
-        for node in emptied.iter().filter_map(|id| self.nodes.get(*id)).filter(|node| node.dir().is_some()) {
-            let _names = self.rename_lock.read();
+        for node in emptied.iter().filter_map(|id| self.tree.nodes.get(*id)).filter(|node| node.dir().is_some()) {
+            let _names = self.tree.rename_lock.read();
             self.lift_times(&node);
         }
         // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
-        let Some(_names) = self.rename_lock.try_write() else { return };
+        let Some(_names) = self.tree.rename_lock.try_write() else { return };
         let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
         while let Some(id) = dirs.pop() {
-            let Some(node) = self.nodes.get(id).filter(|node| node.id != NodeId::ROOT) else { continue };
+            let Some(node) = self.tree.nodes.get(id).filter(|node| node.id != NodeId::ROOT) else { continue };
             let above = node.place().map(|(parent, _)| parent.id);
             // One that stays is in use, or nowhere else.
             if self.drop_copy_on(&node, area.branch.id).is_ok_and(|gone| gone) {
@@ -131,12 +137,40 @@ impl Pool {
         }
     }
 
+    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
+    /// rename lock exclusively.
+    pub(crate) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let _commit = dir.commit.lock();
+        let copy = {
+            let state = dir.state.read();
+            let copy = state.copies.iter().find(|copy| copy.branch == branch).copied();
+            copy.filter(|_| state.copies.len() > 1 && !state.removed)
+        };
+        let (Some(copy), Some((parent, name))) = (copy, node.place()) else { return Ok(false) };
+        let (at, above) = (self.tree.dir_at(node, branch)?, self.tree.dir_at(&parent, branch)?);
+        if !at.is_empty()? {
+            return Ok(false);
+        }
+        self.lift_times(node);
+        let meta = at.stat_self()?;
+        let keeping = parent.dir().and_then(|dir| dir.times.keep(None));
+        let before = above.stat_self()?;
+        above.rmdir(&name)?;
+        // A directory that looks changed; nothing is lost.
+        let _cosmetic = above.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
+        drop(keeping);
+        self.tree.drop_copy(node, dir, copy);
+        self.tree.inodes.forget(inode_key(&above.online, &meta));
+        Ok(true)
+    }
+
     /// Gives back the references of nodes that wait no more.
     pub(crate) fn release_left(&self) {
         let Some(area) = &self.staged.area else { return };
         let released = std::mem::take(&mut area.queue.lock().released);
         for node in released {
-            self.nodes.release(&node, 1);
+            self.tree.nodes.release(&node, 1);
         }
     }
 }

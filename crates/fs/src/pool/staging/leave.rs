@@ -24,8 +24,8 @@ use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node, NodeId};
 use crate::pool::Pool;
-use crate::pool::dirs::modified_at;
-use crate::pool::enforce::Pinned;
+use crate::tree::dirs::modified_at;
+use crate::tree::Pinned;
 use crate::pool::mover::show;
 use crate::pool::moving::{Cause, Pace};
 use crate::pool::not_moved::NotMoved;
@@ -127,7 +127,7 @@ impl Pool {
             Ok(Way::Left) => {
                 area.remove(node);
                 self.context.count(Metric::StagedLeft);
-                let _names = self.rename_lock.read();
+                let _names = self.tree.rename_lock.read();
                 self.judge_soon(node);
             }
             Ok(Way::Elsewhere(_)) => {}
@@ -154,8 +154,8 @@ impl Pool {
             file.state.write().unjudged = false;
         }
         let meta = {
-            let _names = self.rename_lock.read();
-            self.attr_of(node)?.meta
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node)?.meta
         };
         let cause = Cause::of_leaving(area);
         let path = self.placement.deciding_path(node, &meta);
@@ -234,12 +234,12 @@ impl Pool {
         let Some(file) = node.file() else { return Ok(()) };
         // What lasts is not done under the lock.
         let dirs = {
-            let _names = self.rename_lock.read();
+            let _names = self.tree.rename_lock.read();
             let (branch, names) = {
                 let state = file.state.read();
                 (state.backing.branch, state.names.clone())
             };
-            names.iter().map(|(parent, _)| self.dir_at(parent, branch)).collect::<OpResult<Vec<_>>>()?
+            names.iter().map(|(parent, _)| self.tree.dir_at(parent, branch)).collect::<OpResult<Vec<_>>>()?
         };
         dirs.iter().try_for_each(|dir| dir.fsync(false))
     }
@@ -253,14 +253,14 @@ impl Pool {
         if !known(area.branch.id) {
             return Ok(());
         }
-        let copy = match self.dir_at(dir, area.branch.id) {
+        let copy = match self.tree.dir_at(dir, area.branch.id) {
             Err(OpError::Sys(Errno::NOENT)) => return Ok(()), // It went since.
             copy => copy?,
         };
         // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
         let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
         let backing = |ino| Backing { branch: area.branch.id, foreign_dev: 0, ino };
-        for node in inodes.filter_map(|ino| self.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
+        for node in inodes.filter_map(|ino| self.tree.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
             self.leave_staging(&node).map_err(failed)?;
             self.write_back.await_room(&node);
         }
@@ -304,8 +304,8 @@ impl Pool {
                     return Ok(());
                 }
                 let found_now = {
-                    let _names = pool.rename_lock.read();
-                    pool.lookup_in(dir, name)
+                    let _names = pool.tree.rename_lock.read();
+                    pool.tree.lookup_in(dir, name)
                 };
                 let node = match found_now {
                     Ok((node, _)) => node,
@@ -324,7 +324,7 @@ impl Pool {
                     }
                     found += 1;
                 }
-                pool.nodes.release(&node, 1);
+                pool.tree.nodes.release(&node, 1);
                 Ok(())
             })?;
             walks += 1;
@@ -387,7 +387,7 @@ impl Pool {
             }
             Ok(())
         });
-        self.lift_times(&self.root);
+        self.lift_times(&self.tree.root);
         if walked.is_err() || !left.is_empty() {
             let example = left.first().map(|path| String::from_utf8_lossy(path).into_owned());
             tracing::error!(
@@ -429,19 +429,19 @@ impl Pool {
     /// A directory of the area is about to go: its copies on the branches get the times that users saw.
     fn lift_dir_times(&self, parent: &Arc<Node>, name: &OsStr) {
         let looked = {
-            let _names = self.rename_lock.read();
-            self.lookup_in(parent, name)
+            let _names = self.tree.rename_lock.read();
+            self.tree.lookup_in(parent, name)
         };
         if let Ok((node, _)) = looked {
             self.lift_times(&node);
-            self.nodes.release(&node, 1);
+            self.tree.nodes.release(&node, 1);
         }
     }
 
     /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
     /// on a branch that hangs is not asked to change.
     pub(crate) fn lift_times(&self, node: &Arc<Node>) {
-        let Ok(copies) = self.copies(node) else { return };
+        let Ok(copies) = self.tree.copies(node) else { return };
         let hanging = self.hanging_branches();
         let _keeping = node.dir().and_then(|dir| dir.times.keep(None));
         let seen = copies.iter().filter_map(|copy| copy.stat_self().ok());
@@ -459,13 +459,13 @@ impl Pool {
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
     fn walk_staged(&self, tell: &mut Tell<'_>) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
-        let mut stack = vec![(Pinned::root(self), DirAt::root(&area.branch)?, None::<OsString>)];
+        let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {
             // Opened when it is its turn: what waits holds no descriptor of its own.
             let (node, dir) = match name {
                 None => (above, dir),
                 Some(name) => {
-                    let below = dir.descend(&name).and_then(|at| Ok((Pinned::lookup(self, &above.node, &name)?, at)));
+                    let below = dir.descend(&name).and_then(|at| Ok((Pinned::lookup(&self.tree, &above.node, &name)?, at)));
                     match below {
                         // Its last file has left, and it with it.
                         Err(_) if dir.find(&name)?.is_none() => continue,
@@ -484,7 +484,7 @@ impl Pool {
                 let Some(meta) = dir.find(&entry.name)? else { continue };
                 tell(self, &node.node, &entry.name, &meta)?;
                 if meta.kind == FileKind::Directory {
-                    stack.push((Pinned::again(self, &node.node), dir.clone(), Some(entry.name)));
+                    stack.push((Pinned::again(&self.tree, &node.node), dir.clone(), Some(entry.name)));
                 }
             }
         }

@@ -283,8 +283,8 @@ impl Pool {
     fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
         let _nobody_takes_it_out = node.file()?.io.try_read()?;
         let attr = {
-            let _names = self.rename_lock.read();
-            self.attr_of(node)
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node)
         };
         let Ok(attr) = attr else { return Some((area.branch.id, Vec::new())) };
         let path = self.placement.deciding_path(node, &attr.meta);

@@ -75,7 +75,7 @@ impl Pool {
         {
             return Ok(None);
         }
-        let made = self
+        let made = self.tree
             .ensure_dir(new.parent, area.branch.id)
             .and_then(|dir| new.parent.change_entries(&dir, || call(&dir)).map(|file| (dir, file)));
         match made {

@@ -25,9 +25,9 @@ use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::tree::Tree;
 use crate::node::key_of;
-use crate::pool::lock_within;
+use crate::tree::lock_within;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
@@ -100,7 +100,7 @@ impl DirFds {
     }
 }
 
-impl Pool {
+impl Tree {
     /// A directory's copy on a branch where it is known to be.
     ///
     /// Cost: one cache lookup; one `openat2` for each level that is not cached.
@@ -354,7 +354,7 @@ impl Pool {
         self.ensure_dir_within(node, branch, None)
     }
 
-    /// As [`Pool::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
+    /// As [`Tree::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
     pub(crate) fn ensure_dir_within(
         &self,
         node: &Arc<Node>,
@@ -440,7 +440,7 @@ impl Pool {
         let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
         let face = self.face_for_copy(dir, &source)?;
-        let (online, temp_name) = (Arc::clone(&parent.online), self.mover.temp_name());
+        let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());
         let call = move || {
             use crate::relocate::{Place, clone_dir_whole};
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;

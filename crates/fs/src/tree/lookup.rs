@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
-use super::dirs::Copies;
-use super::face::look;
-use super::found::Found;
-use super::{Pool, is_reserved};
+use crate::tree::dirs::Copies;
+use crate::tree::face::look;
+use crate::tree::found::Found;
+use crate::tree::{Tree, is_reserved};
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::{OpError, OpResult};
@@ -34,7 +34,7 @@ pub struct Attr {
     pub cacheable: bool,
 }
 
-impl Pool {
+impl Tree {
     /// Finds a name and gives its node one more reference.
     pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let _names = self.rename_lock.read();

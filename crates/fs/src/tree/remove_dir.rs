@@ -1,6 +1,5 @@
 //! Names that go: files and directories.
 
-use crate::node::Backing;
 use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -9,12 +8,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::{Pool, is_reserved};
+use crate::tree::{Tree};
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
-use crate::node::{Node, NodeId};
+use crate::node::{Node};
 use crate::relocate::{DirFace, Place, clone_dir_whole};
 
 /// An inode of which something is known, kept from being used again.
@@ -23,78 +21,7 @@ pub(crate) struct HeldNumber {
     _open: FileAt,
 }
 
-impl Pool {
-    /// Removes a file's name.
-    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
-        if is_reserved(&parent, name) {
-            return Err(OpError::Reserved);
-        }
-        loop {
-            let found = self.probe(&parent, name)?.ok_or(OpError::Sys(Errno::NOENT))?;
-            let (dir, meta) = found.first()?;
-            if meta.kind == FileKind::Directory {
-                return Err(OpError::Sys(Errno::ISDIR));
-            }
-            if self.unlink_at(&parent, name, dir, meta, found.moves)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again. `moves`: the directory's, before the
-    /// name was looked at.
-    pub(crate) fn unlink_at(
-        &self,
-        parent: &Arc<Node>,
-        name: &OsStr,
-        dir: &DirAt,
-        meta: &Meta,
-        moves: Option<u64>,
-    ) -> OpResult<bool> {
-        let backing = Backing::of(&dir.branch, meta);
-        let node = self.nodes.find(backing);
-        let file = node.as_ref().and_then(|node| node.file());
-        let Some((node, file)) = node.as_ref().zip(file) else {
-            // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it away.
-            let number = self.hold_number(dir, name, meta);
-            match parent.change_entries(dir, || dir.unlink(name)) {
-                Err(error) if error.is_missing() => return Ok(false),
-                done => done?,
-            }
-            self.drop_number(number);
-            if meta.nlink <= 1 {
-                self.note_gone(backing);
-            }
-            return Ok(true);
-        };
-        let mut state = file.state.write();
-        if state.backing != backing {
-            return Ok(false);
-        }
-        state.disturb();
-        let meta = &if state.has_only_name(meta, (parent, name), moves) { *meta } else { dir.stat(name)? };
-        let number = self.hold_number(dir, name, meta);
-        let kept = keep_special(dir, name, meta);
-        parent.change_entries(dir, || dir.unlink(name))?;
-        state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
-        if meta.nlink <= 1 {
-            state.lose_last_name(parent, name);
-            state.kept = kept;
-            drop(state);
-            self.staged.deleted(node, backing.branch);
-            self.note_gone(backing);
-            self.nodes.remove_backing(backing, node);
-            self.drop_number(number);
-        } else {
-            state.unjudged = true;
-            drop(state);
-            self.judge_left(node, &Meta { nlink: meta.nlink - 1, ..*meta });
-        }
-        Ok(true)
-    }
-
+impl Tree {
     /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
     /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
     pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
@@ -110,19 +37,6 @@ impl Pool {
         if let Some(held) = held {
             self.inodes.forget(held.key);
         }
-    }
-
-    /// Removes an empty directory from every branch that has it, or from none.
-    pub fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
-        if is_reserved(&parent, name) {
-            return Err(OpError::Reserved);
-        }
-        let (node, _) = self.lookup_in(&parent, name)?;
-        let done = self.remove_dir(&node, name);
-        self.nodes.release(&node, 1);
-        done
     }
 
     /// Steps: 1. look into every copy; 2. remove the copies one after the other; 3. when one will not go (somebody put
@@ -196,34 +110,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
-    /// rename lock exclusively.
-    pub(crate) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
-        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let _commit = dir.commit.lock();
-        let copy = {
-            let state = dir.state.read();
-            let copy = state.copies.iter().find(|copy| copy.branch == branch).copied();
-            copy.filter(|_| state.copies.len() > 1 && !state.removed)
-        };
-        let (Some(copy), Some((parent, name))) = (copy, node.place()) else { return Ok(false) };
-        let (at, above) = (self.dir_at(node, branch)?, self.dir_at(&parent, branch)?);
-        if !at.is_empty()? {
-            return Ok(false);
-        }
-        self.lift_times(node);
-        let meta = at.stat_self()?;
-        let keeping = parent.dir().and_then(|dir| dir.times.keep(None));
-        let before = above.stat_self()?;
-        above.rmdir(&name)?;
-        // A directory that looks changed; nothing is lost.
-        let _cosmetic = above.as_file().set_times(super::dirs::modified_at(&before), KernelCache::SAME_SHOWN);
-        drop(keeping);
-        self.drop_copy(node, dir, copy);
-        self.inodes.forget(inode_key(&above.online, &meta));
-        Ok(true)
-    }
-
     /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what
     /// is shown, and the rest from the copy that `stays`.
     fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
@@ -252,7 +138,7 @@ impl Pool {
 
     fn clone_again(&self, like: &DirAt, face: Option<DirFace>, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
         let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
-        let (online, temp_name, new_name) = (Arc::clone(&above.online), self.mover.temp_name(), name.to_owned());
+        let (online, temp_name, new_name) = (Arc::clone(&above.online), self.temp_name(), name.to_owned());
         let call = move || {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
+use crate::tree::Tree;
 use crate::at::DirAt;
 use crate::branch::beneath::parent_beneath;
 use crate::branch::{Branch, Online};
@@ -83,7 +83,7 @@ fn is_unsure(error: OpError) -> bool {
 /// How long a branch that has come back may take to end what hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl Pool {
+impl Tree {
     /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What somebody else knows of is theirs.
     pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
@@ -107,7 +107,7 @@ impl Pool {
         }
     }
 
-    /// [`Pool::unmake`], if a branch that may hang failed so that it may have done what was asked.
+    /// [`Tree::unmake`], if a branch that may hang failed so that it may have done what was asked.
     pub(crate) fn unmake_if_unsure(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made, error: OpError) {
         if dir.online.guarded && is_unsure(error) {
             self.unmake(parent, name, dir, made);

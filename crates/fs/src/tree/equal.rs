@@ -5,7 +5,7 @@
 //! away, or could not follow (the others have a note of it that names the copy), and one that a kill interrupted (the copies have a mark that says all of it).
 //!
 //! Compared are all copies before the first use of the directory, and again before its first use after a branch came or went
-//! ([`Pool::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
+//! ([`Tree::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
 //!
 //! Which copies count: those on branches that are online, but
 //! - no staging copy;
@@ -26,14 +26,15 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
-use super::Pool;
-use super::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
-use super::found::Found;
+use crate::tree::Tree;
+use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
+use crate::tree::found::Found;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Look, Node, NodeId, Unlike};
-use crate::relocate::{self, ChangedAt, CopyId, Intention, Mark};
+use crate::relocate;
+use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
 
@@ -52,14 +53,14 @@ struct Met {
     told: usize,
 }
 
-impl Pool {
+impl Tree {
     /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether something changed since.
     pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
         let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
         self.recheck(node, dir, &looks)
     }
 
-    /// As [`Pool::recheck_found`], by branch.
+    /// As [`Tree::recheck_found`], by branch.
     pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
         let topology = self.branches.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
@@ -358,7 +359,7 @@ impl Pool {
         chosen.cloned().ok_or(OpError::Offline)
     }
 
-    /// The value of an ACL that is shown of a directory whose copies differ; `None`: ask [`Pool::ruling_copy`].
+    /// The value of an ACL that is shown of a directory whose copies differ; `None`: ask [`Tree::ruling_copy`].
     pub(crate) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Ino;
 
-use super::found::found_one;
-use super::lookup::Attr;
+use crate::tree::found::found_one;
+use crate::tree::lookup::Attr;
 use crate::branch::HIDDEN;
-use crate::pool::Pool;
+use crate::tree::Tree;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::inode_map::BackingKey;
@@ -23,7 +23,7 @@ use crate::node::{Node, NodeId};
 /// How often a directory is listed in vain while files move in it, before they are held up.
 const HURRIED_LOOKS: usize = 4;
 
-impl Pool {
+impl Tree {
     /// Somebody opens a directory to list it. True: nobody else has it open for that.
     pub fn begin_listing(&self, node: NodeId) -> bool {
         let Ok(node) = self.dir_node(node) else { return false };

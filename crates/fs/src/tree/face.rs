@@ -13,7 +13,8 @@ use crate::fd_path::proc_path;
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::node::Look;
-use crate::relocate::{self, Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Mark, Note};
+use crate::relocate;
+use crate::relocate::{Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Mark, Note};
 use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
 
 /// One copy of a directory, as it was found.

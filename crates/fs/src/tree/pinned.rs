@@ -3,28 +3,28 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use super::Pool;
+use crate::tree::Tree;
 use crate::error::OpResult;
 use crate::node::{Node, NodeId};
 
 /// A node that is kept for as long as a walk needs it.
 pub(crate) struct Pinned<'a> {
-    pool: &'a Pool,
+    pool: &'a Tree,
     pub(crate) node: Arc<Node>,
 }
 
 impl<'a> Pinned<'a> {
-    pub(crate) fn root(pool: &'a Pool) -> Pinned<'a> {
+    pub(crate) fn root(pool: &'a Tree) -> Pinned<'a> {
         Pinned::again(pool, &pool.root)
     }
 
     /// A node that is kept already, for longer.
-    pub(crate) fn again(pool: &'a Pool, node: &Arc<Node>) -> Pinned<'a> {
+    pub(crate) fn again(pool: &'a Tree, node: &Arc<Node>) -> Pinned<'a> {
         node.retain();
         Pinned { pool, node: Arc::clone(node) }
     }
 
-    pub(crate) fn lookup(pool: &'a Pool, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
+    pub(crate) fn lookup(pool: &'a Tree, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
         let _names = pool.rename_lock.read();
         let (node, _) = pool.lookup_in(parent, name)?;
         Ok(Pinned { pool, node })

@@ -15,18 +15,19 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use super::Pool;
-use super::dirs::Copies;
-use super::face::{Face, guarded, is_empty_root, keeps_all, note_change};
+use crate::tree::Tree;
+use crate::tree::dirs::Copies;
+use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, note_change};
 use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
-use crate::relocate::{self, ChangedAt, CopyId, DirFace, Intention};
+use crate::relocate;
+use crate::relocate::{ChangedAt, CopyId, DirFace, Intention};
 use crate::rights::{Rights, RightsChange};
 
-impl Pool {
+impl Tree {
     /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
     pub(crate) fn change_dir(
         &self,
