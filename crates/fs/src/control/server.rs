@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
 use crate::error::Error;
-use crate::pool::{Equalise, HANGS, Pool, Walk};
+use crate::pool::{Equalise, Pool};
+use crate::staging::HANGS;
+use crate::migrate::Walk;
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -91,9 +93,9 @@ impl Service for PoolService {
             }
             Request::Unmount { keep_staged } => {
                 // While the tree can be used and asked. What comes meanwhile follows at the end.
-                pool.empty_staging();
+                pool.staging.empty_staging();
                 let files = pool.status().staging.map_or(0, |staging| staging.files);
-                let branches = pool.hanging_branches();
+                let branches = pool.staging.hanging_branches();
                 if files > 0 && !keep_staged && !branches.is_empty() {
                     return Err(Error::BranchesHang { files, branches, waited: HANGS });
                 }

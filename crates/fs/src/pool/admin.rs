@@ -233,7 +233,7 @@ impl Pool {
     fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
         let all = self.branches.online();
         let uuid = BranchUuid(online.uuid);
-        let moves = self.given_up.lock().clone();
+        let moves = self.migrate.given_up();
         let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
         let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
         let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
@@ -393,7 +393,7 @@ impl Pool {
         if let Some(example) = self.file_on(branch).map_err(unreadable)? {
             return Err(Error::BranchNotEmpty { name: name(), example });
         }
-        self.keep_dirs(branch)
+        self.migrate.keep_dirs(branch)
     }
 
     /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use super::mover::is_due;
+use crate::migrate::is_due;
 use crate::tree::Attr;
 use crate::pool::Pool;
 use crate::at::FileAt;
@@ -104,11 +104,11 @@ impl Pool {
         if let Some(size) = change.size
             && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(staging.branch.id, size))
         {
-            self.leave_now(&node)?;
+            self.staging.leave_now(&node)?;
         }
         if !change.times_are_common() && self.staged.area_of(&node).is_some() {
             // If it cannot leave now, its branch makes of them what it can when it does.
-            let _later = self.leave_now(&node);
+            let _later = self.staging.leave_now(&node);
         }
         // Before the names are locked: it may be on its way to another branch for long.
         let _io = match node.file() {
@@ -122,7 +122,7 @@ impl Pool {
         }
         let attr = self.tree.attr_of(&node)?;
         if is_due(&node) {
-            self.judge_meta(&node, &attr.meta);
+            self.migrate.judge_meta(&node, &attr.meta);
         }
         Ok(attr)
     }
@@ -275,13 +275,13 @@ impl Pool {
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
         if value.len() > STAGED_VALUE || self.listxattr(node)?.len() + name.len() + 1 > STAGED_NAMES {
-            self.leave_now(&file)?;
+            self.staging.leave_now(&file)?;
             return set();
         }
         match set() {
             // And the other way round.
             Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
-                self.leave_now(&file)?;
+                self.staging.leave_now(&file)?;
                 set()
             }
             done => done,

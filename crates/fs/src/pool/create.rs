@@ -48,7 +48,7 @@ impl Pool {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
-        self.make_way_for_file();
+        self.staging.make_way_for_file();
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
@@ -68,7 +68,7 @@ impl Pool {
                     let opened = self.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
-                None => self.make_staged(&new, call)?,
+                None => self.staging.make_staged(&new, call)?,
             },
         };
         let (dir, (file, unlike)) = made.map_or_else(|| self.make(&new, call), Ok)?;
@@ -163,7 +163,7 @@ impl Pool {
         let (node, attr) = self.tree.intern(&parent, name, &found)?;
         if let Some(file) = node.file() {
             file.state.write().unjudged = true;
-            self.judge_made(&node, &attr.meta);
+            self.migrate.judge_made(&node, &attr.meta);
         }
         Ok(attr)
     }
@@ -172,7 +172,7 @@ impl Pool {
     pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
-            self.leave_now(&node)?;
+            self.staging.leave_now(&node)?;
         }
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
@@ -219,7 +219,7 @@ impl Pool {
         if meta.nlink <= 1 {
             self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
         }
-        self.judge_made(&node, &meta);
+        self.migrate.judge_made(&node, &meta);
         Ok(self.tree.attr_with(&node, meta))
     }
 

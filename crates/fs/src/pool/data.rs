@@ -103,14 +103,14 @@ impl Pool {
         let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
-            self.make_way(branch, need);
+            self.staging.make_way(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
                     if !full.contains(&branch) {
                         full.push(branch);
                     }
-                    match self.overflow(&handle, branch, &full, ByteSize(need)) {
+                    match self.migrate.overflow(&handle, branch, &full, ByteSize(need)) {
                         Err(OpError::NoRoom) if self.may_get_room(&mut patience) => full.clear(),
                         Err(OpError::NoRoom) => {
                             self.context.count(Metric::NoRoom);
@@ -222,14 +222,14 @@ impl Pool {
     /// Makes a file's contents durable.
     pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
-        let left = self.leave_for_sync(&handle.node)?;
+        let left = self.staging.leave_for_sync(&handle.node)?;
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
             let synced = self.write_back.syncing(&file, || file.fsync(data_only && !left));
             handle.learned_error().and(synced)?;
         }
-        if left { self.sync_names(&handle.node) } else { Ok(()) }
+        if left { self.staging.sync_names(&handle.node) } else { Ok(()) }
     }
 
     /// What closing a file on this branch may still report.
@@ -242,7 +242,7 @@ impl Pool {
     /// Makes the names in a directory durable, on every branch that has it.
     pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
-        self.leave_dir_for_sync(&node)?;
+        self.staging.leave_dir_for_sync(&node)?;
         // What lasts is not done under the lock.
         let copies = {
             let _names = self.tree.rename_lock.read();
@@ -258,7 +258,7 @@ impl Pool {
 
     /// Makes everything durable.
     pub fn sync_all(&self) -> OpResult<()> {
-        let left = self.leave_all_for_sync();
+        let left = self.staging.leave_all_for_sync();
         self.write_back.sync_branches()?;
         left
     }

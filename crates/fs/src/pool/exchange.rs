@@ -37,7 +37,7 @@ impl Pool {
             match &node.body {
                 Body::Dir(dir) => {
                     dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()));
-                    self.revisit_below(node);
+                    self.migrate.revisit_below(node);
                 }
                 Body::File(file) => {
                     let mut state = file.state.write();
@@ -45,7 +45,7 @@ impl Pool {
                     rename_known(&mut state, old, new);
                     state.unjudged = true;
                     drop(state);
-                    self.judge_renamed(node, None);
+                    self.migrate.judge_renamed(node, None);
                 }
             }
         }

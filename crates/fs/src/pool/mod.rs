@@ -9,40 +9,29 @@
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
-mod accessed;
 mod admin;
 mod attr;
-mod commit;
-mod copying;
 mod create;
 mod data;
 mod disk_errors;
-mod drain;
-mod enforce;
+mod ending;
 mod exchange;
 mod inode_flags;
-mod leftover;
 mod monitor;
-mod mover;
-mod moving;
 mod names;
-mod not_moved;
 mod open;
-mod overflow;
 mod releases;
 mod reload;
 mod rename;
 mod repair;
 mod replace;
 mod report;
-mod revisit;
-mod schedule;
-mod staging;
-mod transfer;
 mod unlink;
-mod unnamed;
-mod walks;
 
+use crate::control::protocol::EnforceSummary;
+use crate::control::protocol::Progress;
+use crate::migrate::Migrations;
+use crate::staging::Staging;
 use crate::listing::Entry;
 use crate::listing::Listing;
 use crate::tree::Tree;
@@ -51,29 +40,29 @@ use crate::area;
 use crate::area::Staged;
 use crate::placement::ActiveRules;
 use crate::placement::Placement;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{OsStr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc};
 use std::time::{Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, RwLock};
-use rustc_hash::{FxHashMap, FxHashSet};
+use parking_lot::{RwLock};
+use rustc_hash::{FxHashMap};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
 pub use attr::{Change, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
 pub use data::TreeSpace;
-pub use enforce::Walk;
+pub use crate::migrate::Walk;
 pub use crate::tree::Attr;
-pub(crate) use mover::MOVERS;
+
 pub use names::Behind;
 pub use open::{OpenRequest, Opened};
 pub use rename::Replace;
 pub use repair::Equalise;
-pub(crate) use staging::HANGS;
+
 pub use crate::area::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, Branches};
@@ -98,22 +87,12 @@ pub struct Pool {
     pub(crate) staged: Arc<Staged>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) tree: Arc<Tree>,
+    pub(crate) migrate: Arc<Migrations>,
+    pub(crate) staging: Arc<Staging>,
     handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
     releases: releases::Releases,
-    pub(crate) walks: walks::Walks,
-    pub(crate) revisits: revisit::Revisits,
-    /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
-    pub(crate) given_up: Mutex<FxHashSet<OsString>>,
-    pub(crate) mover: mover::Mover,
     disk_errors: disk_errors::DiskErrors,
-    /// What an earlier mount left in the staging area was looked for.
-    pub(crate) taken_back: Mutex<bool>,
-    pub(crate) leavers: Arc<staging::Leavers>,
-    /// When not all could leave that was to make way for writers. Held while it leaves.
-    pub(crate) stuck: Mutex<Option<Instant>>,
-    /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
-    pub(crate) moves_left: AtomicBool,
 }
 
 const HANDLE_SHARDS: usize = 16;
@@ -157,6 +136,8 @@ impl Pool {
             rules: ArcSwap::from_pointee(rules),
         });
         let tree = Tree::new(&placement, root);
+        let migrate = Migrations::new(&tree, &write_back);
+        let staging = Staging::new(&tree, &write_back, &migrate);
         let pool = Arc::new(Pool {
             context,
             branches,
@@ -165,20 +146,13 @@ impl Pool {
             staged,
             placement,
             tree,
+            migrate,
+            staging,
             handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             releases: releases::Releases::default(),
-            walks: walks::Walks::default(),
-            revisits: revisit::Revisits::default(),
-            given_up: Mutex::default(),
-            mover: mover::Mover::new(),
             disk_errors,
-            taken_back: Mutex::default(),
-            leavers: Arc::default(),
-            stuck: Mutex::default(),
-            moves_left: AtomicBool::new(false),
         });
-        pool.leavers.set_pool(Arc::downgrade(&pool));
         pool.load_branches();
         Ok(pool)
     }
@@ -249,6 +223,38 @@ impl Pool {
         self.tree.forget(id, count)
     }
 
+    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
+    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        self.migrate.enforce(walk, tell)
+    }
+
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
+    /// over unmounts too, until [`Migrations::stop_drain`].
+    pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        self.migrate.drain(name, tell)
+    }
+
+    /// Places new files on a branch again, and ends the walk that empties it.
+    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
+        self.migrate.stop_drain(name)
+    }
+
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
+    pub fn move_all_queued(&self) {
+        self.migrate.move_all_queued()
+    }
+
+    /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
+    pub fn keep_staging(&self) {
+        self.staging.keep_staging()
+    }
+
+    /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
+    pub fn close_staging(&self) {
+        self.staging.close_staging()
+    }
+
     /// How the pool was configured at its start.
     pub fn spec(&self) -> &PoolSpec {
         &self.context.spec
@@ -291,8 +297,8 @@ impl Pool {
         let mut warnings: Vec<String> = self.context.warnings();
         warnings.extend(self.failing_warnings());
         warnings.extend(self.tree.differing_warning());
-        warnings.extend(self.hanging_warnings());
-        warnings.extend(self.stuck_warning());
+        warnings.extend(self.staging.hanging_warnings());
+        warnings.extend(self.staging.stuck_warning());
         warnings.extend(self.descriptor_warning());
         warnings
     }

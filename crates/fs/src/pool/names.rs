@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::commit::COMMIT_PATIENCE;
+use crate::migrate::COMMIT_PATIENCE;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};

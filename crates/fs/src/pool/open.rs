@@ -71,7 +71,7 @@ impl Pool {
     /// The caller holds the rename lock shared.
     pub(crate) fn open_node(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<Opened> {
         let (opened, branch, meta) = self.open_file(node, request)?;
-        self.note_opened(node, &branch, &meta);
+        self.migrate.note_opened(node, &branch, &meta);
         Ok(opened)
     }
 
@@ -265,7 +265,7 @@ impl Pool {
             let this = Arc::downgrade(&handle);
             state.handles.retain(|other| !Weak::ptr_eq(other, &this));
             accessed = state.take_accessed();
-            self.forget_unnamed(&state, &handle);
+            self.migrate.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
                 state.unjudged = true;
             }
@@ -275,10 +275,10 @@ impl Pool {
         drop(ended);
         if judge {
             let _names = self.tree.rename_lock.read();
-            self.judge_closed(&node, &handle.current());
+            self.migrate.judge_closed(&node, &handle.current());
         } else if let Some(before) = accessed {
             let _names = self.tree.rename_lock.read();
-            self.judge_read(&node, &handle.current(), before);
+            self.migrate.judge_read(&node, &handle.current(), before);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use crate::tree::found::Found;
-use super::moving::Moving;
+use crate::migrate::Moving;
 use super::names::{Behind, End};
 use crate::tree::remove_dir::keep_special;
 use crate::area::is_stageable;
@@ -78,17 +78,17 @@ impl Pool {
             let locked = self.tree.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node, found, other) => {
-                    self.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
+                    self.migrate.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
                     self.tree.nodes.release(&node, 1);
                     if let Some(other) = other {
-                        self.judge_renamed(&other, None);
+                        self.migrate.judge_renamed(&other, None);
                         self.tree.nodes.release(&other, 1);
                     }
                     return Ok(());
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(locked);
-                    let left = self.leave_now(&node);
+                    let left = self.staging.leave_now(&node);
                     self.tree.nodes.release(&node, 1);
                     left?;
                 }
@@ -161,14 +161,14 @@ impl Pool {
         ways: Vec<(&Arc<Node>, BranchId)>,
     ) -> OpResult<()> {
         if self.branches.is_staging(here) {
-            return self.leave_now(node);
+            return self.staging.leave_now(node);
         }
         if self.branches.is_staging(there) {
-            return self.leave_now(other);
+            return self.staging.leave_now(other);
         }
         let mut moved = Err(OpError::NoRoom);
         for (node, target) in ways {
-            moved = self.move_now(node, target);
+            moved = self.migrate.move_now(node, target);
             if moved.is_ok() {
                 break;
             }
@@ -383,7 +383,7 @@ impl Pool {
                     state.lose_last_name(&to.parent, to.name);
                     state.kept = kept;
                     self.staged.deleted(other, state.backing.branch);
-                    self.note_gone(state.backing);
+                    self.migrate.note_gone(state.backing);
                     self.tree.nodes.remove_backing(state.backing, other);
                     self.tree.drop_number(number);
                 }
@@ -445,7 +445,7 @@ impl Pool {
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
-        self.revisit_below(node);
+        self.migrate.revisit_below(node);
         Ok(())
     }
 }

@@ -56,7 +56,7 @@ impl Pool {
             passthrough: self.context.passthrough.load(Ordering::Relaxed),
             transport: self.context.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staged.status(),
-            walks: self.walks_under_way(),
+            walks: self.migrate.walks_under_way(),
         }
     }
 
@@ -248,7 +248,7 @@ impl Pool {
             Turn::AtItsClose
         } else if copying {
             Turn::Now
-        } else if self.mover.has(node) {
+        } else if self.migrate.is_queued(node) {
             Turn::Queued
         } else {
             Turn::Unknown

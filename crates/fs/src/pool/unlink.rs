@@ -56,7 +56,7 @@ impl Pool {
             }
             self.tree.drop_number(number);
             if meta.nlink <= 1 {
-                self.note_gone(backing);
+                self.migrate.note_gone(backing);
             }
             return Ok(true);
         };
@@ -75,13 +75,13 @@ impl Pool {
             state.kept = kept;
             drop(state);
             self.staged.deleted(node, backing.branch);
-            self.note_gone(backing);
+            self.migrate.note_gone(backing);
             self.tree.nodes.remove_backing(backing, node);
             self.tree.drop_number(number);
         } else {
             state.unjudged = true;
             drop(state);
-            self.judge_left(node, &Meta { nlink: meta.nlink - 1, ..*meta });
+            self.migrate.judge_left(node, &Meta { nlink: meta.nlink - 1, ..*meta });
         }
         Ok(true)
     }

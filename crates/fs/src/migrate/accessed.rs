@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use umbrella_units::Timestamp;
 
-use super::Pool;
+use crate::migrate::Migrations;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::meta::Meta;
 use crate::node::{FileState, Node};
 
-impl Pool {
+impl Migrations {
     /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
     pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
         let Some(file) = node.file() else { return };

@@ -10,12 +10,12 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::{Pool, Walk};
+use crate::migrate::{Migrations, Walk};
 use crate::control::protocol::Purpose;
 
 const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-impl Pool {
+impl Migrations {
     /// The schedule's thread.
     pub(crate) fn run_schedule(self: &Arc<Self>) {
         if self.moves_left.load(Ordering::Relaxed) {
@@ -63,13 +63,6 @@ impl Pool {
         }
     }
 
-    /// Lets go of all branches: from now on another daemon may have them.
-    pub(crate) fn close_branches(&self) {
-        for branch in self.branches.list.load().iter() {
-            branch.close();
-        }
-    }
-
     fn move_what_was_left(&self) {
         let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
@@ -98,30 +91,6 @@ impl Pool {
         match walked {
             Ok(summary) => tracing::info!(?summary, "the enforcer ends its walk"),
             Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
-        }
-    }
-
-    /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
-    pub fn shut_down(&self) {
-        self.context.stop();
-        self.branches.attention.call();
-        for node in self.tree.nodes.snapshot() {
-            if let Some(file) = node.file()
-                && let Some(cancel) = &file.state.read().copying
-            {
-                cancel.store(true, Ordering::Relaxed);
-            }
-        }
-        self.keep_errors();
-        self.stop_mover();
-        self.revisits.stop();
-        self.stop_keeper();
-        self.write_back.ungovern_all();
-        let hanging = self.hanging_branches();
-        for branch in self.branches.list.load().iter() {
-            if branch.is_online() && !hanging.contains(&branch.spec.name) {
-                self.keep_numbers_of(branch);
-            }
         }
     }
 }

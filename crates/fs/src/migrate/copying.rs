@@ -14,14 +14,15 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use super::Pool;
+use crate::migrate::Migrations;
 use crate::write_back::{Holds, governed};
-use super::moving::Pace;
-use super::not_moved::NotMoved;
+use crate::migrate::moving::Pace;
+use crate::migrate::not_moved::NotMoved;
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
 use crate::relocate::{Durability, Limits, RelocateError};
-use crate::workers::{self, Lost};
+use crate::workers;
+use crate::workers::Lost;
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -59,7 +60,7 @@ struct Apart {
     signs_of_life: AtomicU64,
 }
 
-impl Pool {
+impl Migrations {
     /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it any more.
     pub(crate) fn copy_over<T: Send + 'static>(
         &self,

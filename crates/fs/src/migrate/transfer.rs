@@ -21,13 +21,13 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
-use super::commit::commit_guarded;
-use super::copying::{Copying, End, Unclaimed};
-use super::mover::show;
-use super::moving::{Cause, Leg, Moving, Pace};
-use super::not_moved::{NotMoved, OTHER_NAMES};
+use crate::migrate::commit::commit_guarded;
+use crate::migrate::copying::{Copying, End, Unclaimed};
+use crate::migrate::mover::show;
+use crate::migrate::moving::{Cause, Leg, Moving, Pace};
+use crate::migrate::not_moved::{NotMoved, OTHER_NAMES};
 use crate::placement::settled_facts;
-use crate::pool::Pool;
+use crate::migrate::Migrations;
 use crate::tree::lock_within;
 use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
@@ -35,9 +35,10 @@ use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Handle, Node, path_of};
-use crate::relocate::{self, Durability, Limits, Place, RelocateError, Removal};
+use crate::relocate;
+use crate::relocate::{Durability, Limits, Place, RelocateError, Removal};
 
-impl Pool {
+impl Migrations {
     /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
     /// are resolved and while the move is committed, so that a long copy holds nobody up.
     pub(crate) fn transfer(

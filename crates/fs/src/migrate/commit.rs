@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use super::copying::End;
-use super::moving::Leg;
+use crate::migrate::copying::End;
+use crate::migrate::moving::Leg;
 use crate::branch::{Branch, Online};
-use crate::relocate::{
-    self, BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
-};
-use crate::workers::{self, Lost};
+use crate::relocate;
+use crate::relocate::{BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side};
+use crate::workers;
+use crate::workers::Lost;
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.

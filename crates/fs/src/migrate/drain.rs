@@ -9,16 +9,16 @@ use umbrella_units::BranchId;
 
 use crate::tree::Pinned;
 use crate::placement::NewFile;
-use super::{Pool, Walk};
+use crate::migrate::{Migrations, Walk};
 use crate::branch::Branch;
 use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
 use crate::creds::Caller;
 use crate::error::{Error, OpResult};
 use crate::node::{Node, NodeId, path_of};
 
-impl Pool {
+impl Migrations {
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Pool::stop_drain`].
+    /// over unmounts too, until [`Migrations::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branch = self.branches.named(name)?;
         if let BranchState::Offline { reason, .. } = branch.branch_state() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
+use crate::migrate::Migrations;
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::error::{OpResult, Twice};
@@ -31,7 +31,7 @@ struct Place {
     path: PathBuf,
 }
 
-impl Pool {
+impl Migrations {
     /// Looks through a whole branch, and for each name it still has at all others that are online.
     pub(crate) fn leftover_on(&self, branch: &Arc<Branch>) -> OpResult<Leftover> {
         let others = self.branches.list.load();

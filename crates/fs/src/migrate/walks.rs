@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::Pool;
+use crate::migrate::Migrations;
 use crate::control::protocol::{Progress, Purpose, WalkStatus};
 
 /// See the module.
@@ -20,7 +20,7 @@ pub(crate) struct UnderWay<'a> {
     number: u64,
 }
 
-impl Pool {
+impl Migrations {
     /// For `status`.
     pub(crate) fn walks_under_way(&self) -> Vec<WalkStatus> {
         self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -18,8 +18,8 @@ use umbrella_units::{BranchId, FileId, format_duration};
 
 use crate::area::{Area, id_of};
 use crate::node::Node;
-use crate::pool::Pool;
-use crate::pool::not_moved::NotMoved;
+use crate::staging::Staging;
+use crate::migrate::NotMoved;
 
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
@@ -90,9 +90,8 @@ struct State {
 }
 
 /// See the module. A leaf among the locks.
-#[derive(Default)]
 pub(crate) struct Leavers {
-    pool: OnceLock<Weak<Pool>>,
+    staging: Weak<Staging>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -108,8 +107,8 @@ pub(crate) struct Hanging {
 }
 
 impl Leavers {
-    pub(crate) fn set_pool(&self, pool: Weak<Pool>) {
-        let _once = self.pool.set(pool);
+    pub(crate) fn new(staging: Weak<Staging>) -> Leavers {
+        Leavers { staging, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Leaves of files those that no leaver has.
@@ -152,17 +151,19 @@ impl Leavers {
         }
     }
 
-    /// A leaver's thread. It holds the pool only while it has a file at hand.
+    /// A leaver's thread. It holds the room only while it has a file at hand.
     fn run(self: &Arc<Self>, branch: BranchId) {
         let mut failures = 0;
         while let Some(leaving) = self.next(branch) {
             let file = id_of(&leaving.node);
-            let pool = self.pool.get().and_then(Weak::upgrade);
+            let staging = self.staging.upgrade();
             // A panic is told by its hook, and ends nothing else.
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                pool.as_ref().map_or(Outcome::Stays, |pool| pool.let_one_leave(branch, leaving, failures >= HOPELESS))
+                staging
+                    .as_ref()
+                    .map_or(Outcome::Stays, |staging| staging.let_one_leave(branch, leaving, failures >= HOPELESS))
             }));
-            drop(pool);
+            drop(staging);
             match outcome {
                 Ok(Outcome::Left) => failures = 0,
                 Ok(Outcome::Stays) | Err(_) => failures += 1,
@@ -259,7 +260,7 @@ impl Leavers {
     }
 }
 
-impl Pool {
+impl Staging {
     /// Hands files to the leavers of the branches that they go to, in the order of their paths. Whether any were not there already.
     pub(crate) fn hand_to_leavers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
         let placed = nodes.into_iter().filter_map(|node| {
@@ -310,7 +311,7 @@ impl Pool {
     }
 
     /// Says in the log which branches have come to hang, and which get on again.
-    pub(crate) fn tell_hanging(&self, area: &Area) {
+    pub(crate) fn tell_hanging(&self) {
         for (branch, hangs) in self.leavers.news() {
             let branch = self.placement.branch_name(branch);
             if hangs {

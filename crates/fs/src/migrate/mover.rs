@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
-use super::Pool;
-use super::moving::{Cause, Pace};
-use super::not_moved::NotMoved;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
@@ -187,7 +187,7 @@ impl Mover {
     }
 }
 
-impl Pool {
+impl Migrations {
     /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
     pub(crate) fn judge_staged(&self, node: &Node, meta: &Meta) {
         if let Some(area) = &self.staged.area
@@ -291,11 +291,19 @@ impl Pool {
         self.context.metrics.sub(Metric::RelocationsPending, 1);
     }
 
-    /// Wakes the mover's threads, which see that the pool ends. `stopping` is set.
-    pub(crate) fn stop_mover(&self) {
-        // Under the lock: else it may have looked before, and not wait yet.
-        let _queue = self.mover.queue.lock();
-        self.mover.wake.notify_all();
+    /// Wakes the threads, which see that the pool ends. `stopping` is set.
+    pub(crate) fn stop(&self) {
+        {
+            // Under the lock: else it may have looked before, and not wait yet.
+            let _queue = self.mover.queue.lock();
+            self.mover.wake.notify_all();
+        }
+        self.revisits.stop();
+    }
+
+    /// Whether a file waits for its move.
+    pub(crate) fn is_queued(&self, node: &Arc<Node>) -> bool {
+        self.mover.has(node)
     }
 
     /// Where a queued file belongs now: since it was queued it may have changed again.

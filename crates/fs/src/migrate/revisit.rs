@@ -1,7 +1,7 @@
 //! Files whose rule may be another one since names changed, and which no close tells of: what is below a directory that got another name, and files of
 //! several names.
 //!
-//! One thread looks at them, by walks of the enforcer ([`super::enforce`]), one after the other:
+//! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
 //!
 //! - The files below a renamed directory. What waits is the directory, however much is below it.
 //! - Files with names that nobody has looked up since the mount: the whole tree is walked for these names, at most a tenth of the time, and for many
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashSet;
 
-use super::enforce::Part;
-use super::mover::is_due;
-use super::{Pool, Walk};
+use crate::migrate::enforce::Part;
+use crate::migrate::mover::is_due;
+use crate::migrate::{Migrations, Walk};
 use crate::control::protocol::Purpose;
 use crate::meta::Meta;
 use crate::metrics::Metric;
@@ -98,7 +98,7 @@ impl Revisits {
     }
 }
 
-impl Pool {
+impl Migrations {
     /// The last name of a file is gone, or the file moved to another branch.
     pub(crate) fn note_gone(&self, backing: Backing) {
         self.write_back.forget(backing);
@@ -124,7 +124,7 @@ impl Pool {
         self.revisits.wake.notify_all();
     }
 
-    /// A file has another name, or lost one: as [`Pool::judge_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
+    /// A file has another name, or lost one: as [`Migrations::judge_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
     pub(crate) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
@@ -155,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::search_names`].
+    /// As [`Migrations::search_names`].
     pub(crate) fn search(&self, file: Backing) {
         if !self.placement.rules.load().rules.asked().names || self.branches.is_staging(file.branch) {
             return;

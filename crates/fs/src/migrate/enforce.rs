@@ -3,7 +3,7 @@
 //!
 //! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged.
 //! 2. Its rule says where it belongs.
-//! 3. It moves as any file does ([`super::transfer`]), at the walk's bandwidth, unless it is busy; a dry run counts the room that it would take instead.
+//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy; a dry run counts the room that it would take instead.
 //! 4. Files of several names wait until the walk has seen all of them, then move together.
 //!
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
@@ -18,12 +18,12 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
-use super::Pool;
-use super::moving::{Cause, Pace};
-use super::not_moved::NotMoved;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
 use crate::tree::Pinned;
 use crate::placement::{ASTRAY, settled_facts};
-use super::walks::UnderWay;
+use crate::migrate::walks::UnderWay;
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
@@ -64,7 +64,7 @@ pub(crate) enum Part {
 type Name = (Arc<Node>, OsString);
 
 struct Walker<'a> {
-    pool: &'a Pool,
+    pool: &'a Migrations,
     walk: Walk,
     throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
@@ -83,7 +83,7 @@ struct Walker<'a> {
     planned: Vec<i64>,
 }
 
-impl Pool {
+impl Migrations {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {

@@ -16,23 +16,23 @@ use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, format_duration};
 
 use crate::area::Area;
-use super::leavers::{HANGS, Leaving, Outcome, Tried};
+use crate::staging::leavers::{HANGS, Leaving, Outcome, Tried};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, Node, NodeId};
-use crate::pool::Pool;
+use crate::staging::Staging;
 use crate::tree::dirs::modified_at;
 use crate::tree::Pinned;
-use crate::pool::mover::show;
-use crate::pool::moving::{Cause, Pace};
-use crate::pool::not_moved::NotMoved;
+use crate::migrate::show;
+use crate::migrate::{Cause, Pace};
+use crate::migrate::NotMoved;
 use crate::placement::settled_facts;
 
 /// Told of an entry of the area: its directory, its name, its attributes.
-type Tell<'a> = dyn FnMut(&Pool, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
+type Tell<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
 /// How often a file is tried whose attributes change while it is copied.
 const ATTEMPTS: usize = 5;
@@ -72,7 +72,7 @@ pub(crate) struct Heading {
     pub(crate) target: Option<BranchId>,
 }
 
-impl Pool {
+impl Staging {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(area) = &self.staged.area else { return Ok(()) };
@@ -128,7 +128,7 @@ impl Pool {
                 area.remove(node);
                 self.context.count(Metric::StagedLeft);
                 let _names = self.tree.rename_lock.read();
-                self.judge_soon(node);
+                self.migrate.judge_soon(node);
             }
             Ok(Way::Elsewhere(_)) => {}
             Err(NotMoved::Op(OpError::Stale)) => {
@@ -174,7 +174,7 @@ impl Pool {
                 hits.fetch_add(1, Ordering::Relaxed);
             }
             let pace = Pace { alive: reach.alive, patience: reach.patience, ..Pace::default() };
-            match self.transfer(node, target, cause, pace) {
+            match self.migrate.transfer(node, target, cause, pace) {
                 Ok(_) => return Ok(Way::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
                 Err(why) => {
@@ -368,7 +368,7 @@ impl Pool {
             return;
         }
         // A directory may be on no branch but on one that is gone.
-        if let Err(error) = self.keep_dirs(&area.branch) {
+        if let Err(error) = self.migrate.keep_dirs(&area.branch) {
             tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
             return;
         }
@@ -416,7 +416,7 @@ impl Pool {
         loop {
             self.hand_to_leavers(area, waiting);
             self.leavers.settle();
-            self.tell_hanging(area);
+            self.tell_hanging();
             self.release_left();
             waiting = self.not_stuck(area);
             if waiting.is_empty() || Instant::now() >= until {

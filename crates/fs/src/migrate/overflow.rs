@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use umbrella_units::{BranchId, ByteSize};
 
-use super::Pool;
-use super::moving::{Cause, Pace};
-use super::not_moved::NotMoved;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
 use crate::placement::settled_facts;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
@@ -15,7 +15,7 @@ use crate::node::Handle;
 /// How often a copy begins anew because attributes or names changed meanwhile.
 const ATTEMPTS: usize = 10;
 
-impl Pool {
+impl Migrations {
     /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
     /// Afterwards the caller tries again. `NoRoom`: it is where it was.
     ///

@@ -10,14 +10,15 @@ use smallvec::SmallVec;
 
 use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
-use super::not_moved::NotMoved;
+use crate::migrate::not_moved::NotMoved;
 use crate::area::Area;
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::OpError;
 use crate::kernel_cache::KernelCache;
 use crate::node::Node;
-use crate::relocate::{self, Durability, Place, Throttle};
+use crate::relocate;
+use crate::relocate::{Durability, Place, Throttle};
 
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

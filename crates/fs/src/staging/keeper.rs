@@ -1,4 +1,4 @@
-//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`leavers`](super::leavers).
+//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`leavers`](crate::staging::leavers).
 
 use crate::error::OpError;
 use crate::error::OpResult;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 use umbrella_units::{PAGE_BYTES, Pages};
 
 use crate::area::{high_water, low_water};
-use crate::area::{Area};
-use crate::pool::staging::TICK;
+use crate::area::Area;
+use crate::staging::TICK;
 use crate::node::{Node, NodeId};
-use crate::pool::Pool;
+use crate::staging::Staging;
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
 
-impl Pool {
+impl Staging {
     /// Files whose time has come and that no leaver has.
     fn due(&self, area: &Area) -> Vec<Arc<Node>> {
         let now = area.now();
@@ -81,7 +81,7 @@ impl Pool {
             let any = self.look_after_staging(area);
             // Also for what was handed over only to make room.
             self.leavers.settle();
-            self.tell_hanging(area);
+            self.tell_hanging();
             self.release_left();
             if !any {
                 return;
@@ -99,7 +99,7 @@ impl Pool {
         }
         area.watch_memory();
         self.release_left();
-        self.tell_hanging(area);
+        self.tell_hanging();
         self.prune_area();
         self.begin_to_ease(area);
         let mut any = false;

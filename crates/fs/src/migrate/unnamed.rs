@@ -12,18 +12,19 @@ use std::sync::{Arc, Weak};
 use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
-use super::Pool;
-use super::copying::{Copying, End, Unclaimed};
+use crate::migrate::Migrations;
+use crate::migrate::copying::{Copying, End, Unclaimed};
 use crate::write_back::Holds;
 use crate::node::key_of;
-use super::moving::Pace;
-use super::not_moved::NotMoved;
-use super::transfer::{drop_copy, reopen_all};
+use crate::migrate::moving::Pace;
+use crate::migrate::not_moved::NotMoved;
+use crate::migrate::transfer::{drop_copy, reopen_all};
 use crate::at::FileAt;
 use crate::error::OpError;
 use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Handle, Node};
-use crate::relocate::{self, Copied, Durability, Fingerprint, Limits, Place, RelocateError};
+use crate::relocate;
+use crate::relocate::{Copied, Durability, Fingerprint, Limits, Place, RelocateError};
 
 /// A finished copy, and how those who have the file open get at it.
 enum Made {
@@ -33,7 +34,7 @@ enum Made {
     Nameless(FileAt),
 }
 
-impl Pool {
+impl Migrations {
     /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively. Steps as those of a file with
     /// a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2. without locks: copy; 3. under the file's lock:
     /// the flag is not set, the source is what was copied, and nothing written to it has failed; open the copy once for each handle, and hand

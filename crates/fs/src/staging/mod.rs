@@ -36,18 +36,58 @@ mod leavers;
 mod room;
 mod stuck;
 
-use std::time::Duration;
+use crate::area::Staged;
+use crate::branch::Branches;
+use crate::context::Context;
+use crate::migrate::Migrations;
+use crate::placement::Placement;
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 pub(crate) use leavers::{HANGS, Leavers};
 
-use super::Pool;
 use crate::placement::NewFile;
 use crate::area::{SPARE_INODES, is_stageable, keeps_all};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 
-impl Pool {
+/// See the module.
+pub(crate) struct Staging {
+    context: Arc<Context>,
+    branches: Arc<Branches>,
+    write_back: Arc<WriteBack>,
+    staged: Arc<Staged>,
+    placement: Arc<Placement>,
+    tree: Arc<Tree>,
+    migrate: Arc<Migrations>,
+    leavers: Arc<Leavers>,
+    /// What an earlier mount left was looked for.
+    taken_back: Mutex<bool>,
+    /// When not all could leave that was to make way for writers. Held while it leaves.
+    stuck: Mutex<Option<Instant>>,
+}
+
+impl Staging {
+    pub(crate) fn new(tree: &Arc<Tree>, write_back: &Arc<WriteBack>, migrate: &Arc<Migrations>) -> Arc<Staging> {
+        Arc::new_cyclic(|this| Staging {
+            context: Arc::clone(&tree.context),
+            branches: Arc::clone(&tree.branches),
+            write_back: Arc::clone(write_back),
+            staged: Arc::clone(&tree.placement.staged),
+            placement: Arc::clone(&tree.placement),
+            tree: Arc::clone(tree),
+            migrate: Arc::clone(migrate),
+            leavers: Arc::new(Leavers::new(this.clone())),
+            taken_back: Mutex::default(),
+            stuck: Mutex::default(),
+        })
+    }
+
     /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
     pub(crate) fn make_staged<T>(
         &self,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::area::{Area, id_of};
 use crate::node::Node;
-use crate::pool::Pool;
-use crate::pool::mover::show;
+use crate::staging::Staging;
+use crate::migrate::show;
 
 impl Area {
     /// A file could not leave. It is logged where no other is stuck for the same reason.
@@ -27,7 +27,7 @@ impl Area {
 
 }
 
-impl Pool {
+impl Staging {
     /// Files that no leaver has and that nothing keeps here but that they were in use when it was their turn.
     pub(crate) fn not_stuck(&self, area: &Area) -> Vec<Arc<Node>> {
         let queue = area.queue.lock();

@@ -4,7 +4,7 @@
 //! program was told that all is well, would find no place any more. So where the branches together have little more than was promised, what waits
 //! leaves first, and who writes afterwards is told that they are full, as without staging.
 //!
-//! Files that are made and writes that pass through the daemon wait for it ([`Pool::make_way`]). Those that go past it are followed by the keeper, which leaves
+//! Files that are made and writes that pass through the daemon wait for it ([`Staging::make_way`]). Those that go past it are followed by the keeper, which leaves
 //! them some room ([`MOST_AHEAD`]) while it looks away.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use umbrella_units::BranchId;
 
 use crate::area::{SPARE_INODES, Area, id_of, keeps_all};
 use crate::branch::{Branch, Space};
-use crate::pool::Pool;
+use crate::staging::Staging;
 
 /// What is written past the daemon before the keeper looks again, at most; on small branches a twentieth of them.
 const MOST_AHEAD: u64 = 512 << 20;
@@ -50,7 +50,7 @@ impl Room {
     }
 }
 
-impl Pool {
+impl Staging {
     /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
     pub(crate) fn make_way(&self, branch: BranchId, need: u64) {
         if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::make_way`], before a file is made.
+    /// As [`Staging::make_way`], before a file is made.
     pub(crate) fn make_way_for_file(&self) {
         if let Some(area) = &self.staged.area {
             self.ease(area, 0);
@@ -78,7 +78,7 @@ impl Pool {
         *stuck = if self.leave_as_can(area) { None } else { Some(Instant::now()) };
     }
 
-    /// As [`Pool::ease`] after no write, without waiting for what leaves.
+    /// As [`Staging::ease`] after no write, without waiting for what leaves.
     pub(crate) fn begin_to_ease(&self, area: &Area) {
         let Some(stuck) = self.stuck.try_lock() else { return };
         if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(area, 0) {
