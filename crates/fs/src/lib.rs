@@ -1,8 +1,10 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
+mod area;
 mod at;
 mod attention;
 pub mod branch;
+mod context;
 pub mod control;
 mod creds;
 mod disk;
@@ -16,13 +18,18 @@ mod lease;
 mod listing;
 mod meta;
 pub mod metrics;
+mod migrate;
 pub mod mount;
 mod node;
+mod placement;
 pub mod pool;
 pub mod relocate;
 mod rights;
 pub mod spec;
+mod staging;
+mod tree;
 mod workers;
+mod write_back;
 
 pub use at::calls_on_branches;
 pub use creds::Caller;

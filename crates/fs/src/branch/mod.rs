@@ -7,6 +7,7 @@
 
 mod abilities;
 pub mod beneath;
+mod branches;
 mod closer;
 mod error;
 mod errors;
@@ -38,6 +39,7 @@ use crate::attention::Attention;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
+pub(crate) use branches::Branches;
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
 pub use errors::{BranchErrors, ErrorSource};

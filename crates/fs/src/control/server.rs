@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
 use crate::error::Error;
-use crate::pool::{Equalise, HANGS, Pool, Walk};
+use crate::migrate::Walk;
+use crate::pool::{Equalise, Pool};
+use crate::staging::HANGS;
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -51,7 +53,7 @@ impl Service for PoolService {
                 let name = branch.name.clone();
                 pool.add_branch(branch)?;
                 if to_default {
-                    pool.append_to_default(&name)?;
+                    pool.placement.append_to_default(&name)?;
                 }
                 Answer::Ok
             }
@@ -72,17 +74,19 @@ impl Service for PoolService {
                 pool.clear_errors(&name)?;
                 Answer::Ok
             }
-            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
+            Request::WriteBackShow { branch } => {
+                Answer::WriteBack { branches: pool.write_back.write_back(branch.as_deref())? }
+            }
             Request::WriteBackSet { branch, write_back } => {
-                pool.set_write_back(&branch, write_back)?;
+                pool.write_back.set_write_back(&branch, write_back)?;
                 Answer::Ok
             }
             Request::WriteBackRecord { branch, file, most } => {
-                pool.record_write_back(&branch, file.as_deref(), most)?;
+                pool.write_back.record_write_back(&branch, file.as_deref(), most)?;
                 Answer::Ok
             }
             Request::RulesReload { spec } => {
-                pool.reload_rules(&spec.rules)?;
+                pool.placement.reload_rules(&spec.rules)?;
                 Answer::Reloaded { not_in_force: pool.keys_not_in_force(&spec) }
             }
             Request::Sync => {
@@ -91,9 +95,9 @@ impl Service for PoolService {
             }
             Request::Unmount { keep_staged } => {
                 // While the tree can be used and asked. What comes meanwhile follows at the end.
-                pool.empty_staging();
+                pool.staging.empty_staging();
                 let files = pool.status().staging.map_or(0, |staging| staging.files);
-                let branches = pool.hanging_branches();
+                let branches = pool.staging.hanging_branches();
                 if files > 0 && !keep_staged && !branches.is_empty() {
                     return Err(Error::BranchesHang { files, branches, waited: HANGS });
                 }

@@ -25,6 +25,9 @@ pub use handle::{DataPath, HandleId};
 pub(crate) use table::NodeTable;
 
 use crate::at::{DirAt, FileAt};
+use crate::branch::{Branch, Online};
+use crate::inode_map::BackingKey;
+use crate::meta::Meta;
 use crate::rights::Shown;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -43,6 +46,22 @@ pub(crate) struct Backing {
     /// As in [`crate::meta::Meta`].
     pub(crate) foreign_dev: u64,
     pub(crate) ino: u64,
+}
+
+impl Backing {
+    pub(crate) fn of(branch: &Branch, meta: &Meta) -> Backing {
+        Backing { branch: branch.id, foreign_dev: meta.foreign_dev, ino: meta.ino }
+    }
+}
+
+/// The key of an inode's number.
+pub(crate) fn key_of(online: &Online, backing: Backing) -> BackingKey {
+    BackingKey { slot: online.slot, foreign_dev: backing.foreign_dev, ino: backing.ino }
+}
+
+/// As [`key_of`], of an inode that was looked at.
+pub(crate) fn inode_key(online: &Online, meta: &Meta) -> BackingKey {
+    BackingKey { slot: online.slot, foreign_dev: meta.foreign_dev, ino: meta.ino }
 }
 
 /// One file or directory of the merged tree.

@@ -55,8 +55,8 @@ const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Pool {
     /// At the start: finishes what a crash left half done, then takes every branch in.
-    pub(super) fn load_branches(&self) {
-        let online = self.online_branches();
+    pub(crate) fn load_branches(&self) {
+        let online = self.branches.online();
         let recovery = relocate::recover(&recoverable(&online));
         self.report_recovery(&recovery);
         for (branch, _) in &online {
@@ -71,10 +71,10 @@ impl Pool {
                 );
             }
         }
-        *self.told.lock() = self.branches.load().iter().map(|branch| branch.epoch()).collect();
-        for name in self.state.branch_names() {
-            if self.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
-                self.warn(
+        *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
+        for name in self.context.state.branch_names() {
+            if self.context.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
+                self.context.warn(
                     forgotten(&name),
                     format!(
                         "branch {name:?} was in this pool and is not in the configuration: its files are not shown (`umbrella branch add` or the configuration brings \
@@ -85,14 +85,9 @@ impl Pool {
         }
     }
 
-    fn online_branches(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
-        let branches = self.branches.load();
-        branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
-    }
-
     fn report_recovery(&self, recovery: &Recovery) {
         for warning in &recovery.warnings {
-            self.warn(format!("recovery {warning}"), warning.clone());
+            self.context.warn(format!("recovery {warning}"), warning.clone());
         }
         if recovery.finished + recovery.undone + recovery.leftovers > 0 {
             tracing::info!(
@@ -115,11 +110,11 @@ impl Pool {
     }
 
     fn prepare(&self, branch: &Arc<Branch>) {
-        branch.set_timeout(self.spec.probe_timeout);
-        branch.set_attention(&self.attention);
+        branch.set_timeout(self.context.spec.probe_timeout);
+        branch.set_attention(&self.branches.attention);
         self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
-        let inodes = Arc::clone(&self.inodes);
+        let inodes = Arc::clone(&self.tree.inodes);
         let loaded = branch.io(move |online| {
             Ok(match &online.hidden {
                 Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
@@ -128,25 +123,25 @@ impl Pool {
             .map_err(|error| error.to_string()))
         });
         if let Err(error) = loaded.map_err(|errno| errno.to_string()).and_then(|loaded| loaded) {
-            self.warn(
+            self.context.warn(
                 format!("inodes {}", branch.spec.name),
                 format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
             );
         }
-        if let (Some(dir), Ok(at)) = (self.root.dir(), DirAt::root(branch))
+        if let (Some(dir), Ok(at)) = (self.tree.root.dir(), DirAt::root(branch))
             && let Ok(meta) = at.stat_self()
         {
-            self.add_copy(&self.root, dir, branch, &meta);
+            self.tree.add_copy(&self.tree.root, dir, branch, &meta);
         }
         if branch.spec.read_only {
             return;
         }
-        self.start_flusher_of(branch);
+        self.write_back.start_flusher_of(branch);
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
     pub fn announce_passthrough(&self) {
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             branch.set_passthrough(self.passthrough_works(branch));
         }
     }
@@ -155,42 +150,42 @@ impl Pool {
     /// daemon, it would hang its callers for good.
     fn passthrough_works(&self, branch: &Branch) -> bool {
         let Some(online) = branch.online().filter(|online| !online.guarded) else { return false };
-        if !self.passthrough.load(Ordering::Relaxed) {
+        if !self.context.passthrough.load(Ordering::Relaxed) {
             return false;
         }
-        let (Some(kernel), Some(hidden)) = (self.kernel.get(), &online.hidden) else { return true };
+        let (Some(kernel), Some(hidden)) = (self.context.kernel.get(), &online.hidden) else { return true };
         let file = relocate::scratch_file(hidden.tmp.as_fd());
         file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
     }
 
     /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is in the middle
     /// of a change that lasts; try again.
-    pub(super) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
+    pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
             // While nobody waits, and before directories get the names that they were given meanwhile.
-            if !self.intents_can_be_read(branch) || !self.remove_unclaimed(branch, online) {
+            if !self.intents_can_be_read(branch) || !self.tree.remove_unclaimed(branch, online) {
                 return false;
             }
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
-            let Some(_names) = self.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
-            self.count(Metric::BranchesFound);
+            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
             self.take_in(branch);
-            self.topology.fetch_add(1, Ordering::AcqRel);
+            self.branches.topology.fetch_add(1, Ordering::AcqRel);
             // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
             self.forget_rights();
-            self.forget_copies_away(u128::from_le_bytes(online.uuid));
+            self.tree.forget_copies_away(u128::from_le_bytes(online.uuid));
         } else {
-            let known = self.state.branch(&branch.spec.name);
+            let known = self.context.state.branch(&branch.spec.name);
             if let Some(known) = &known {
-                self.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
+                self.tree.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
             }
             self.let_go(branch, known.as_ref());
             return true;
         }
-        self.dir_fds.drop_branch(branch.id);
+        self.tree.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         if let Some(online) = now {
             branch.set_shown(online.epoch);
@@ -200,22 +195,22 @@ impl Pool {
 
     /// A branch that can be reached no more.
     fn let_go(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
-        self.count(Metric::BranchesLost);
-        self.stop_flusher(branch.id);
+        self.context.count(Metric::BranchesLost);
+        self.write_back.stop_flusher(branch.id);
         if let Some(known) = known {
-            self.inodes.unload(known.slot);
+            self.tree.inodes.unload(known.slot);
         }
-        self.topology.fetch_add(1, Ordering::AcqRel);
-        self.dir_fds.drop_branch(branch.id);
+        self.branches.topology.fetch_add(1, Ordering::AcqRel);
+        self.tree.dir_fds.drop_branch(branch.id);
         self.forget_listings();
         branch.set_gone();
     }
 
     /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
-    pub(super) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+    pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
         if let Some(known) = known {
-            self.forget_copies_away(u128::from_le_bytes(known.uuid));
+            self.tree.forget_copies_away(u128::from_le_bytes(known.uuid));
         }
     }
 
@@ -236,9 +231,9 @@ impl Pool {
     /// Puts right what a branch that has come back left half done; where one of the branches may hang, on its workers. `None`: that took too
     /// long. It is left where it is, and the branch is offline.
     fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
-        let all = self.online_branches();
+        let all = self.branches.online();
         let uuid = BranchUuid(online.uuid);
-        let moves = self.given_up.lock().clone();
+        let moves = self.migrate.given_up();
         let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
         let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
         let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
@@ -263,7 +258,7 @@ impl Pool {
 
     /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.
     fn drop_hung(&self, new: &Online) {
-        let others = self.online_branches();
+        let others = self.branches.online();
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
             self.probe_branches(Asked::All);
         }
@@ -271,16 +266,16 @@ impl Pool {
 
     /// Has the kernel forget owners, modes and ACLs of all directories. Waits for nothing: no contents are dropped.
     fn forget_rights(&self) {
-        let Some(kernel) = self.kernel.get() else { return };
-        for node in self.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
+        let Some(kernel) = self.context.kernel.get() else { return };
+        for node in self.tree.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
             kernel.drop_attributes(node.id);
         }
         kernel.drop_names();
     }
 
     fn forget_listings(&self) {
-        let kernel = self.kernel.get();
-        for node in self.nodes.snapshot() {
+        let kernel = self.context.kernel.get();
+        for node in self.tree.nodes.snapshot() {
             if let Body::Dir(dir) = &node.body {
                 *dir.listing.lock() = None;
                 if let Some(kernel) = kernel {
@@ -291,22 +286,6 @@ impl Pool {
         if let Some(kernel) = kernel {
             kernel.drop_names();
         }
-    }
-
-    /// A branch by name; removed ones are no longer found.
-    pub(crate) fn branch_named(&self, name: &str) -> Result<Arc<Branch>, Error> {
-        let branches = self.branches.load();
-        // The staging area is no branch that anybody could speak of.
-        let named = |branch: &&Arc<Branch>| branch.spec.name == name && !self.is_staging(branch.id);
-        branches.iter().find(named).cloned().ok_or_else(|| Error::UnknownBranch {
-            name: name.to_owned(),
-            known: branches
-                .iter()
-                .map(|branch| branch.spec.name.as_str())
-                .filter(|name| !name.is_empty() && *name != crate::spec::STAGING)
-                .collect::<Vec<_>>()
-                .join(", "),
-        })
     }
 
     /// Takes a branch in, if the configuration could name it too.
@@ -322,39 +301,40 @@ impl Pool {
         if spec.require_mount != Some(false) {
             is_mounted(&spec, "--require-mount false")?;
         }
-        let mut told = self.told.lock();
-        if self.branch_named(&spec.name).is_ok() {
+        let mut told = self.branches.told.lock();
+        if self.branches.named(&spec.name).is_ok() {
             return Err(Error::BranchExists { name: spec.name });
         }
-        let mut branches = Vec::clone(&self.branches.load());
-        let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.state));
-        branch.set_access_times(self.spec.access_times);
+        let mut branches = Vec::clone(&self.branches.list.load());
+        let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.context.state));
+        branch.set_access_times(self.context.spec.access_times);
         branch
             .bring_online()
             .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
         branches.push(Arc::clone(&branch));
-        self.branches.store(Arc::new(branches));
-        self.rebind_rules();
+        self.branches.list.store(Arc::new(branches));
+        self.placement.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
         told.push(if known { branch.epoch() } else { None });
         Ok(())
     }
 
-    pub(super) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+    pub(crate) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
         let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
-        let mount = &self.spec.mount;
+        let mount = &self.context.spec.mount;
         // As it is written first: in the mount, looking for links would ask this daemon.
         let path = if overlap(&new.path, mount) { new.path.clone() } else { look(new, resolve)? };
         if overlap(&path, mount) {
             return failed(format!("the mount point {}", mount.display()));
         }
-        if let Some(hidden) = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == super::HIDDEN))
+        if let Some(hidden) =
+            path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN))
         {
             return failed(format!("Umbrella's own {}", hidden.display()));
         }
-        for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
+        for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
             // What is offline may hang.
             let as_written = branch.spec.path.clone();
             let there = branch.io(move |_| Ok(resolve(&as_written))).unwrap_or_else(|_| branch.spec.path.clone());
@@ -368,10 +348,10 @@ impl Pool {
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
     /// it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
-        let branch = match self.branch_named(name) {
-            Err(_) if name != STAGING && self.state.branch(name).is_some() => {
-                self.unwarn(&forgotten(name));
-                return self.state.forget(name).map_err(|error| Error::Io {
+        let branch = match self.branches.named(name) {
+            Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
+                self.context.unwarn(&forgotten(name));
+                return self.context.state.forget(name).map_err(|error| Error::Io {
                     doing: format!("forget branch {name:?}"),
                     source: std::io::Error::other(error),
                 });
@@ -385,20 +365,20 @@ impl Pool {
         }
         // Before the monitor has to wait: the branch may hang.
         branch.retire("removed from the pool".to_owned());
-        let mut told = self.told.lock();
-        let branch = self.branch_named(name)?;
-        let mut branches = Vec::clone(&self.branches.load());
+        let mut told = self.branches.told.lock();
+        let branch = self.branches.named(name)?;
+        let mut branches = Vec::clone(&self.branches.list.load());
         let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
         if let Some(place) = branches.get_mut(branch.id.index()) {
             // A tombstone: never online, found by no name, keeping the id.
-            *place = Branch::new(branch.id, gone, Arc::clone(&self.state));
+            *place = Branch::new(branch.id, gone, Arc::clone(&self.context.state));
         }
-        self.branches.store(Arc::new(branches));
+        self.branches.list.store(Arc::new(branches));
         if let Some(told) = told.get_mut(branch.id.index()) {
             *told = None;
         }
-        self.branch_is_gone(&branch, self.state.branch(name).as_ref());
-        self.state.forget(name).map_err(|error| Error::Io {
+        self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
+        self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
             ),
@@ -414,20 +394,20 @@ impl Pool {
         if let Some(example) = self.file_on(branch).map_err(unreadable)? {
             return Err(Error::BranchNotEmpty { name: name(), example });
         }
-        self.keep_dirs(branch)
+        self.migrate.keep_dirs(branch)
     }
 
     /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
-    pub(super) fn await_who_chose_before(&self) -> OpResult<()> {
-        self.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
+    pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
+        self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
-    pub(super) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
+    pub(crate) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
         let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
         while let Some((dir, path)) = stack.pop() {
             for entry in dir.list(true)? {
-                if path.is_empty() && entry.name == super::HIDDEN {
+                if path.is_empty() && entry.name == crate::branch::HIDDEN {
                     continue;
                 }
                 let mut below = path.clone();
@@ -445,7 +425,7 @@ impl Pool {
 }
 
 /// An error where a new branch is a directory whose disk is missing.
-pub(super) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
+pub(crate) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
     let name = || spec.name.clone();
     look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
 }

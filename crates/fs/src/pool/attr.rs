@@ -9,15 +9,16 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use super::mover::is_due;
-use super::{Attr, Pool};
 use crate::at::FileAt;
 use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
+use crate::migrate::is_due;
 use crate::node::{File, FileState, HandleId, Node, NodeId};
+use crate::pool::Pool;
 use crate::relocate::is_reserved_xattr;
 use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
+use crate::tree::Attr;
 
 /// A new access or modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,42 +100,42 @@ const STAGED_NAMES: usize = 32;
 impl Pool {
     /// Changes attributes.
     pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
-        let node = self.node(node)?;
+        let node = self.tree.node(node)?;
         if let Some(size) = change.size
-            && self.staging_of(&node).is_some_and(|staging| self.outgrows(staging.branch.id, size))
+            && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(staging.branch.id, size))
         {
-            self.leave_now(&node)?;
+            self.staging.leave_now(&node)?;
         }
-        if !change.times_are_common() && self.staging_of(&node).is_some() {
+        if !change.times_are_common() && self.staged.area_of(&node).is_some() {
             // If it cannot leave now, its branch makes of them what it can when it does.
-            let _later = self.leave_now(&node);
+            let _later = self.staging.leave_now(&node);
         }
         // Before the names are locked: it may be on its way to another branch for long.
         let _io = match node.file() {
             Some(file) if change.size.is_some() => Some(file.io.read()),
             _ => None,
         };
-        let _names = self.rename_lock.read();
+        let _names = self.tree.rename_lock.read();
         match node.file() {
             None => self.change_dir_attributes(&node, change)?,
             Some(file) => self.change_file(&node, file, change)?,
         }
-        let attr = self.attr_of(&node)?;
+        let attr = self.tree.attr_of(&node)?;
         if is_due(&node) {
-            self.judge_meta(&node, &attr.meta);
+            self.migrate.judge_meta(&node, &attr.meta);
         }
         Ok(attr)
     }
 
     fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
         let apply = || match change.of_rights() {
-            Some(of_rights) => self.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
-            None => self.touch_dir(node, |copy| change.apply(copy)),
+            Some(of_rights) => self.tree.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
+            None => self.tree.touch_dir(node, |copy| change.apply(copy)),
         };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
         // All copies: what is put back on one may come from another.
         let again = || {
-            for copy in &self.known_copies(node, dir)? {
+            for copy in &self.tree.known_copies(node, dir)? {
                 let _told_before = copy.as_file().set_times(times.clone(), KernelCache::REPLIED);
             }
             Ok(())
@@ -146,13 +147,13 @@ impl Pool {
         {
             let mut state = file.state.write();
             state.disturb();
-            let target = self.reach(&state)?;
+            let target = self.tree.reach(&state)?;
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
-                self.staged_resized(node, target.branch.id, size);
+                self.staged.resized(node, target.branch.id, size);
             }
             if change.drop_set_id {
-                self.drop_set_id(node, &target)?;
+                self.tree.drop_set_id(node, &target)?;
             }
             match change.nothing_by {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,
@@ -169,7 +170,7 @@ impl Pool {
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {
-            return self.drop_set_id(node, target);
+            return self.tree.drop_set_id(node, target);
         }
         let caller = asker.caller;
         let meta = target.stat()?;
@@ -191,29 +192,14 @@ impl Pool {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
-        self.note_truncated(target, size);
+        self.write_back.note_truncated(target, size);
         Ok(())
-    }
-
-    /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
-    pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
-        if let Some(file) = state.open_file() {
-            return Ok(file);
-        }
-        let (parent, name) = state.names.first().ok_or(OpError::Stale)?;
-        let file = self.dir_at(parent, state.backing.branch)?.refer(name)?;
-        let meta = file.stat()?;
-        if (meta.foreign_dev, meta.ino) == (state.backing.foreign_dev, state.backing.ino) {
-            Ok(file)
-        } else {
-            Err(OpError::Stale)
-        }
     }
 
     fn on_node<T>(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
         match node.file() {
-            Some(file) => call(&self.reach(&file.state.read())?),
-            None => call(&self.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
+            Some(file) => call(&self.tree.reach(&file.state.read())?),
+            None => call(&self.tree.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
 
@@ -224,15 +210,15 @@ impl Pool {
         of_rights: Option<&RightsChange>,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
-        let _names = self.rename_lock.read();
-        let node = self.node(node)?;
+        let _names = self.tree.rename_lock.read();
+        let node = self.tree.node(node)?;
         match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
                 state.disturb();
-                call(&self.reach(&state)?)
+                call(&self.tree.reach(&state)?)
             }
-            None => self.change_dir(&node, of_rights, call),
+            None => self.tree.change_dir(&node, of_rights, call),
         }
     }
 
@@ -241,9 +227,9 @@ impl Pool {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        let _names = self.rename_lock.read();
-        let found = self.node(node)?;
-        if let Some(acl) = self.shown_acl(&found, name)? {
+        let _names = self.tree.rename_lock.read();
+        let found = self.tree.node(node)?;
+        if let Some(acl) = self.tree.shown_acl(&found, name)? {
             return Ok(acl);
         }
         self.on_node(&found, |file| file.get_xattr(name))
@@ -251,8 +237,8 @@ impl Pool {
 
     /// Names of all extended attributes, each ended by a zero byte.
     pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
-        let _names = self.rename_lock.read();
-        let node = self.node(node)?;
+        let _names = self.tree.rename_lock.read();
+        let node = self.tree.node(node)?;
         let mut names = self.on_node(&node, FileAt::list_xattr)?;
         if let Some(unlike) = node.unlike() {
             let Rights { access, default, .. } = &unlike.shown.rights;
@@ -264,33 +250,6 @@ impl Pool {
             }
         }
         Ok(without(names, |name| is_reserved_xattr(OsStr::from_bytes(name))))
-    }
-
-    /// What a write by anybody but root does to a set-user-id program.
-    pub(crate) fn drop_set_id(&self, node: &Node, file: &FileAt) -> OpResult<()> {
-        let meta = file.stat()?;
-        if !meta.is_set_id() {
-            return Ok(());
-        }
-        let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
-        self.change_unasked(node.id, |cache| file.chmod(meta.perm & !(0o4000 | group), cache))
-    }
-
-    /// Changes attributes that the kernel has not asked to be changed: afterwards it caches none of this node.
-    pub(crate) fn change_unasked<T>(
-        &self,
-        node: NodeId,
-        change: impl FnOnce(KernelCache) -> OpResult<T>,
-    ) -> OpResult<T> {
-        // Also what failed may have changed something.
-        KernelCache::dropping(change, |_| self.forget_attributes(node))
-    }
-
-    /// Has the kernel ask for a node's attributes, and its ACLs, the next time they are used.
-    pub(crate) fn forget_attributes(&self, node: NodeId) {
-        if let Some(kernel) = self.kernel.get() {
-            kernel.drop_attributes(node);
-        }
     }
 
     /// Takes set-group-id away.
@@ -310,19 +269,19 @@ impl Pool {
         let set = || {
             self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags, KernelCache::REPLIED))
         };
-        let file = self.node(node)?;
-        if self.staging_of(&file).is_none() {
+        let file = self.tree.node(node)?;
+        if self.staged.area_of(&file).is_none() {
             return set();
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
         if value.len() > STAGED_VALUE || self.listxattr(node)?.len() + name.len() + 1 > STAGED_NAMES {
-            self.leave_now(&file)?;
+            self.staging.leave_now(&file)?;
             return set();
         }
         match set() {
             // And the other way round.
             Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
-                self.leave_now(&file)?;
+                self.staging.leave_now(&file)?;
                 set()
             }
             done => done,

@@ -2,7 +2,7 @@
 //!
 //! 1. The name is looked for on every branch that has the directory.
 //! 2. The rules choose a branch by what is known of a new file.
-//! 3. The directory's copy is made there if it is not there yet ([`super::dirs`]).
+//! 3. The directory's copy is made there if it is not there yet ([`crate::tree::dirs`]).
 //! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked from step 2.
 //! 5. Its owner is set; it was root's until then, with the mode that was asked for.
 //! 6. It becomes a node.
@@ -10,6 +10,7 @@
 //! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
 //! a directory, after step 4 a file of root's.
 
+use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -19,14 +20,9 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize};
 
-use super::found::Found;
-use super::lookup::file_state;
 use super::open::{OpenRequest, Opened};
-use super::place::NewFile;
 use super::releases::Patience;
-use super::staging::is_stageable;
-use super::unclaimed::Made;
-use super::{Attr, Pool, is_reserved};
+use crate::area::is_stageable;
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
@@ -34,7 +30,13 @@ use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId, Unlike, path_of};
+use crate::placement::NewFile;
+use crate::pool::Pool;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
+use crate::tree::found::Found;
+use crate::tree::lookup::file_state;
+use crate::tree::unclaimed::Made;
+use crate::tree::{Attr, is_reserved};
 
 impl Pool {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
@@ -46,39 +48,40 @@ impl Pool {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
-        self.make_way_for_file();
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
+        self.staging.make_way_for_file();
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
         let call = |dir: &DirAt| {
             let unlike = parent.unlike();
             let first = first_perm(unlike.as_deref(), dir, perm & !set_id);
-            self.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, unlike))
+            self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, unlike))
         };
         let made = match self.make_alone(&new, call)? {
             Some(made) => Some(made),
-            None => match self.probe(&parent, name)? {
+            None => match self.tree.probe(&parent, name)? {
                 Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
                 Some(found) => {
-                    let (node, attr) = self.intern(&parent, name, &found)?;
-                    let opened = self.open_node(&node, request).inspect_err(|_| self.nodes.release(&node, 1))?;
+                    let (node, attr) = self.tree.intern(&parent, name, &found)?;
+                    let opened = self.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
-                None => self.make_staged(&new, call)?,
+                None => self.staging.make_staged(&new, call)?,
             },
         };
         let (dir, (file, unlike)) = made.map_or_else(|| self.make(&new, call), Ok)?;
         let interned = give_to(&new, &file, &dir, set_id, unlike.as_deref()).and_then(|meta| {
-            let node = self.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
+            let node = self.tree.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
         });
-        let (meta, node) = interned.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
-        self.count(Metric::Creates);
-        self.stage(&node, parent.id, ByteSize(0));
+        let (meta, node) =
+            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
+        self.context.count(Metric::Creates);
+        self.staged.add(&node, parent.id, ByteSize(0));
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
-        Ok((self.attr_with(&node, meta), opened))
+        Ok((self.tree.attr_with(&node, meta), opened))
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).
@@ -89,23 +92,23 @@ impl Pool {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
         let name = OsStr::new("#unnamed");
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
         let meta = give_to(&new, &file, &dir, 0, parent.unlike().as_deref())?;
-        let backing = Pool::backing(&dir.branch, &meta);
-        let (ino, born) = self.identity(&dir.online, &meta);
+        let backing = Backing::of(&dir.branch, &meta);
+        let (ino, born) = self.tree.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
         state.may_be_linked = !request.exclusive;
         state.past_path = Some(path_of(&parent, name).into());
-        let node = Node::new_file(self.nodes.next_id(), ino, meta.kind, born, state);
-        self.nodes.insert(&node);
-        self.nodes.add_backing(backing, &node);
+        let node = Node::new_file(self.tree.nodes.next_id(), ino, meta.kind, born, state);
+        self.tree.nodes.insert(&node);
+        self.tree.nodes.add_backing(backing, &node);
         let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
-        Ok((self.attr_with(&node, meta), opened))
+        Ok((self.tree.attr_with(&node, meta), opened))
     }
 
     /// Makes a directory.
@@ -136,8 +139,8 @@ impl Pool {
         caller: Caller,
         call: impl Fn(&DirAt, u32) -> OpResult<()>,
     ) -> OpResult<Attr> {
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
         let new = NewFile { parent: &parent, name, kind, perm, caller };
         let call = |dir: &DirAt| {
             let unlike = parent.unlike();
@@ -145,7 +148,7 @@ impl Pool {
         };
         let (dir, unlike) = match self.make_alone(&new, call)? {
             Some(made) => made,
-            None if self.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
+            None if self.tree.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
             None => self.make(&new, call)?,
         };
         // What is made as root for root is as it should be.
@@ -153,27 +156,27 @@ impl Pool {
             None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
             unlike => dir.refer(name).and_then(|made| give_to(&new, &made, &dir, 0, unlike)),
         };
-        let meta = given.inspect_err(|_| self.unmake(&parent, name, &dir, Made::New(kind)))?;
+        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
-            self.count(Metric::Creates);
+            self.context.count(Metric::Creates);
         }
-        let (node, attr) = self.intern(&parent, name, &found)?;
+        let (node, attr) = self.tree.intern(&parent, name, &found)?;
         if let Some(file) = node.file() {
             file.state.write().unjudged = true;
-            self.judge_made(&node, &attr.meta);
+            self.migrate.judge_made(&node, &attr.meta);
         }
         Ok(attr)
     }
 
     /// Another name for a file, on the branch where it is.
     pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
-        let node = self.node(node)?;
-        if self.staging_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
-            self.leave_now(&node)?;
+        let node = self.tree.node(node)?;
+        if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
+            self.staging.leave_now(&node)?;
         }
-        let _names = self.rename_lock.read();
-        let parent = self.dir_node(parent)?;
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
         let file = node.file().ok_or(OpError::Sys(Errno::PERM))?;
         if self.probe_new(&parent, name)?.is_some() {
             return Err(OpError::Sys(Errno::EXIST));
@@ -181,7 +184,7 @@ impl Pool {
         // The directory's copy is made before the file is locked (see the order of locks), for the branch it is on then.
         let (branch, to, mut state) = loop {
             let branch = file.state.read().backing.branch;
-            let to = self.ensure_dir(&parent, branch)?;
+            let to = self.tree.ensure_dir(&parent, branch)?;
             let state = file.state.write();
             if state.backing.branch == branch {
                 break (branch, to, state);
@@ -190,15 +193,15 @@ impl Pool {
         state.disturb();
         loop {
             let linked = parent.change_entries(&to, || match (state.names.first().cloned(), state.any_handle()) {
-                (Some((from, old_name)), _) => self.dir_at(&from, branch)?.link(&old_name, &to, name),
+                (Some((from, old_name)), _) => self.tree.dir_at(&from, branch)?.link(&old_name, &to, name),
                 (None, Some(handle)) => to.link_open(&handle.current(), name),
                 (None, None) => Err(OpError::Stale),
             });
             match linked {
-                Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
+                Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => {
-                    done.inspect_err(|error| self.unmake_if_unsure(&parent, name, &to, Made::Link, *error))?;
-                    break self.claim(&parent, name, &to);
+                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, Made::Link, *error))?;
+                    break self.tree.claim(&parent, name, &to);
                 }
             }
         }
@@ -215,10 +218,10 @@ impl Pool {
         node.retain();
         let meta = meta?;
         if meta.nlink <= 1 {
-            self.stage(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
+            self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
         }
-        self.judge_made(&node, &meta);
-        Ok(self.attr_with(&node, meta))
+        self.migrate.judge_made(&node, &meta);
+        Ok(self.tree.attr_with(&node, meta))
     }
 
     /// Looks for a name that is about to be made.
@@ -226,7 +229,7 @@ impl Pool {
         if is_reserved(parent, name) {
             return Err(OpError::Reserved);
         }
-        self.probe(parent, name)
+        self.tree.probe(parent, name)
     }
 
     /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
@@ -235,16 +238,17 @@ impl Pool {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
         }
-        if self.takes_new_files() || new.parent.unlike().is_some() {
+        if self.staged.takes_new_files() || new.parent.unlike().is_some() {
             return Ok(None);
         }
-        let Some((dir, _locked)) = self.only_copy(new.parent)? else { return Ok(None) };
-        let Some((_, decision)) = self.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id()) else {
+        let Some((dir, _locked)) = self.tree.only_copy(new.parent)? else { return Ok(None) };
+        let Some((_, decision)) = self.placement.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id())
+        else {
             return Ok(None);
         };
         let made = new.parent.change_entries(&dir, || call(&dir)).ok();
         if made.is_some() {
-            self.count_hit(decision);
+            self.placement.count_hit(decision);
         }
         Ok(made.map(|made| (dir, made)))
     }
@@ -256,12 +260,12 @@ impl Pool {
         let mut looked_again = false;
         let mut patience = Patience::default();
         loop {
-            let branch = match self.place_new(new, &full) {
+            let branch = match self.placement.place_new(new, &full) {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
                     if refusal != OpError::NoRoom || !self.may_get_room(&mut patience) {
-                        self.count(Metric::NoRoom);
+                        self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }
                     full.clear();
@@ -271,18 +275,18 @@ impl Pool {
             };
             let make = |dir: DirAt| match new.parent.change_entries(&dir, || call(&dir)) {
                 Ok(made) => {
-                    self.claim(new.parent, new.name, &dir);
+                    self.tree.claim(new.parent, new.name, &dir);
                     Ok((dir, made))
                 }
                 Err(error) => {
-                    self.unmake_if_unsure(new.parent, new.name, &dir, Made::New(new.kind), error);
+                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, Made::New(new.kind), error);
                     Err(error)
                 }
             };
-            match self.ensure_dir(new.parent, branch).and_then(make) {
+            match self.tree.ensure_dir(new.parent, branch).and_then(make) {
                 Ok(made) => return Ok(made),
                 Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
-                    self.branch(branch)?.invalidate_space();
+                    self.branches.get(branch)?.invalidate_space();
                     full.push(branch);
                     first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
                 }
@@ -296,16 +300,11 @@ impl Pool {
                 // The directory's copy vanished behind the mount's back: another one, or a new one, serves.
                 Err(error) if error.is_missing() && !looked_again => {
                     looked_again = true;
-                    self.drop_vanished(new.parent);
+                    self.tree.drop_vanished(new.parent);
                 }
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
-        let meta = Meta { btime: node.born, ..meta };
-        Attr { node: node.id, ino: node.ino, meta, cacheable: self.is_cacheable(node) }
     }
 }
 

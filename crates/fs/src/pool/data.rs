@@ -8,7 +8,6 @@ use umbrella_units::ByteSize;
 
 use super::Pool;
 use super::releases::Patience;
-use crate::branch::{Branch, ErrorSource};
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
@@ -32,6 +31,12 @@ pub struct TreeSpace {
 const COPY_SLICE: usize = 8 << 20;
 
 impl Pool {
+    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
+    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+        let branch = || self.handle(handle).ok().map(|handle| handle.current().branch.id);
+        self.write_back.when_room(branch, wrote, answer);
+    }
+
     fn file_of<'a>(&self, handle: &'a Handle) -> OpResult<&'a File> {
         handle.node.file().ok_or(OpError::Sys(Errno::ISDIR))
     }
@@ -41,9 +46,9 @@ impl Pool {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
-        self.staged_read(&handle.node, file.branch.id);
+        self.staged.read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
-        self.note_read(&file, offset, got);
+        self.write_back.note_read(&file, offset, got);
         Ok(got)
     }
 
@@ -53,11 +58,11 @@ impl Pool {
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
-        if self.may_not_grow(file.branch.id, end) {
+        if self.staged.may_not_grow(file.branch.id, end) {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
-            self.drop_set_id(&handle.node, &file)?;
+            self.tree.drop_set_id(&handle.node, &file)?;
         }
         let mut done = 0;
         while done < data.len() {
@@ -68,9 +73,9 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
-        self.note_written(&file, offset, done);
+        self.write_back.note_written(&file, offset, done);
         handle.note_write();
-        self.staged_wrote(&handle.node, file.branch.id, end);
+        self.staged.wrote(&handle.node, file.branch.id, end);
         Ok(done)
     }
 
@@ -98,17 +103,17 @@ impl Pool {
         let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
-            self.make_way(branch, need);
+            self.staging.make_way(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
                     if !full.contains(&branch) {
                         full.push(branch);
                     }
-                    match self.overflow(&handle, branch, &full, ByteSize(need)) {
+                    match self.migrate.overflow(&handle, branch, &full, ByteSize(need)) {
                         Err(OpError::NoRoom) if self.may_get_room(&mut patience) => full.clear(),
                         Err(OpError::NoRoom) => {
-                            self.count(Metric::NoRoom);
+                            self.context.count(Metric::NoRoom);
                             return Err(OpError::NoRoom);
                         }
                         moved => moved?,
@@ -135,27 +140,27 @@ impl Pool {
             let file = handle.current();
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
             let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
-            if (reserves && self.is_staging(file.branch.id))
-                || self.may_not_grow(file.branch.id, offset.saturating_add(length))
+            if (reserves && self.branches.is_staging(file.branch.id))
+                || self.staged.may_not_grow(file.branch.id, offset.saturating_add(length))
             {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
             if drop_bits {
-                self.drop_set_id(&handle.node, &file)?;
+                self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
             if let Err(error) = file.fallocate(mode, offset, length) {
                 // ext4 leaves the file as long as there was room.
                 return match handle.data {
-                    DataPath::Passthrough => self.change_unasked(handle.node.id, |_| Err(error)),
+                    DataPath::Passthrough => self.tree.change_unasked(handle.node.id, |_| Err(error)),
                     // The kernel appends where it believes the end to be.
                     DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
                     DataPath::Mediated => Err(error),
                 };
             }
-            self.note_allocated(&file, mode, offset, length);
+            self.write_back.note_allocated(&file, mode, offset, length);
             handle.note_write();
-            self.staged_resized(&handle.node, file.branch.id, file.stat()?.size);
+            self.staged.resized(&handle.node, file.branch.id, file.stat()?.size);
             Ok(())
         })
     }
@@ -194,11 +199,11 @@ impl Pool {
         let _first = self.file_of(first)?.io.read();
         let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
         let (source, target) = (from.current(), to.current());
-        if self.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
+        if self.staged.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
             return Err(OpError::Sys(Errno::NOSPC));
         }
         if drop_bits {
-            self.drop_set_id(&to.node, &target)?;
+            self.tree.drop_set_id(&to.node, &target)?;
         }
         let copied = match source.copy_range(offset, &target, at, length) {
             Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
@@ -208,23 +213,23 @@ impl Pool {
             }
             done => done?,
         };
-        self.note_written(&target, at, copied);
+        self.write_back.note_written(&target, at, copied);
         to.note_write();
-        self.staged_wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
+        self.staged.wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
         Ok(copied)
     }
 
     /// Makes a file's contents durable.
     pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
-        let left = self.leave_for_sync(&handle.node)?;
+        let left = self.staging.leave_for_sync(&handle.node)?;
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            let synced = self.syncing(&file, || file.fsync(data_only && !left));
+            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !left));
             handle.learned_error().and(synced)?;
         }
-        if left { self.sync_names(&handle.node) } else { Ok(()) }
+        if left { self.staging.sync_names(&handle.node) } else { Ok(()) }
     }
 
     /// What closing a file on this branch may still report.
@@ -236,12 +241,12 @@ impl Pool {
 
     /// Makes the names in a directory durable, on every branch that has it.
     pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
-        let node = self.dir_node(node)?;
-        self.leave_dir_for_sync(&node)?;
+        let node = self.tree.dir_node(node)?;
+        self.staging.leave_dir_for_sync(&node)?;
         // What lasts is not done under the lock.
         let copies = {
-            let _names = self.rename_lock.read();
-            self.copies(&node)?
+            let _names = self.tree.rename_lock.read();
+            self.tree.copies(&node)?
         };
         for copy in copies {
             if !copy.branch.spec.read_only {
@@ -253,47 +258,18 @@ impl Pool {
 
     /// Makes everything durable.
     pub fn sync_all(&self) -> OpResult<()> {
-        let left = self.leave_all_for_sync();
-        self.sync_branches()?;
+        let left = self.staging.leave_all_for_sync();
+        self.write_back.sync_branches()?;
         left
-    }
-
-    /// Has every branch write out what it has.
-    pub(crate) fn sync_branches(&self) -> OpResult<()> {
-        self.sync_those(|_| true)
-    }
-
-    /// Has branches write out what they have, all at once: one that hangs keeps no other from it.
-    pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
-        let sync = |branch: &Branch| {
-            let Some(online) = branch.online() else { return Ok(()) };
-            let root = Arc::clone(&online.root);
-            self.syncing_all(branch.id, || {
-                Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
-            })
-        };
-        let branches = self.branches.load();
-        std::thread::scope(|scope| {
-            let wanted = branches.iter().filter(|branch| which(branch));
-            let syncs: Vec<_> = wanted
-                .map(|branch| {
-                    let started = std::thread::Builder::new().spawn_scoped(scope, || sync(branch));
-                    // Without a thread it is done here.
-                    started.map_err(|_| sync(branch))
-                })
-                .collect();
-            let panicked = |_| Err(OpError::Sys(Errno::IO));
-            syncs.into_iter().try_for_each(|it| it.map_or_else(|done| done, |it| it.join().unwrap_or_else(panicked)))
-        })
     }
 
     /// Room in the whole tree.
     pub fn space(&self) -> TreeSpace {
-        self.note_use();
+        self.branches.note_use();
         let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();
-        for branch in self.branches.load().iter() {
-            let Some(online) = branch.online().filter(|_| !self.is_staging(branch.id)) else { continue };
+        for branch in self.branches.list.load().iter() {
+            let Some(online) = branch.online().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
             if seen.contains(&online.dev) {
                 continue;
             }
@@ -308,11 +284,11 @@ impl Pool {
             sum.files_free = sum.files_free.saturating_add(space.files_free);
         }
         // What waits takes its room on the branches later.
-        let staged = self.staged_bytes();
+        let staged = self.staged.bytes();
         sum.free = sum.free.saturating_sub(staged);
         sum.free_for_root = sum.free_for_root.saturating_sub(staged);
         if sum.files_total > 0 {
-            sum.files_free = sum.files_free.saturating_sub(self.staged_files());
+            sum.files_free = sum.files_free.saturating_sub(self.staged.files());
         }
         sum
     }

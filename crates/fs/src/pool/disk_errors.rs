@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -56,7 +55,7 @@ enum Counts {
 
 impl DiskErrors {
     /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has to do.
-    pub(super) fn listen() -> DiskErrors {
+    pub(crate) fn listen() -> DiskErrors {
         let log = KernelLog::open()
             .inspect_err(|error| tracing::info!(%error, "the kernel's log is not watched for errors of disks"))
             .ok();
@@ -123,9 +122,9 @@ impl DiskErrors {
 
 impl Pool {
     /// Listens to what the kernel says of this branch's disk from now on.
-    pub(super) fn watch_disk(&self, branch: &Branch) {
+    pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()
-            && !self.is_staging(branch.id)
+            && !self.branches.is_staging(branch.id)
         {
             self.disk_errors.watch(branch.id, &online);
         }
@@ -135,8 +134,8 @@ impl Pool {
     pub(crate) fn run_disk_errors(&self) {
         let mut log = self.disk_errors.log.lock().take();
         let mut events = self.disk_errors.events.as_ref();
-        while !self.is_stopping() && (log.is_some() || events.is_some()) {
-            let fds = [Some(self.ends.as_fd()), log.as_ref().map(AsFd::as_fd), events.map(AsFd::as_fd)];
+        while !self.context.is_stopping() && (log.is_some() || events.is_some()) {
+            let fds = [Some(self.context.ends()), log.as_ref().map(AsFd::as_fd), events.map(AsFd::as_fd)];
             let mut wanted: Vec<_> =
                 fds.into_iter().flatten().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             if let Err(error) = poll(&mut wanted, None)
@@ -164,7 +163,7 @@ impl Pool {
         while let Some(error) = log.next()? {
             for branch in self.disk_errors.concerned(&error) {
                 // The name of a device that is gone may be another's.
-                if let Some(branch) = self.branch(branch).ok().filter(|branch| branch.is_online()) {
+                if let Some(branch) = self.branches.get(branch).ok().filter(|branch| branch.is_online()) {
                     branch.note_errors(ErrorSource::KernelLog, 1, &error.line);
                 }
             }
@@ -185,28 +184,21 @@ impl Pool {
     }
 
     /// Asks file systems that count their errors.
-    pub(super) fn ask_file_systems(&self) {
+    pub(crate) fn ask_file_systems(&self) {
         self.note_of_file_systems(self.disk_errors.counted());
     }
 
     fn note_of_file_systems(&self, errors: impl IntoIterator<Item = (BranchId, u64)>) {
         for (branch, number) in errors {
-            if let Ok(branch) = self.branch(branch) {
+            if let Ok(branch) = self.branches.get(branch) {
                 branch.note_errors(ErrorSource::FileSystem, number, "its file system has counted an error");
             }
         }
     }
 
-    /// Branches that a person could speak of.
-    fn named_branches(&self) -> Vec<Arc<Branch>> {
-        let branches = self.branches.load();
-        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
-        branches.iter().filter(named).cloned().collect()
-    }
-
     /// Tells the log of branches that are failing, and keeps that for the next mount.
-    pub(super) fn tell_failing(&self) {
-        for branch in self.named_branches() {
+    pub(crate) fn tell_failing(&self) {
+        for branch in self.branches.all_named() {
             let Some(errors) = branch.errors_to_tell() else { continue };
             tracing::warn!("{}", told(&branch, &errors));
             self.keep_errors_of(&branch, &errors);
@@ -214,27 +206,27 @@ impl Pool {
     }
 
     /// Keeps the counts for the next mount.
-    pub(super) fn keep_errors(&self) {
-        for branch in self.named_branches() {
+    pub(crate) fn keep_errors(&self) {
+        for branch in self.branches.all_named() {
             self.keep_errors_of(&branch, &branch.errors());
         }
     }
 
     fn keep_errors_of(&self, branch: &Branch, errors: &BranchErrors) {
-        if let Err(error) = self.state.note_errors(&branch.spec.name, errors) {
+        if let Err(error) = self.context.state.note_errors(&branch.spec.name, errors) {
             tracing::warn!(branch = %branch.spec.name, %error, "cannot save the branch's error counts: the next mount may show old ones");
         }
     }
 
     /// What `umbrella status` says of branches that are failing.
-    pub(super) fn failing_warnings(&self) -> Vec<String> {
-        let failing = self.named_branches().into_iter().map(|branch| (branch.errors(), branch));
+    pub(crate) fn failing_warnings(&self) -> Vec<String> {
+        let failing = self.branches.all_named().into_iter().map(|branch| (branch.errors(), branch));
         failing.filter(|(errors, _)| errors.is_failing()).map(|(errors, branch)| told(&branch, &errors)).collect()
     }
 
     /// Brings the metrics of errors up to date.
-    pub(super) fn measure_errors(&self) {
-        let all: Vec<_> = self.named_branches().iter().map(|branch| branch.errors()).collect();
+    pub(crate) fn measure_errors(&self) {
+        let all: Vec<_> = self.branches.all_named().iter().map(|branch| branch.errors()).collect();
         let sum = |of: fn(&BranchErrors) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
         for (metric, value) in [
             (Metric::BranchesFailing, sum(|errors| u64::from(errors.is_failing()))),
@@ -244,14 +236,14 @@ impl Pool {
             (Metric::KernelLogErrors, sum(|errors| errors.kernel_log)),
             (Metric::FileSystemErrors, sum(|errors| errors.file_system)),
         ] {
-            self.metrics.set(metric, value);
+            self.context.metrics.set(metric, value);
         }
     }
 
     /// Resets the error counts of a branch: it is failing no more, unless another error comes.
     pub fn clear_errors(&self, name: &str) -> Result<(), Error> {
-        self.branch_named(name)?.clear_errors();
-        self.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
+        self.branches.named(name)?.clear_errors();
+        self.context.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is failing again after the next mount (run the command again): it cannot be noted"
             ),

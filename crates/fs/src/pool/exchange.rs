@@ -7,16 +7,16 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::Pool;
-use super::found::Found;
 use super::names::{self, End, Site};
 use super::rename::rename_known;
 use crate::error::{OpError, OpResult};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
+use crate::tree::found::Found;
 
 impl Pool {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
-    pub(super) fn exchange_dirs(
+    pub(crate) fn exchange_dirs(
         &self,
         one: &End<'_>,
         other: &End<'_>,
@@ -37,7 +37,7 @@ impl Pool {
             match &node.body {
                 Body::Dir(dir) => {
                     dir.state.write().place = Some((Arc::clone(&new.parent), new.name.to_owned()));
-                    self.revisit_below(node);
+                    self.migrate.revisit_below(node);
                 }
                 Body::File(file) => {
                     let mut state = file.state.write();
@@ -45,7 +45,7 @@ impl Pool {
                     rename_known(&mut state, old, new);
                     state.unjudged = true;
                     drop(state);
-                    self.judge_renamed(node, None);
+                    self.migrate.judge_renamed(node, None);
                 }
             }
         }
@@ -76,8 +76,8 @@ impl Pool {
                 return Err(OpError::Sys(Errno::INVAL));
             }
             sites.push(Site {
-                one: self.ensure_dir(&one.parent, branch)?,
-                other: self.ensure_dir(&other.parent, branch)?,
+                one: self.tree.ensure_dir(&one.parent, branch)?,
+                other: self.tree.ensure_dir(&other.parent, branch)?,
                 holds,
             });
         }

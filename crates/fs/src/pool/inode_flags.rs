@@ -50,11 +50,11 @@ impl Pool {
 
     /// The file, or the copy of a directory that rules.
     fn inode_of(&self, node: NodeId) -> OpResult<FileAt> {
-        let _names = self.rename_lock.read();
-        let node = self.node(node)?;
+        let _names = self.tree.rename_lock.read();
+        let node = self.tree.node(node)?;
         match (node.file(), node.dir()) {
-            (Some(file), _) if node.kind == FileKind::File => self.reach(&file.state.read()),
-            (None, Some(dir)) => Ok(self.ruling_copy(&node, dir)?.as_file()),
+            (Some(file), _) if node.kind == FileKind::File => self.tree.reach(&file.state.read()),
+            (None, Some(dir)) => Ok(self.tree.ruling_copy(&node, dir)?.as_file()),
             // To open a pipe or a device does something.
             _ => Err(OpError::Sys(Errno::NOTTY)),
         }
@@ -67,14 +67,14 @@ impl Pool {
         set: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<T> + Clone + Send + 'static,
         put_back: impl Fn(BorrowedFd<'_>, T) -> rustix::io::Result<()> + Clone + Send + 'static,
     ) -> OpResult<()> {
-        let found = self.node(node)?;
-        if self.staging_of(&found).is_some() {
+        let found = self.tree.node(node)?;
+        if self.staged.area_of(&found).is_some() {
             // Memory knows other flags, and what is pinned could not leave it.
-            self.leave_now(&found)?;
+            self.staging.leave_now(&found)?;
         }
         let done = self.set_now(&found, set, put_back);
         // The change time is another one.
-        self.forget_attributes(node);
+        self.context.forget_attributes(node);
         done
     }
 
@@ -84,18 +84,18 @@ impl Pool {
         set: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<T> + Clone + Send + 'static,
         put_back: impl Fn(BorrowedFd<'_>, T) -> rustix::io::Result<()> + Clone + Send + 'static,
     ) -> OpResult<()> {
-        let _names = self.rename_lock.read();
+        let _names = self.tree.rename_lock.read();
         let Some(dir) = node.dir() else {
             let file = node.file().filter(|_| node.kind == FileKind::File).ok_or(OpError::Sys(Errno::NOTTY))?;
             let mut state = file.state.write();
             state.disturb();
             // A file that may move now.
             state.unjudged = true;
-            return self.reach(&state)?.change_inode(set).map(|_| ());
+            return self.tree.reach(&state)?.change_inode(set).map(|_| ());
         };
-        self.refresh(node, dir)?;
+        self.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
-        let copies = self.known_copies(node, dir)?;
+        let copies = self.tree.known_copies(node, dir)?;
         let mut had = Vec::with_capacity(copies.len());
         for copy in &copies {
             match copy.as_file().change_inode(set.clone()) {

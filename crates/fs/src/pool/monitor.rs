@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_secs(60);
 
 /// Which branches are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     All,
     /// Those that may hang: network and FUSE file systems.
     Guarded,
@@ -68,16 +68,16 @@ impl Rounds {
 impl Pool {
     /// The monitor's thread.
     pub(crate) fn run_monitor(&self) {
-        let mut rounds = Rounds::new(self.spec.probe_interval, Instant::now());
-        while !self.is_stopping() {
+        let mut rounds = Rounds::new(self.context.spec.probe_interval, Instant::now());
+        while !self.context.is_stopping() {
             let now = Instant::now();
-            if self.used.load(Ordering::Relaxed) || self.has_open_handles() {
+            if self.branches.used.load(Ordering::Relaxed) || self.has_open_handles() {
                 rounds.used = now;
             }
             let unwell = self.any_suspect() && now >= rounds.guarded + AGAIN;
             let due = if unwell { Some(Asked::All) } else { rounds.due(now, self.any_guarded()) };
             if let Some(asked) = due {
-                self.used.store(false, Ordering::Relaxed);
+                self.branches.used.store(false, Ordering::Relaxed);
                 self.probe_branches(asked);
                 self.keep_numbers();
                 self.ask_file_systems();
@@ -88,16 +88,16 @@ impl Pool {
             let now = Instant::now();
             let next = rounds.next(now, self.any_guarded());
             let soon = if told && !self.any_suspect() { next } else { next.min(now + AGAIN) };
-            self.attention.wait_until(soon);
+            self.branches.attention.wait_until(soon);
         }
     }
 
     fn any_guarded(&self) -> bool {
-        self.branches.load().iter().any(|branch| branch.is_guarded())
+        self.branches.list.load().iter().any(|branch| branch.is_guarded())
     }
 
     fn any_suspect(&self) -> bool {
-        self.branches.load().iter().any(|branch| branch.is_suspect())
+        self.branches.list.load().iter().any(|branch| branch.is_suspect())
     }
 
     /// Asks every branch now, and tells the tree of those that came or went.
@@ -107,11 +107,12 @@ impl Pool {
     }
 
     /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
-    pub(super) fn probe_branches(&self, asked: Asked) {
-        let timeout = self.spec.probe_timeout;
+    pub(crate) fn probe_branches(&self, asked: Asked) {
+        let timeout = self.context.spec.probe_timeout;
         std::thread::scope(|scope| {
             let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
-            for branch in self.branches.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted) {
+            for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
+            {
                 let branch = Arc::clone(branch);
                 let probe = move || {
                     branch.probe(timeout);
@@ -131,21 +132,21 @@ impl Pool {
         });
         let (name, subject) = (&branch.spec.name, format!("hidden {}", branch.spec.name));
         match gone {
-            Ok(true) => self.warn(
+            Ok(true) => self.context.warn(
                 subject,
                 format!(
                     "branch {name:?}: its folder .umbrella was deleted: nothing can move there, and the next mount will not know the disk (after the unmount: \
                      `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
                 ),
             ),
-            Ok(false) => self.unwarn(&subject),
+            Ok(false) => self.context.unwarn(&subject),
             Err(_) => {}
         }
     }
 
     /// Writes down the inode numbers that changed on branches where each record would be a round trip.
     fn keep_numbers(&self) {
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             if branch.online().is_some_and(|online| online.guarded) {
                 self.keep_numbers_of(branch);
             }
@@ -153,8 +154,8 @@ impl Pool {
     }
 
     /// Writes down the inode numbers of a branch, and waits for its disk.
-    pub(super) fn keep_numbers_of(&self, branch: &Branch) {
-        let inodes = Arc::clone(&self.inodes);
+    pub(crate) fn keep_numbers_of(&self, branch: &Branch) {
+        let inodes = Arc::clone(&self.tree.inodes);
         let kept = branch.io(move |online| {
             let Some(hidden) = &online.hidden else { return Ok(Ok(())) };
             Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))
@@ -166,8 +167,8 @@ impl Pool {
 
     /// False: the tree could not take up all that has changed.
     fn tell_changes(&self) -> bool {
-        let mut told = self.told.lock();
-        let branches = self.branches.load();
+        let mut told = self.branches.told.lock();
+        let branches = self.branches.list.load();
         for (branch, told) in branches.iter().zip(told.iter_mut()) {
             let now = branch.epoch();
             if *told != now {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::commit::COMMIT_PATIENCE;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
+use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
 use crate::relocate::{
     self, BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
@@ -29,17 +29,17 @@ pub enum Behind {
 }
 
 /// One end of a rename.
-pub(super) struct End<'a> {
-    pub(super) parent: Arc<Node>,
-    pub(super) name: &'a OsStr,
-    pub(super) behind: Behind,
+pub(crate) struct End<'a> {
+    pub(crate) parent: Arc<Node>,
+    pub(crate) name: &'a OsStr,
+    pub(crate) behind: Behind,
 }
 
 /// Two directories on one branch, one for each of the two names, and which of the names it has in them.
-pub(super) struct Site {
-    pub(super) one: DirAt,
-    pub(super) other: DirAt,
-    pub(super) holds: Holds,
+pub(crate) struct Site {
+    pub(crate) one: DirAt,
+    pub(crate) other: DirAt,
+    pub(crate) holds: Holds,
 }
 
 /// A branch, as it was when a change of names was made ready: one that went offline since may hang.
@@ -69,7 +69,7 @@ impl Reach for Reached {
 }
 
 /// Renames a directory on all branches that have it: from the first of each pair of directories to the second.
-pub(super) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
+pub(crate) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
     let site = |(old, new): &(DirAt, DirAt)| DirSite {
         branch: BranchUuid(old.online.uuid),
         reach: Reached::of(old),
@@ -90,7 +90,7 @@ pub(super) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)]
 }
 
 /// Exchanges two names, of which one at least is a directory's, on all branches that have either.
-pub(super) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
+pub(crate) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
     let swap = |site: &Site| Swap {
         branch: BranchUuid(site.one.online.uuid),
         reach: Reached::of(&site.one),
@@ -111,7 +111,7 @@ pub(super) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResu
 }
 
 /// Renames a file, from `dir` to `to_dir` on one branch, over one that is in `target_dir` on another.
-pub(super) fn supersede(from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
+pub(crate) fn supersede(from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
     let winner = DirSite {
         branch: BranchUuid(dir.online.uuid),
         reach: Reached::of(dir),

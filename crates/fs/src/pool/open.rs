@@ -58,12 +58,12 @@ impl Pool {
     /// Opens a file.
     pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
         let opened = {
-            let _names = self.rename_lock.read();
-            let node = self.node(id)?;
+            let _names = self.tree.rename_lock.read();
+            let node = self.tree.node(id)?;
             self.open_node(&node, request)?
         };
         if opened.was_cacheable && !opened.cacheable {
-            self.forget_attributes(id);
+            self.context.forget_attributes(id);
         }
         Ok(opened)
     }
@@ -71,14 +71,14 @@ impl Pool {
     /// The caller holds the rename lock shared.
     pub(crate) fn open_node(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<Opened> {
         let (opened, branch, meta) = self.open_file(node, request)?;
-        self.note_opened(node, &branch, &meta);
+        self.migrate.note_opened(node, &branch, &meta);
         Ok(opened)
     }
 
     fn open_file(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<(Opened, Arc<Branch>, Meta)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
         let mut state = file.state.write();
-        if self.branch(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
+        if self.branches.get(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
@@ -87,13 +87,13 @@ impl Pool {
             state.disturb_by_writer();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
-        let branch = self.branch(state.backing.branch)?;
+        let branch = self.branches.get(state.backing.branch)?;
         let mapped = self.is_mapped_past_us(&mut state, &branch, request);
         let opened = loop {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
-                    let dir = self.dir_at(parent, state.backing.branch)?;
-                    self.opening(|| match dir.open(name, access | OFlags::NONBLOCK) {
+                    let dir = self.tree.dir_at(parent, state.backing.branch)?;
+                    self.tree.opening(|| match dir.open(name, access | OFlags::NONBLOCK) {
                         Err(OpError::Sys(Errno::PERM)) if request.append => {
                             dir.open(name, access | OFlags::NONBLOCK | OFlags::APPEND)
                         }
@@ -103,7 +103,7 @@ impl Pool {
                 None => state.any_handle().ok_or(OpError::Stale)?.current().reopen(access),
             };
             match opened {
-                Err(error) if error.is_missing() && self.prune_names(&mut state) => {}
+                Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => break done?,
             }
         };
@@ -115,10 +115,10 @@ impl Pool {
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
-            self.note_truncated(&opened, 0);
+            self.write_back.note_truncated(&opened, 0);
             state.unjudged = true;
             if request.drop_set_id {
-                self.drop_set_id(node, &opened)?;
+                self.tree.drop_set_id(node, &opened)?;
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
@@ -203,7 +203,7 @@ impl Pool {
             return DataPath::Passthrough;
         }
         let branch = &opened.branch;
-        let allowed = self.passthrough.load(Ordering::Relaxed)
+        let allowed = self.context.passthrough.load(Ordering::Relaxed)
             && state.cached == 0
             && node.kind == FileKind::File
             && branch.spec.passthrough
@@ -213,7 +213,7 @@ impl Pool {
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
             // What goes past the daemon is in nobody's order.
-            && !(request.write && self.has_flusher(branch.id))
+            && !(request.write && self.write_back.has_flusher(branch.id))
             && (branch.space().free >= branch.headroom() || branch.spec.read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
@@ -221,44 +221,19 @@ impl Pool {
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
     fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
-        let served = branch.space().free < branch.headroom() || (request.write && self.has_flusher(branch.id));
+        let served =
+            branch.space().free < branch.headroom() || (request.write && self.write_back.has_flusher(branch.id));
         if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }
-        let mapped = self.held_elsewhere(state) != Some(false);
+        let mapped = self.tree.held_elsewhere(state) != Some(false);
         state.past_us = mapped;
         mapped
     }
 
-    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may have the file mapped for
-    /// writing past the daemon: neither a store nor the end of the mapping is told to anybody.
-    pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
-        let Some(file) = node.file() else { return true };
-        if !file.state.read().shared_mapping {
-            return true;
-        }
-        let mut state = file.state.write();
-        if state.writers == 0 && self.reader_of(&state).and_then(|file| file.is_open_for_writing()) == Some(false) {
-            state.shared_mapping = false;
-        }
-        // What was read may be older than the mapping's end.
-        false
-    }
-
-    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
-    pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
-        self.reader_of(state)?.is_open_elsewhere()
-    }
-
-    fn reader_of(&self, state: &FileState) -> Option<FileAt> {
-        let (parent, name) = state.names.first()?;
-        let dir = self.dir_at(parent, state.backing.branch).ok()?;
-        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()
-    }
-
     fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {
         let branch = &opened.branch;
-        let Some(kernel) = self.kernel.get() else { return DataPath::Mediated };
+        let Some(kernel) = self.context.kernel.get() else { return DataPath::Mediated };
         match kernel.register(opened.fd.as_fd()) {
             Ok(token) => {
                 state.token = Some(token);
@@ -291,7 +266,7 @@ impl Pool {
             let this = Arc::downgrade(&handle);
             state.handles.retain(|other| !Weak::ptr_eq(other, &this));
             accessed = state.take_accessed();
-            self.forget_unnamed(&state, &handle);
+            self.migrate.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
                 state.unjudged = true;
             }
@@ -300,11 +275,11 @@ impl Pool {
         // Unregistering is a system call: not under the lock.
         drop(ended);
         if judge {
-            let _names = self.rename_lock.read();
-            self.judge_closed(&node, &handle.current());
+            let _names = self.tree.rename_lock.read();
+            self.migrate.judge_closed(&node, &handle.current());
         } else if let Some(before) = accessed {
-            let _names = self.rename_lock.read();
-            self.judge_read(&node, &handle.current(), before);
+            let _names = self.tree.rename_lock.read();
+            self.migrate.judge_read(&node, &handle.current(), before);
         }
         Ok(())
     }

@@ -17,10 +17,10 @@ const GLANCE: Duration = Duration::from_millis(1);
 pub(crate) struct Releases(AtomicUsize);
 
 /// A release, until this is dropped.
-pub(super) struct UnderWay<'a>(&'a Releases);
+pub(crate) struct UnderWay<'a>(&'a Releases);
 
 impl Releases {
-    pub(super) fn begin(&self) -> UnderWay<'_> {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
         self.0.fetch_add(1, Ordering::SeqCst);
         UnderWay(self)
     }
@@ -34,14 +34,14 @@ impl Drop for UnderWay<'_> {
 
 /// A call that found no room, and may be tried again.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     since: Option<Instant>,
     in_vain: bool,
 }
 
 impl Pool {
     /// Whether a call that found no room is to be tried once more. Waits a moment; call it with no lock held.
-    pub(super) fn may_get_room(&self, patience: &mut Patience) -> bool {
+    pub(crate) fn may_get_room(&self, patience: &mut Patience) -> bool {
         let since = *patience.since.get_or_insert_with(Instant::now);
         if patience.in_vain {
             return false;

@@ -6,11 +6,11 @@ use crate::spec::{BranchSpec, PoolSpec};
 impl Pool {
     /// The keys that say something else in `new`, rules aside, as people find them in the file. The mount point is not looked at.
     pub fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
-        let mut keys = pool_keys(&self.spec, new);
-        let branches = self.branches.load();
+        let mut keys = pool_keys(&self.context.spec, new);
+        let branches = self.branches.list.load();
         let live: Vec<&BranchSpec> = branches
             .iter()
-            .filter(|branch| !branch.spec.name.is_empty() && !self.is_staging(branch.id))
+            .filter(|branch| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id))
             .map(|branch| &branch.spec)
             .collect();
         for branch in &new.branches {

@@ -1,6 +1,7 @@
 //! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
 //! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
 
+use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,17 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::found::Found;
-use super::moving::Moving;
 use super::names::{Behind, End};
-use super::remove::keep_special;
-use super::staging::is_stageable;
-use super::{Pool, is_reserved, names};
+use crate::area::is_stageable;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
+use crate::migrate::Moving;
 use crate::node::{FileState, Node, NodeId, path_of};
+use crate::pool::{Pool, names};
+use crate::tree::found::Found;
+use crate::tree::is_reserved;
+use crate::tree::remove_dir::keep_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.
 const TURN: Duration = Duration::from_millis(100);
@@ -64,37 +66,37 @@ impl Pool {
         replace: Replace,
         behind: Behind,
     ) -> OpResult<()> {
-        let from = End { parent: self.dir_node(parent)?, name, behind };
-        let to = End { parent: self.dir_node(to)?, name: to_name, behind: Behind::Nothing };
+        let from = End { parent: self.tree.dir_node(parent)?, name, behind };
+        let to = End { parent: self.tree.dir_node(to)?, name: to_name, behind: Behind::Nothing };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
             return Err(OpError::Reserved);
         }
         let mut synced = false;
         loop {
             // It may replace a file on another branch now, and that may take as long as a commit.
-            let _slow = synced.then(|| self.slow_commits.read());
-            let locked = self.rename_lock.read();
+            let _slow = synced.then(|| self.tree.slow_commits.read());
+            let locked = self.tree.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node, found, other) => {
-                    self.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
-                    self.nodes.release(&node, 1);
+                    self.migrate.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
+                    self.tree.nodes.release(&node, 1);
                     if let Some(other) = other {
-                        self.judge_renamed(&other, None);
-                        self.nodes.release(&other, 1);
+                        self.migrate.judge_renamed(&other, None);
+                        self.tree.nodes.release(&other, 1);
                     }
                     return Ok(());
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(locked);
-                    let left = self.leave_now(&node);
-                    self.nodes.release(&node, 1);
+                    let left = self.staging.leave_now(&node);
+                    self.tree.nodes.release(&node, 1);
                     left?;
                 }
                 Renamed::SyncFirst(node) => {
                     drop(locked);
                     // What fails here is told by the rename itself.
                     let _told_later = self.sync_contents(&node);
-                    self.nodes.release(&node, 1);
+                    self.tree.nodes.release(&node, 1);
                     synced = true;
                 }
                 // First onto one branch, so that the exchange itself is one system call.
@@ -102,14 +104,14 @@ impl Pool {
                     let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.bring_together(&node, &other, [here, there], moves);
-                    self.nodes.release(&node, 1);
-                    self.nodes.release(&other, 1);
+                    self.tree.nodes.release(&node, 1);
+                    self.tree.nodes.release(&other, 1);
                     moved?;
                 }
                 Renamed::Directory => break,
             }
         }
-        let _slow = self.slow_commits.write();
+        let _slow = self.tree.slow_commits.write();
         let _names = self.lock_names();
         self.rename_dir(&from, &to, replace)
     }
@@ -118,7 +120,7 @@ impl Pool {
     /// disk that does not answer: so all others have their turns meanwhile.
     fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
         loop {
-            if let Some(names) = self.rename_lock.try_write_for(TURN) {
+            if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {
                 return names;
             }
             std::thread::sleep(TURN);
@@ -135,11 +137,11 @@ impl Pool {
     ) -> Vec<(&'a Arc<Node>, BranchId)> {
         let (from, to) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
         let forbidden = |node: &Arc<Node>, old: &Vec<u8>, new: &Vec<u8>, target| {
-            let Ok(attr) = self.attr_of(node) else { return [true, true] };
+            let Ok(attr) = self.tree.attr_of(node) else { return [true, true] };
             let names = node.paths();
             let renamed: Vec<_> =
                 names.iter().map(|name| if name == old { new.clone() } else { name.clone() }).collect();
-            [&renamed, &names].map(|names| self.forbids(names, &attr.meta, target))
+            [&renamed, &names].map(|names| self.placement.forbids(names, &attr.meta, target))
         };
         let mut ways = vec![
             (forbidden(other, &to, &from, here), (other, here)),
@@ -158,15 +160,15 @@ impl Pool {
         [here, there]: [BranchId; 2],
         ways: Vec<(&Arc<Node>, BranchId)>,
     ) -> OpResult<()> {
-        if self.is_staging(here) {
-            return self.leave_now(node);
+        if self.branches.is_staging(here) {
+            return self.staging.leave_now(node);
         }
-        if self.is_staging(there) {
-            return self.leave_now(other);
+        if self.branches.is_staging(there) {
+            return self.staging.leave_now(other);
         }
         let mut moved = Err(OpError::NoRoom);
         for (node, target) in ways {
-            moved = self.move_now(node, target);
+            moved = self.migrate.move_now(node, target);
             if moved.is_ok() {
                 break;
             }
@@ -178,17 +180,17 @@ impl Pool {
         let Some(file) = node.file().filter(|_| node.kind == FileKind::File) else { return Ok(()) };
         let opened = {
             let state = file.state.read();
-            self.reach(&state)?.reopen(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
+            self.tree.reach(&state)?.reopen(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
         };
         opened.fsync(false)
     }
 
     fn intern_end(&self, end: &End<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
-        found.map(|found| self.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
+        found.map(|found| self.tree.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
     }
 
     fn source(&self, from: &End<'_>) -> OpResult<Found> {
-        self.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
+        self.tree.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
     }
 
     /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the branch says itself. `None`: something has it,
@@ -196,33 +198,33 @@ impl Pool {
     fn rename_alone(&self, from: &End<'_>, to: &End<'_>, source: &Found) -> OpResult<Option<Renamed>> {
         let (dir, meta) = source.first()?;
         if source.kind() == FileKind::Directory
-            || self.is_staging(dir.id())
+            || self.branches.is_staging(dir.id())
             || !dir.branch.abilities().rename_flags
             || to.parent.unlike().is_some()
         {
             return Ok(None);
         }
-        let Some((to_dir, _locked)) = self.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == dir.id()) else {
+        let Some((to_dir, _locked)) = self.tree.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == dir.id()) else {
             return Ok(None);
         };
-        let (node, _) = self.intern(&from.parent, from.name, source)?;
+        let (node, _) = self.tree.intern(&from.parent, from.name, source)?;
         match self.rename_nodes(from, to, Replace::No, (&node, source, &to_dir), None) {
             Ok(true) => return Ok(Some(Renamed::Done(node, *meta, None))),
             Ok(false) | Err(OpError::Sys(Errno::EXIST)) => {}
             Err(error) => {
-                self.nodes.release(&node, 1);
+                self.tree.nodes.release(&node, 1);
                 return Err(error);
             }
         }
-        self.nodes.release(&node, 1);
+        self.tree.nodes.release(&node, 1);
         Ok(None)
     }
 
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
     fn staged_end(&self, ends: [(&End<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
         for (end, found) in ends {
-            if found.kind() != FileKind::Directory && self.is_staging(found.first()?.0.id()) {
-                return Ok(Some(self.intern(&end.parent, end.name, found)?.0));
+            if found.kind() != FileKind::Directory && self.branches.is_staging(found.first()?.0.id()) {
+                return Ok(Some(self.tree.intern(&end.parent, end.name, found)?.0));
             }
         }
         Ok(None)
@@ -237,7 +239,7 @@ impl Pool {
             {
                 return Ok(renamed);
             }
-            let target = self.probe(&to.parent, to.name)?;
+            let target = self.tree.probe(&to.parent, to.name)?;
             if source.kind() == FileKind::Directory
                 || (replace == Replace::Exchange && target.as_ref().is_some_and(|it| it.kind() == FileKind::Directory))
             {
@@ -251,11 +253,11 @@ impl Pool {
                 (Some(target), _) if target.kind() == FileKind::Directory => return Err(OpError::Sys(Errno::ISDIR)),
                 _ => {}
             }
-            let (node, _) = self.intern(&from.parent, from.name, &source)?;
+            let (node, _) = self.tree.intern(&from.parent, from.name, &source)?;
             let other = match self.intern_end(to, target.as_ref()) {
                 Ok(other) => other,
                 Err(error) => {
-                    self.nodes.release(&node, 1);
+                    self.tree.nodes.release(&node, 1);
                     return Err(error);
                 }
             };
@@ -268,32 +270,34 @@ impl Pool {
             }
             if let (Replace::Yes, Some(target)) = (replace, &target) {
                 let (here, there) = (source.first()?.0.id(), target.first()?.0.id());
-                let leaves = self.is_staging(here) && !self.is_staging(there);
+                let leaves = self.branches.is_staging(here) && !self.branches.is_staging(there);
                 if leaves || (here != there && !synced) {
                     if let Some(other) = &other {
-                        self.nodes.release(other, 1);
+                        self.tree.nodes.release(other, 1);
                     }
                     return Ok(if leaves { Renamed::LeaveFirst(node) } else { Renamed::SyncFirst(node) });
                 }
             }
             // A whiteout waits for nothing: it belongs on a branch.
-            if self.is_staging(source.first()?.0.id()) && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
+            if self.branches.is_staging(source.first()?.0.id())
+                && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
             {
                 if let Some(other) = &other {
-                    self.nodes.release(other, 1);
+                    self.tree.nodes.release(other, 1);
                 }
                 return Ok(Renamed::LeaveFirst(node));
             }
             let target = other.as_ref().zip(target.as_ref());
             let (at, meta) = source.first()?;
             let done = self
+                .tree
                 .ensure_dir(&to.parent, at.id())
                 .and_then(|to_dir| self.rename_nodes(from, to, replace, (&node, &source, &to_dir), target));
             if matches!(done, Ok(true)) {
                 return Ok(Renamed::Done(node, *meta, other));
             }
             for node in std::iter::once(&node).chain(&other) {
-                self.nodes.release(node, 1);
+                self.tree.nodes.release(node, 1);
             }
             done?;
         }
@@ -333,7 +337,7 @@ impl Pool {
             }
             None => (file.state.write(), None),
         };
-        let unchanged = |state: &FileState, dir: &DirAt, meta: &Meta| state.backing == Pool::backing(&dir.branch, meta);
+        let unchanged = |state: &FileState, dir: &DirAt, meta: &Meta| state.backing == Backing::of(&dir.branch, meta);
         if !unchanged(&state, dir, meta) {
             return Ok(false);
         }
@@ -353,7 +357,7 @@ impl Pool {
         };
         let number = target
             .filter(|_| replace != Replace::Exchange)
-            .and_then(|(_, (target_dir, target_meta))| self.hold_number(target_dir, to.name, target_meta));
+            .and_then(|(_, (target_dir, target_meta))| self.tree.hold_number(target_dir, to.name, target_meta));
         let kept = target
             .filter(|_| replace != Replace::Exchange)
             .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
@@ -380,10 +384,10 @@ impl Pool {
                 if last_link {
                     state.lose_last_name(&to.parent, to.name);
                     state.kept = kept;
-                    self.unstage_deleted(other, state.backing.branch);
-                    self.note_gone(state.backing);
-                    self.nodes.remove_backing(state.backing, other);
-                    self.drop_number(number);
+                    self.staged.deleted(other, state.backing.branch);
+                    self.migrate.note_gone(state.backing);
+                    self.tree.nodes.remove_backing(state.backing, other);
+                    self.tree.drop_number(number);
                 }
             }
         }
@@ -392,7 +396,7 @@ impl Pool {
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
     fn rename_dir(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<()> {
-        let (source, target) = (self.source(from)?, self.probe(&to.parent, to.name)?);
+        let (source, target) = (self.source(from)?, self.tree.probe(&to.parent, to.name)?);
         match (&target, replace) {
             (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
             (None, Replace::Exchange) => return Err(OpError::Sys(Errno::NOENT)),
@@ -404,11 +408,11 @@ impl Pool {
         if source.kind() != FileKind::Directory && replace != Replace::Exchange {
             return Err(OpError::Sys(Errno::BUSY)); // It was a directory a moment ago; the caller may try again.
         }
-        let (node, _) = self.intern(&from.parent, from.name, &source)?;
+        let (node, _) = self.tree.intern(&from.parent, from.name, &source)?;
         let other = match self.intern_end(to, target.as_ref()) {
             Ok(other) => other,
             Err(error) => {
-                self.nodes.release(&node, 1);
+                self.tree.nodes.release(&node, 1);
                 return Err(error);
             }
         };
@@ -419,31 +423,31 @@ impl Pool {
             (Some(other), _) if other.id == node.id => Ok(()),
             _ => self.replace_dir(from, to, &node, other.as_ref()),
         };
-        self.nodes.release(&node, 1);
+        self.tree.nodes.release(&node, 1);
         if let Some(other) = &other {
-            self.nodes.release(other, 1);
+            self.tree.nodes.release(other, 1);
         }
         done
     }
 
     fn replace_dir(&self, from: &End<'_>, to: &End<'_>, node: &Arc<Node>, other: Option<&Arc<Node>>) -> OpResult<()> {
-        let copies = self.copies(node)?;
+        let copies = self.tree.copies(node)?;
         let mut places = Vec::with_capacity(copies.len());
         for copy in &copies {
-            places.push((self.dir_at(&from.parent, copy.id())?, self.ensure_dir(&to.parent, copy.id())?));
+            places.push((self.tree.dir_at(&from.parent, copy.id())?, self.tree.ensure_dir(&to.parent, copy.id())?));
         }
         let rename = || rename_copies(from, to, &places, other.is_some());
         match other {
             None => rename()?,
             Some(other) => {
                 let replaced: Vec<_> = copies.iter().map(DirAt::id).collect();
-                self.remove_dir_for(other, to.name, &replaced, rename)?;
+                self.tree.remove_dir_for(other, to.name, &replaced, rename)?;
             }
         }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
-        self.revisit_below(node);
+        self.migrate.revisit_below(node);
         Ok(())
     }
 }
@@ -495,7 +499,7 @@ fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
     }
 }
 
-pub(super) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
+pub(crate) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
     forget_name(state, from);
     state.names.push((Arc::clone(&to.parent), to.name.to_owned()));
 }

@@ -8,7 +8,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
 use rustix::fs::FileType;
@@ -16,8 +15,6 @@ use rustix::io::Errno;
 use umbrella_units::BranchId;
 
 use super::Pool;
-use super::enforce::Pinned;
-use super::face::Face;
 use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };
@@ -25,6 +22,8 @@ use crate::error::{Error, OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::rights::Rights;
+use crate::tree::Pinned;
+use crate::tree::face::Face;
 
 /// What is to be made equal, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +60,7 @@ impl Pool {
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<EqualiseSummary, Error> {
         let like = match &asked.like {
-            Some(name) => Some(self.branch_named(name)?),
+            Some(name) => Some(self.branches.named(name)?),
             None => None,
         };
         if let Some(branch) = &like {
@@ -88,24 +87,24 @@ impl Pool {
     }
 
     fn pin(&self, path: &[u8]) -> OpResult<Pinned<'_>> {
-        let mut at = Pinned::root(self);
+        let mut at = Pinned::root(&self.tree);
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             let name = OsStr::from_bytes(name);
-            if super::is_reserved(&at.node, name) {
+            if crate::tree::is_reserved(&at.node, name) {
                 return Err(OpError::Reserved);
             }
-            at = Pinned::lookup(self, &at.node, name)?;
+            at = Pinned::lookup(&self.tree, &at.node, name)?;
         }
         if at.node.dir().is_none() { Err(OpError::Sys(Errno::NOTDIR)) } else { Ok(at) }
     }
 
     /// What would make a directory's copies equal; `None` where they are. The caller holds the lock on its attributes.
     fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<Plan>> {
-        self.compare(node, dir)?;
+        self.tree.compare(node, dir)?;
         let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
-        let faces = self.faces(node, dir)?;
+        let faces = self.tree.faces(node, dir)?;
         let counts = |face: &&Face| {
-            !self.is_staging(face.at.id())
+            !self.branches.is_staging(face.at.id())
                 && face.at.online.abilities.ownership
                 && !unlike.empty.contains(&face.at.id())
         };
@@ -149,8 +148,8 @@ impl<'a> Walk<'a> {
     fn look_at(&mut self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let _names = pool.rename_lock.read();
-        pool.refresh(node, dir)?;
+        let _names = pool.tree.rename_lock.read();
+        pool.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let plan = pool.plan(node, dir, self.like)?;
         let has_model = |like: BranchId| {
@@ -177,8 +176,8 @@ impl<'a> Walk<'a> {
     fn below(&mut self, node: &Arc<Node>) -> Vec<Pinned<'a>> {
         let pool = self.pool;
         let copies = {
-            let _names = pool.rename_lock.read();
-            pool.copies(node).unwrap_or_default()
+            let _names = pool.tree.rename_lock.read();
+            pool.tree.copies(node).unwrap_or_default()
         };
         let mut names: FxHashMap<_, usize> = FxHashMap::default();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
@@ -197,16 +196,16 @@ impl<'a> Walk<'a> {
             }
         }
         let several = names.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name);
-        let several = several.filter(|name| node.id != NodeId::ROOT || name != super::HIDDEN);
+        let several = several.filter(|name| node.id != NodeId::ROOT || name != crate::branch::HIDDEN);
         let mut several: Vec<_> = several.collect();
         several.sort_unstable_by(|a, b| b.cmp(a));
-        let found = several.iter().filter_map(|name| Pinned::lookup(pool, node, name).ok());
+        let found = several.iter().filter_map(|name| Pinned::lookup(&pool.tree, node, name).ok());
         found.filter(|found| found.node.dir().is_some()).collect()
     }
 
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
-            match self.pool.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
+            match self.pool.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
                 // Somebody else has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(Some(event)) => {
@@ -232,15 +231,15 @@ impl<'a> Walk<'a> {
     fn change_one(&self, node: &Arc<Node>, cache: KernelCache) -> OpResult<Option<DirectoryEvent>> {
         let pool = self.pool;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let _names = pool.rename_lock.read();
-        pool.refresh(node, dir)?;
+        let _names = pool.tree.rename_lock.read();
+        pool.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
-        let copies = pool.known_copies(node, dir)?;
-        let done = pool.change_copies(node, dir, &copies, Some(&plan.wanted), cache, |copy| {
+        let copies = pool.tree.known_copies(node, dir)?;
+        let done = pool.tree.change_copies(node, dir, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
-        let faces = pool.faces(node, dir)?;
+        let faces = pool.tree.faces(node, dir)?;
         let lacks = |face: &&Face| plan.others.contains(&face.at.id()) && !face.has(&plan.wanted);
         let left: Vec<&str> = faces.iter().filter(lacks).map(|face| face.at.branch.spec.name.as_str()).collect();
         let why = match done {
@@ -253,7 +252,7 @@ impl<'a> Walk<'a> {
 
     fn tick(&mut self, event: Option<DirectoryEvent>) {
         self.progress.directory = event;
-        let go_on = (self.tell)(&self.progress) && !self.pool.stopping.load(Ordering::Relaxed);
+        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
         self.progress.directory = None;
         self.summary.stopped |= !go_on;
     }

@@ -19,8 +19,8 @@ impl Pool {
     /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
     /// from the tree; while it is online and holds some, only by `force`.
     pub fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
-        let old = self.branch_named(name)?;
-        let memory = self.state.branch(name);
+        let old = self.branches.named(name)?;
+        let memory = self.context.state.branch(name);
         let path = path.unwrap_or_else(|| old.spec.path.clone());
         // In the place of a disk goes a disk, not the directory below its mount point.
         let was_mount = memory.as_ref().is_some_and(|known| known.was_mount) && !force;
@@ -37,28 +37,29 @@ impl Pool {
         }
         // Before the monitor has to wait: the branch may hang.
         old.retire("replaced".to_owned());
-        let mut told = self.told.lock();
-        let before = self.branches.load_full();
+        let mut told = self.branches.told.lock();
+        let before = self.branches.list.load_full();
         let mut branches = Vec::clone(&before);
         let gone = BranchSpec { name: String::new(), optional: true, ..old.spec.clone() };
         if let Some(place) = branches.get_mut(old.id.index()) {
-            *place = Branch::new(old.id, gone, Arc::clone(&self.state));
+            *place = Branch::new(old.id, gone, Arc::clone(&self.context.state));
         }
-        self.branches.store(Arc::new(branches.clone()));
+        self.branches.list.store(Arc::new(branches.clone()));
         let former = former_paths(&old, memory.as_ref(), &spec.path);
         let new = match self.take_place(BranchId(branches.len() as u16), spec, former) {
             Ok(new) => new,
             Err(reason) => {
-                let remembered = memory.as_ref().map_or(Ok(()), |known| self.state.remember(name, known));
-                let noted = || self.state.note_errors(name, &old.errors());
-                if let Err(error) =
-                    remembered.and_then(|()| self.state.note_draining(name, was_draining)).and_then(|()| noted())
+                let remembered = memory.as_ref().map_or(Ok(()), |known| self.context.state.remember(name, known));
+                let noted = || self.context.state.note_errors(name, &old.errors());
+                if let Err(error) = remembered
+                    .and_then(|()| self.context.state.note_draining(name, was_draining))
+                    .and_then(|()| noted())
                 {
                     tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
                 }
                 old.set_draining_for_now(was_draining);
                 old.reinstate();
-                self.branches.store(before);
+                self.branches.list.store(before);
                 // Else a probe will; the monitor tells the tree.
                 let _ = old.bring_online();
                 return Err(Error::BranchUnusable { name: name.to_owned(), reason });
@@ -70,8 +71,8 @@ impl Pool {
         old.clear_errors();
         self.branch_is_gone(&old, memory.as_ref());
         branches.push(Arc::clone(&new));
-        self.branches.store(Arc::new(branches));
-        self.rebind_rules();
+        self.branches.list.store(Arc::new(branches));
+        self.placement.rebind_rules();
         let known = self.branch_changed(&new, new.online().as_ref());
         told.push(if known { new.epoch() } else { None });
         Ok(())
@@ -91,11 +92,11 @@ impl Pool {
     /// The new branch, online. The old one is forgotten before, its drain too, or the new one would take no files.
     fn take_place(&self, id: BranchId, spec: BranchSpec, former: Vec<PathBuf>) -> Result<Arc<Branch>, String> {
         let name = spec.name.clone();
-        self.state.forget(&name).map_err(|error| error.to_string())?;
-        let new = Branch::new(id, spec, Arc::clone(&self.state));
-        new.set_access_times(self.spec.access_times);
+        self.context.state.forget(&name).map_err(|error| error.to_string())?;
+        let new = Branch::new(id, spec, Arc::clone(&self.context.state));
+        new.set_access_times(self.context.spec.access_times);
         new.bring_online().map_err(|error| error.to_string())?;
-        self.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
+        self.context.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
         Ok(new)
     }
 }

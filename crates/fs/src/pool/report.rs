@@ -1,5 +1,6 @@
 //! What `umbrella status` and `umbrella explain` say.
 
+use crate::node::Backing;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use super::Pool;
-use super::place::settled_facts;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
@@ -21,6 +21,7 @@ use crate::control::protocol::{
 use crate::error::{Error, OpError};
 use crate::meta::{Meta, now};
 use crate::node::{DataPath, Node, NodeId, path_of};
+use crate::placement::settled_facts;
 
 /// So few are short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
@@ -31,38 +32,38 @@ impl Pool {
     /// The pool at a glance. Waits for no branch that does not answer.
     pub fn status(&self) -> Status {
         self.look_at_room();
-        self.measure_write_back();
+        self.write_back.measure_write_back();
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
-        let in_use = self.kernel.get().is_none_or(|kernel| kernel.is_mounted());
+        let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
         let handles = if in_use { self.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
-            mount: self.spec.mount.clone(),
+            mount: self.context.spec.mount.clone(),
             config: PathBuf::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime: self.started.elapsed(),
             ending: !in_use,
-            detached: !in_use || self.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
+            detached: !in_use || self.context.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
             branches: self.branch_statuses(),
             rules: self.rule_statuses(),
             open_files: handles.len() as u64,
             open_passthrough: passthrough as u64,
-            inodes: self.nodes.len() as u64,
-            metrics: self.metrics.all(),
+            inodes: self.tree.nodes.len() as u64,
+            metrics: self.context.metrics.all(),
             warnings: self.warnings(),
-            passthrough: self.passthrough.load(Ordering::Relaxed),
-            transport: self.kernel.get().map(|kernel| kernel.transport()),
-            staging: self.staging_status(),
-            walks: self.walks_under_way(),
+            passthrough: self.context.passthrough.load(Ordering::Relaxed),
+            transport: self.context.kernel.get().map(|kernel| kernel.transport()),
+            staging: self.staged.status(),
+            walks: self.migrate.walks_under_way(),
         }
     }
 
     /// What to do where the daemon may soon have no descriptor left.
     pub(crate) fn descriptor_warning(&self) -> Option<String> {
         let limit = getrlimit(Resource::Nofile).current?;
-        let used = (self.open_handles().len() + self.dir_fds.len()) as u64;
+        let used = (self.open_handles().len() + self.tree.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
                 "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \
@@ -73,10 +74,10 @@ impl Pool {
 
     /// All branches.
     pub fn branch_statuses(&self) -> Vec<BranchStatus> {
-        let branches = self.branches.load();
-        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        let branches = self.branches.list.load();
+        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         let status = |branch: &Arc<Branch>| {
-            let mut status = BranchStatus { write_back: self.write_back_of(branch.id), ..branch.status() };
+            let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
                 let reason = "it has just come back, and is being taken in".to_owned();
                 status.state = BranchState::Offline { reason, since: crate::meta::now() };
@@ -89,7 +90,7 @@ impl Pool {
     /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was known of it is shown.
     fn look_at_room(&self) {
         let (answered, answers) = std::sync::mpsc::channel();
-        for branch in self.branches.load().iter() {
+        for branch in self.branches.list.load().iter() {
             let (branch, answered) = (Arc::clone(branch), answered.clone());
             let ask = move || {
                 branch.space();
@@ -104,19 +105,19 @@ impl Pool {
     }
 
     fn rule_statuses(&self) -> Vec<RuleStatus> {
-        let active = self.rules.load();
-        let views = self.views();
+        let active = self.placement.rules.load();
+        let views = self.placement.views();
         let entries = active.rules.entries().iter().zip(&active.hits).enumerate();
         entries
             .map(|(index, (entry, hits))| {
                 let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
-                let why = |first: &BranchId| match self.removed_name(*first) {
+                let why = |first: &BranchId| match self.placement.removed_name(*first) {
                     Some(name) => format!("its first branch, {name:?}, was removed from the pool"),
-                    None => format!("its first branch, {:?}, is offline", self.branch_name(*first)),
+                    None => format!("its first branch, {:?}, is offline", self.placement.branch_name(*first)),
                 };
                 RuleStatus {
                     name: entry.name.clone(),
-                    to: entry.to.iter().map(|id| self.branch_name(*id)).collect(),
+                    to: entry.to.iter().map(|id| self.placement.branch_name(*id)).collect(),
                     hits: hits.load(Ordering::Relaxed),
                     inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
@@ -133,19 +134,21 @@ impl Pool {
             }
             _ => Error::Path { path: shown.clone(), source },
         };
-        let _names = self.rename_lock.read();
+        let _names = self.tree.rename_lock.read();
         let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
-        let mut at = Arc::clone(&self.root);
+        let mut at = Arc::clone(&self.tree.root);
         at.retain();
         let Some((last, above)) = parts.split_last() else {
-            return self.explain_dir(&self.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
+            return self
+                .explain_dir(&self.tree.root, shown)
+                .map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
-        if parts.first() == Some(&super::HIDDEN.as_bytes()) {
+        if parts.first() == Some(&crate::branch::HIDDEN.as_bytes()) {
             return Err(Error::Path { path: shown, source: OpError::Reserved });
         }
         for part in above {
             let name = std::os::unix::ffi::OsStrExt::from_bytes(part);
-            let next = self.lookup_in(&at, name);
+            let next = self.tree.lookup_in(&at, name);
             self.release_walked(&at);
             at = match next {
                 Ok((below, _)) => below,
@@ -165,42 +168,42 @@ impl Pool {
 
     fn release_walked(&self, node: &Arc<Node>) {
         if node.id != NodeId::ROOT {
-            self.nodes.release(node, 1);
+            self.tree.nodes.release(node, 1);
         }
     }
 
     fn explain_entry(&self, parent: &Arc<Node>, name: &std::ffi::OsStr, shown: String) -> Result<Explanation, OpError> {
         let all = self.holders(parent, name)?;
-        let found = self.probe(parent, name)?;
+        let found = self.tree.probe(parent, name)?;
         let Some(found) = found else {
             return Ok(self.explain_absent(&path_of(parent, name), shown));
         };
         if found.kind() == FileKind::Directory {
-            let (node, _) = self.intern(parent, name, &found)?;
+            let (node, _) = self.tree.intern(parent, name, &found)?;
             let explained = self.explain_dir(&node, shown);
-            self.nodes.release(&node, 1);
+            self.tree.nodes.release(&node, 1);
             return explained;
         }
         let (dir, meta) = found.first()?;
         let path = path_of(parent, name);
-        let active = self.rules.load();
-        let staging = self.staging.as_ref().filter(|staging| staging.branch.id == dir.branch.id);
-        let resident = staging.is_none().then(|| self.resident(&dir.branch, meta));
-        let views = self.views();
-        let names = self.other_names(&dir.branch, meta);
+        let active = self.placement.rules.load();
+        let area = self.staged.area.as_ref().filter(|area| area.branch.id == dir.branch.id);
+        let resident = area.is_none().then(|| self.placement.resident(&dir.branch, meta));
+        let views = self.placement.views();
+        let names = self.placement.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
-        let facts = settled_facts(&path, meta, self.born(&dir.branch, meta));
+        let facts = settled_facts(&path, meta, self.placement.born(&dir.branch, meta));
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
         let here = dir.branch.spec.name.clone();
         let belongs = match explained.decision.choice {
             Choice::Stay => Some(here.clone()),
-            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::NoRoom => None,
         };
-        let node = self.nodes.find(Pool::backing(&dir.branch, meta));
-        let turn = match (staging, &node) {
-            (Some(staging), _) => Turn::Staged { leaves: staging.leaves_when() },
+        let node = self.tree.nodes.find(Backing::of(&dir.branch, meta));
+        let turn = match (area, &node) {
+            (Some(area), _) => Turn::Staged { leaves: area.leaves_when() },
             (None, Some(node)) => self.turn_of(node),
             (None, None) => Turn::Unknown,
         };
@@ -247,7 +250,7 @@ impl Pool {
             Turn::AtItsClose
         } else if copying {
             Turn::Now
-        } else if self.mover.has(node) {
+        } else if self.migrate.is_queued(node) {
             Turn::Queued
         } else {
             Turn::Unknown
@@ -273,10 +276,10 @@ impl Pool {
             now: time,
             stage: Stage::New,
         };
-        let active = self.rules.load();
-        let explained = active.rules.explain(&facts, &self.views(), None);
+        let active = self.placement.rules.load();
+        let explained = active.rules.explain(&facts, &self.placement.views(), None);
         let belongs = match explained.decision.choice {
-            Choice::Place(id) => Some(self.branch_name(id)),
+            Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::Stay | Choice::NoRoom => None,
         };
         let entry = active.rules.entries().get(explained.decision.entry.index());
@@ -300,14 +303,14 @@ impl Pool {
     }
 
     fn offline_names(&self) -> Vec<String> {
-        let branches = self.branches.load();
+        let branches = self.branches.list.load();
         let offline = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
         offline.map(|branch| branch.spec.name.clone()).collect()
     }
 
     /// What is said of a removed branch as of one that is offline needs a word more.
     fn with_removed(&self, mut outcome: String) -> String {
-        for name in self.removed_in_rules() {
+        for name in self.placement.removed_in_rules() {
             let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");
         }
         outcome
@@ -316,7 +319,7 @@ impl Pool {
     /// Branches that hold a file of this name.
     fn holders(&self, parent: &Arc<Node>, name: &std::ffi::OsStr) -> Result<Vec<String>, OpError> {
         let mut holders = Vec::new();
-        for copy in self.copies(parent)? {
+        for copy in self.tree.copies(parent)? {
             if copy.find(name)?.is_some() {
                 holders.push(copy.branch.spec.name.clone());
             }
@@ -325,8 +328,8 @@ impl Pool {
     }
 
     fn explain_dir(&self, node: &Arc<Node>, shown: String) -> Result<Explanation, OpError> {
-        let on: Vec<String> = self.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
-        let attr = self.attr_of(node)?;
+        let on: Vec<String> = self.tree.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
+        let attr = self.tree.attr_of(node)?;
         Ok(Explanation {
             path: shown,
             path_bytes: None,
