@@ -1066,7 +1066,7 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     assert_eq!(csv.lines().count(), 11, "{csv}");
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))), "{csv}");
     let shown = given(&mut paper());
-    assert!(shown.contains("desktop_week: ") && shown.contains("docs/papers-nvcache.md"), "{shown}");
+    assert!(shown.contains("desktop_week: ") && shown.contains("docs/reproductions/nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
     assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
     for (named, told) in [(folder.path().join("no"), "no folder"), (folder.path().to_owned(), "none of the week-long")]
@@ -1104,7 +1104,10 @@ fn the_log_of_a_paper_takes_traces_of_ones_own() {
     let head = csv.lines().next().expect("a head");
     assert!(head.split(',').any(|column| column == "write_amplification"), "{head}");
     let shown = given(lab("paper").args(["r-lfs", "--quick", "--figure", "schemes"]).env_remove("UMBRELLA_TRACES"));
-    assert!(["organ", "sepbit", "oracle", "docs/papers-r-lfs.md"].iter().all(|text| shown.contains(text)), "{shown}");
+    assert!(
+        ["organ", "sepbit", "oracle", "docs/reproductions/r-lfs.md"].iter().all(|text| shown.contains(text)),
+        "{shown}"
+    );
     let (_folder, small) = usual_trace();
     refused(paper().arg("--trace").arg(small), 1, &["pages of data are too few for a log"]);
     refused(
@@ -1213,7 +1216,7 @@ fn quick_sizes_say_so_below_the_claims() {
         text.lines().last().expect("a line").to_owned()
     };
     let quick = last(&["--quick"]);
-    assert!(quick.contains("claims hold") && quick.contains("quick sizes; docs/papers-tesa.md"), "{quick}");
+    assert!(quick.contains("claims hold") && quick.contains("quick sizes; docs/reproductions/tesa.md"), "{quick}");
 }
 
 #[test]

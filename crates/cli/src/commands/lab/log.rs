@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use umbrella_lab::experiment::split_policies;
 use umbrella_lab::log_store::{self, Cell, Input, LogOutcome, Percent, Setup, Travel};
-use umbrella_lab::paper::Table;
+use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
 use umbrella_policy::log_layout::{Victim, schemes_for_disks};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};

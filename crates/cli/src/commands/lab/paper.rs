@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use umbrella_lab::paper::{self, Effort, Figure, Judged, nvcache, r_lfs};
 use umbrella_lab::result::Outcome;
+use umbrella_reproductions::{self as reproductions, Effort, Figure, Judged, nvcache, r_lfs};
 
 use super::values;
 use super::watch::Bars;
@@ -58,13 +58,13 @@ impl PaperArgs {
         if self.name == r_lfs::NAME {
             return self.run_r_lfs();
         }
-        let paper = paper::paper(&self.name)?;
+        let paper = reproductions::paper(&self.name)?;
         if !self.traces.is_empty() {
             bail!("{} replays no trace of yours: --trace is for nvcache and r-lfs", paper.name);
         }
         let figures = paper.choose(self.figure.as_deref())?;
         let bars = Bars::later()?;
-        let judged = paper::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
+        let judged = reproductions::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
         let stopped = bars.stopped();
         self.give(paper.name, &figures, &judged)?;
         if let Some(code) = stopped {
@@ -108,7 +108,7 @@ impl PaperArgs {
             print_claims(shown)?;
             output::line("")?;
         }
-        let sizes = format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)");
+        let sizes = format!(" (quick sizes; docs/reproductions/{paper}.md has both these and the paper's)");
         print_count(&shown, if self.quick { &sizes } else { "" })
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use umbrella_lab::hybrid::{HybridOutcome, Input};
-use umbrella_lab::paper::nvcache::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
+use umbrella_reproductions::nvcache::{self, Figure, Judged};
 
 use super::paper::PaperArgs;
 use super::rows::{csv, plain};
@@ -117,7 +117,7 @@ impl PaperArgs {
             }
             print_claims(shown)?;
         }
-        let fewer = " (quick: with fewer runs in our own tables; docs/papers-nvcache.md has all)";
+        let fewer = " (quick: with fewer runs in our own tables; docs/reproductions/nvcache.md has all)";
         print_count(&shown, if self.quick { fewer } else { "" })
     }
 }

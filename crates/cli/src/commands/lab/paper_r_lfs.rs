@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::bail;
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::log_store::{Cell, Input};
-use umbrella_lab::paper::r_lfs::{self, Figure, Judged};
 use umbrella_lab::trace::OpenOptions;
+use umbrella_reproductions::r_lfs::{self, Figure, Judged};
 
 use super::paper::PaperArgs;
 use super::paper_nvcache::FOLDER;
@@ -96,7 +96,9 @@ impl PaperArgs {
         }
         let less = match (self.quick, self.traces.is_empty()) {
             (false, _) => "",
-            (true, true) => " (quick: with less data, and without the open traces; docs/papers-r-lfs.md has all)",
+            (true, true) => {
+                " (quick: with less data, and without the open traces; docs/reproductions/r-lfs.md has all)"
+            }
             (true, false) => " (quick: with less data)",
         };
         print_count(&shown, less)
