@@ -287,6 +287,19 @@ pub enum HybridError {
         /// Which sectors of the disk, at most.
         range: SectorRange,
     },
+    /// The flash cannot be read where the log has what goes to the disk.
+    #[error(
+        "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again; \
+         or take the disk away and `umbrella disk attach --salvage` it, which gives them up"
+    )]
+    Unreadable {
+        /// The flash.
+        flash: String,
+        /// The first sectors of the disk that it cannot give.
+        range: SectorRange,
+        /// Why.
+        source: BlockError,
+    },
     /// A drain that was stopped.
     #[error("stopped: what is on flash stays there")]
     Stopped,

@@ -73,9 +73,8 @@ impl DamagedPair {
             while at < piece.range.end() {
                 let range = SectorRange { start: at, sectors: (piece.range.end().0 - at.0).min(MOST_AT_ONCE) };
                 let (cached, log_size) = (self.cached_in(range), self.survey.superblock.log_size);
-                let damaged = bring(&self.disk, &self.flash, log_size, &cached);
-                if let Some(piece) = damaged.map_err(|failed| failed.error(&self.flash))?.first() {
-                    return Err(HybridError::Damaged { flash: self.flash.name.clone(), range: piece.range });
+                if let Some(left) = bring(&self.disk, &self.flash, log_size, &cached)?.pop() {
+                    return Err(left.error(&self.flash).into());
                 }
                 at = range.end();
                 done = ByteSize(done.0 + range.bytes().0);

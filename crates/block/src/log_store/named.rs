@@ -8,8 +8,8 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, FormatError, Incompat, IndexEntry, MapPageNo, Payload, SegmentEntry,
-    SegmentState, Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, FormatError, Incompat, IndexEntry, MapPageNo, Payload,
+    SegmentEntry, SegmentState, Sequence, Structure, Superblock, choose,
 };
 use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
@@ -71,6 +71,13 @@ impl Named {
     /// Reads blocks of the log.
     pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.block(superblock.device_block(at), buffer)
+    }
+
+    /// The header of the chunk at a place of the log, if one can be read there.
+    pub(super) fn chunk_header(&self, superblock: &Superblock, at: Place) -> Option<ChunkHeader> {
+        let mut block = [0; BLOCK_BYTES];
+        self.log(superblock, at, &mut block).ok()?;
+        ChunkHeader::parse(&block, superblock, at).ok()
     }
 
     /// The superblock that counts.

@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks, SchemeInfo, Settings, Shape};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
+use super::behind::Behind;
 use super::buffer::CHUNK_BLOCKS;
 use super::core::{Core, End};
 use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
@@ -31,7 +32,7 @@ use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
     Structure, Superblock,
 };
-use super::loss::{Behind, BlockRanges, Loss};
+use super::loss::{BlockRanges, Loss};
 use super::named::{Found, Named};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
@@ -365,7 +366,7 @@ fn replay(
     }
     // Of a store that was closed in order nothing comes after the checkpoint.
     let is_closed = clean && replayed == 0;
-    let behind = if is_closed { Behind::new() } else { replay.behind() };
+    let behind = if is_closed { Behind::default() } else { replay.behind() };
     let loss = if is_closed { None } else { replay.loss(&behind) };
     let abandoned = replay.abandoned().max(behind.len() as u64);
     let skipped = replay.still_lost();
