@@ -91,9 +91,7 @@ impl GovernorArgs {
         let Status { background, limit, .. } = watch.governor().status();
         tracing::info!(path, kind, policy = self.policy, %background, %limit, "governed");
         if kind == "btrfs" {
-            tracing::warn!(
-                "btrfs writes a page to another place each time: policies that go by place have little to go by here"
-            );
+            tracing::warn!("btrfs writes a page to a new place each time: an order by place has little effect here");
         }
         let mut view = View::new(&self);
         let begun = Instant::now();
