@@ -108,10 +108,7 @@ pub(crate) fn detached(status: &Status) -> String {
 /// What a pool is of which the mount is gone and the daemon not yet.
 pub(crate) fn ending(mount: &Path, pid: Option<u32>) -> String {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-    format!(
-        "{} is unmounted, and its daemon{process} is ending: it finishes what is under way, and nothing has to be done",
-        visible_path(mount)
-    )
+    format!("{} is unmounted; its daemon{process} finishes its work and ends by itself", visible_path(mount))
 }
 
 fn uptime(status: &Status) -> String {
@@ -140,8 +137,11 @@ fn staging(area: &StagingStatus) -> String {
     if !area.accepts {
         return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
     }
-    let closed =
-        if area.limit < area.max_file { "; nothing more comes while less than one such file may wait" } else { "" };
+    let closed = if area.limit < area.max_file {
+        "; no more files are staged until memory has room for one of that size"
+    } else {
+        ""
+    };
     let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
     format!(
         "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before{closed}",
@@ -203,7 +203,9 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         let _ = writeln!(text, "  {name:<12}{}", visible(value));
     };
     match (explanation.exists, explanation.on.as_slice()) {
-        (false, _) => fact("is on", "no branch: it does not exist (shown is where a new file of this name would go)"),
+        (false, _) => {
+            fact("is on", "no branch: the file does not exist (a new file of this name would go to the branch shown)")
+        }
         (true, []) => fact("is on", "no branch that is online"),
         (true, on) => fact("is on", &on.join(", ")),
     }

@@ -61,7 +61,7 @@ pub enum Sleepless {
     #[error("it is no block device")]
     NoBlockDevice,
     /// A loop device, a mapped one, an array, one of a virtual machine, NVMe.
-    #[error("it is no SCSI or ATA disk (put the disks below it to sleep)")]
+    #[error("it is not a SCSI or ATA disk (put the disks below it to sleep)")]
     NoDisk,
     /// Flash.
     #[error("it has no platters")]

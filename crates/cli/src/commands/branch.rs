@@ -100,7 +100,7 @@ impl BranchArgs {
                 if !json && code == ExitCode::SUCCESS {
                     let shown = quoted(&name);
                     output::line(&format!(
-                        "branch {shown} is empty and takes nothing new; `umbrella branch remove {name}` takes it out of the pool"
+                        "branch {shown} is empty and gets no new files; remove it from the pool with `umbrella branch remove {name}`"
                     ))?;
                 }
                 Ok(code)

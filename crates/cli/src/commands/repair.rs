@@ -74,7 +74,7 @@ impl RepairArgs {
         let branch = status.branches.into_iter().find(|branch| self.equalise == Path::new(&branch.name))?.name;
         let mount = visible_path(&pool.mount);
         Some(anyhow!(
-            "{} is a branch, and no path: name a directory in the pool, and the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
+            "{} is a branch, not a path: name a directory in the pool, and give the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
             quoted(&branch)
         ))
     }

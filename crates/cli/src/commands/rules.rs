@@ -85,5 +85,5 @@ fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow:
     if new.is_empty() {
         return error.into();
     }
-    anyhow!("{error}; not in the mounted pool yet: {} (`umbrella branch add NAME PATH` takes one in)", new.join(", "))
+    anyhow!("{error}; not in the mounted pool yet: {} (add it with `umbrella branch add NAME PATH`)", new.join(", "))
 }

@@ -129,7 +129,7 @@ fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> 
     let ended =
         poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&left)).context("waiting for the daemon to end")?;
     if ended == 0 {
-        tracing::warn!("the daemon goes on: files that were opened before are still in use");
+        tracing::warn!("the daemon keeps running: files that were opened before are still in use");
     }
     Ok(())
 }

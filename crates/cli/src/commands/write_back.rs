@@ -139,7 +139,7 @@ impl SetArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let by_kernel = self.policy.trim() == "kernel";
         if by_kernel && (self.limit.is_some() || self.background.is_some()) {
-            bail!("limits are only kept where a policy writes back (leave them out, or name a policy)");
+            bail!("limits need a policy (leave them out, or name a policy)");
         }
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let change = WriteBackChange {
@@ -166,7 +166,9 @@ impl SetArgs {
             "branch {branch} is written back by {policy}{thresholds}; to keep it, write it to the configuration"
         ))?;
         if ended {
-            output::line("the record of the policy before is complete (`umbrella write-back record` begins another)")?;
+            output::line(
+                "the record of the previous policy is complete (start another with `umbrella write-back record`)",
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }

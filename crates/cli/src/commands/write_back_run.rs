@@ -93,9 +93,7 @@ impl RunArgs {
         let Status { background, limit, .. } = watch.flusher().status();
         tracing::info!(path, kind, policy = self.policy, %background, %limit, "write-back is ordered");
         if kind == "btrfs" {
-            tracing::warn!(
-                "btrfs writes a page to another place each time: policies that go by place have little to go by here"
-            );
+            tracing::warn!("btrfs writes a page to a new place each time: an order by place has little effect here");
         }
         let mut view = View::new(&self);
         let begun = Instant::now();

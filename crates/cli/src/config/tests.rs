@@ -324,7 +324,7 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert!(when_error("size = 5, band = 1").contains("is called \"hysteresis\" now"));
     for key in ["path", "name", "glob"] {
         let told = when_error(&format!("{key} = \"/films/**\""));
-        assert!(told.contains("no condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
+        assert!(told.contains("not a condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
     }
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
     let below = error(&format!("{TWO}default = [\"disk\"]\n"));

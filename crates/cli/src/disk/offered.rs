@@ -89,7 +89,7 @@ impl Offered {
             }
             // What cannot be opened says best why.
             let disk = Part::open(&spec.disk, access)?;
-            alone.context("whether it is half of a hybrid disk cannot be told; serve it --read-only")?;
+            alone.context("it may be half of a hybrid disk; serve it --read-only")?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
             return Ok(Offered {
@@ -287,7 +287,7 @@ impl Offered {
         let damaged = self.cache_stats().map_or(0, |stats| stats.damaged_reads);
         let damaged = (damaged > 0).then(|| {
             let reads = count(damaged, "read");
-            format!("{reads} of the flash failed since it was offered: it did not give back what was written (the log names the sectors)")
+            format!("{reads} of the flash failed since it was offered: it did not return what was written (the log names the sectors)")
         });
         told.chain(damaged).collect()
     }
@@ -318,7 +318,7 @@ impl Offered {
         match grown {
             Some(size) if size > before || self.spec.cache.is_none() => Ok(size),
             None if self.spec.cache.is_none() => {
-                bail!("{name} is no log store: detach it, enlarge what it is kept on, and attach it again")
+                bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
                 "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach --dissolve`), enlarge its disk, and join it with its flash again; \

@@ -31,7 +31,7 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
-                "the {forgets} is in memory, which is forgotten when the daemon ends, and the {keeps} is not: give the {forgets} a path, or keep both in \
+                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the {forgets} a path, or keep both in \
                  memory to try it out"
             )
         }
@@ -128,7 +128,9 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         hybrid.let_sleep();
     }
     match drained {
-        Err(HybridError::Stopped) => bail!("nobody waits for it any more: what is not on the disk yet stays on flash"),
+        Err(HybridError::Stopped) => {
+            bail!("nobody waits for it any more: data that is not on the disk yet stays on flash")
+        }
         drained => drained.context("bringing to the disk what is on flash")?,
     }
     Ok(total)

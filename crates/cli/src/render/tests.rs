@@ -122,9 +122,10 @@ fn staging_that_takes_nothing_in_says_so() {
         status(&pool)
     };
     assert!(
-        shown((1 << 20) - 1).contains("2 deleted before; nothing more comes while less than one such file may wait\n")
+        shown((1 << 20) - 1)
+            .contains("2 deleted before; no more files are staged until memory has room for one of that size\n")
     );
-    assert!(!shown(1 << 20).contains("nothing more comes"));
+    assert!(!shown(1 << 20).contains("no more files are staged"));
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn an_explanation_says_where_and_why() {
 fn a_file_that_fits_nowhere_is_said_to() {
     let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
     assert!(text.contains("belongs on  no branch: none that its rule allows has room"), "{text}");
-    assert!(text.contains("is on       no branch: it does not exist"), "{text}");
+    assert!(text.contains("is on       no branch: the file does not exist"), "{text}");
 }
 
 #[test]

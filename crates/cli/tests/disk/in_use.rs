@@ -138,7 +138,7 @@ fn a_daemon_that_is_still_opening_outlives_its_starter() {
         let output = starter.wait_with_output().expect("it ends");
         if end == Signal::TERM {
             let told = said(&output);
-            assert!(told.contains("is still being opened") && told.contains("`umbrella disk detach slow`"), "{told}");
+            assert!(told.contains("is still opening") && told.contains("`umbrella disk detach slow`"), "{told}");
         }
         eventually("the disk is served", || house.is_served("slow"));
         let logs = house.logs();

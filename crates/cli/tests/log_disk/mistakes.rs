@@ -21,7 +21,7 @@ fn overwrite(house: &House, name: &str, at: u64, data: &[u8]) {
 fn what_is_there_is_not_overwritten_unless_told_so() {
     let house = House::new();
     fs::write(house.path("full"), bytes(1, 64 * MIB)).expect("there is room");
-    house.refused(&["create", "--kind", "log", "full"], 1, &["full already holds something", "--force"]);
+    house.refused(&["create", "--kind", "log", "full"], 1, &["full is not empty", "--force"]);
     assert!(fs::read(house.path("full")).expect("it is there") == bytes(1, 64 * MIB));
     house.given(&["create", "--kind", "log", "full", "--force"]);
     house.given(&["check", "full"]);
@@ -43,7 +43,7 @@ fn wrong_options_say_what_to_write() {
             &["too large", "at most 8 EiB less 4 KiB, and with a log store 4 PiB"],
         );
     }
-    house.refused(&create(&["--size", "5PiB"]), 1, &["new: 5 PiB are too much; a log store has at most 4 PiB"]);
+    house.refused(&create(&["--size", "5PiB"]), 1, &["new: 5 PiB is too large; a log store has at most 4 PiB"]);
     house.refused(&create(&["--size", SIZE, "--segment", "3MiB"]), 2, &["a power of two from \"64KiB\" to \"256MiB\""]);
     house.refused(&create(&["--size", SIZE, "--spare", "10"]), 2, &["from \"1%\" to \"90%\""]);
     house.refused(
@@ -211,8 +211,8 @@ fn no_file_is_made_in_dev() {
         1,
         &["does not exist, and no image is made in /dev"],
     );
-    house.refused(&["create", "--kind", "log", device], 1, &["is the name of the device right?"]);
-    house.refused(&["check", "--disk", device], 1, &["is the name of the device right?"]);
+    house.refused(&["create", "--kind", "log", device], 1, &["check the name of the device"]);
+    house.refused(&["check", "--disk", device], 1, &["check the name of the device"]);
     assert!(!Path::new(device).exists());
 }
 
@@ -281,7 +281,7 @@ fn an_image_whose_beginning_is_gone_is_no_configuration() {
         house.refused(
             command,
             1,
-            &["f.img is no log store", "too large for a configuration", "create it again with --force"],
+            &["f.img is no log store", "too large for a configuration", "run it again with --force"],
         );
     }
 }
@@ -361,7 +361,7 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
         let output = shell.env("UMBRELLA_RUN_DIR", house.path("run")).output().expect("sh(1) runs");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{told}");
-        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a place on another file system"] {
+        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a path on another file system"] {
             assert!(told.contains(part), "{part:?} is not in {told:?}");
         }
     };

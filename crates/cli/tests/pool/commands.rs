@@ -109,7 +109,7 @@ fn a_branch_that_is_no_longer_mounted_is_not_called_ok() {
     disks[1].vanish();
     let config = pool.config_path();
     let said = pool.say(["check".as_ref(), config.as_os_str()]);
-    assert!(said.contains("is not mounted, as it was") && said.contains("not there now: \"b\""), "{said}");
+    assert!(said.contains("is not mounted, but was") && said.contains("not there now: \"b\""), "{said}");
     assert!(!said.contains(": ok"), "{said}");
     let report = pool.json(["check".as_ref(), config.as_os_str()]).remove(0);
     assert_eq!((report["ok"].as_bool(), report["missing"].to_string().as_str()), (Some(true), "[\"b\"]"));

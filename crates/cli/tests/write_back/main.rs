@@ -318,7 +318,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 fn who_changes_the_policy_is_told_that_the_record_ends() {
     let (_disk, pool) = pool("write_back = \"cscan\"");
     let set = |policy: &str| pool.say(["write-back", "set", "disk", policy]);
-    let complete = "the record of the policy before is complete";
+    let complete = "the record of the previous policy is complete";
     assert!(!set("sweep").contains(complete));
     let record = |name: &str| {
         let file = pool.dir().join(name);
@@ -414,7 +414,7 @@ fn hostile_words_are_refused_with_what_would_do() {
         (vec!["zone_segment:alpha=1,alpha=2"], "given twice"),
         (vec!["clairvoyant"], "needs to know the future"),
         (vec!["cscan", "--limit", "1KiB"], "too low"),
-        (vec!["kernel", "--limit", "8MiB"], "limits are only kept where a policy writes back"),
+        (vec!["kernel", "--limit", "8MiB"], "limits need a policy"),
         (vec!["cscan", "--limit", "16777215TiB", "--background", "16777215TiB"], "(leave it out, or lower it)"),
     ] {
         let output = pool.umbrella(["write-back", "set", "disk"].into_iter().chain(args.iter().copied()));
@@ -473,7 +473,7 @@ fn a_limit_that_was_given_goes_back_to_what_the_kernel_leaves() {
     let neither = pool.umbrella(["write-back", "set", "disk", "cscan", "--limit", "automatic"]);
     assert!(text(&neither).contains("and not \"auto\" either"), "{}", text(&neither));
     let kernel = pool.umbrella(["write-back", "set", "disk", "kernel", "--limit", "auto"]);
-    assert!(text(&kernel).contains("limits are only kept where a policy writes back"), "{}", text(&kernel));
+    assert!(text(&kernel).contains("limits need a policy"), "{}", text(&kernel));
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
             tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})");
         } else {
             tell!(
-                "umbrella: {name} is still being opened, and is served when that is done: `umbrella disk detach {name}` takes it away then; its log is {log}"
+                "umbrella: {name} is still opening, and will be served; to stop it then: `umbrella disk detach {name}`; its log is {log}"
             );
         }
         std::process::exit(128 + signal);

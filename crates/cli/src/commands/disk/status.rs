@@ -67,7 +67,7 @@ impl StatusArgs {
         let known = place::known().with_context(|| format!("looking for disks in {}", visible_path(&place::dir())))?;
         let (served, dead): (Vec<_>, Vec<_>) = known.into_iter().partition(place::is_served);
         for name in dead {
-            tell!("{name}: its daemon is gone without having ended it; attach or serve it again, or detach it");
+            tell!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
         }
         let (mut all, nobody) = (Vec::new(), served.is_empty());
         for (name, status) in ask_all(served) {
