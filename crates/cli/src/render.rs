@@ -79,8 +79,9 @@ pub(crate) fn pools(pools: &[(Status, Option<ByteSize>)]) -> String {
     let mut table = new_table(&["POOL", "UP", "BRANCHES", "OFFLINE", "FREE", "WARNINGS"]);
     for (pool, free) in pools {
         let offline = pool.branches.iter().filter(|branch| branch.state != BranchState::Online).count();
+        let mark = if pool.detached { " (detached)" } else { "" };
         table.add_row([
-            visible_path(&pool.mount),
+            format!("{}{mark}", visible_path(&pool.mount)),
             uptime(pool),
             pool.branches.len().to_string(),
             offline.to_string(),

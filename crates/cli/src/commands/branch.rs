@@ -122,7 +122,7 @@ impl BranchArgs {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 let branches = list(&client)?;
                 if json {
-                    output::json(&branches)?;
+                    output::json_list(&branches)?;
                 } else {
                     output::print(&render::branches(&branches))?;
                 }

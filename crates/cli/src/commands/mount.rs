@@ -131,7 +131,7 @@ impl MountArgs {
         ending::wait_for_branches(&branches)?;
         usable_mount_point(&config.spec.mount)?;
         if let Some(file) = &self.trace_requests {
-            outside(file, &config.spec.mount)?;
+            outside(file, &config.spec.mount, &branches)?;
         }
         Ok(config)
     }
@@ -175,13 +175,15 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A trace in the pool would trace its own writing without end.
-fn outside(file: &Path, mount: &Path) -> anyhow::Result<()> {
+/// A trace in the pool, or on one of its branches, would trace its own writing without end.
+fn outside(file: &Path, mount: &Path, branches: &[PathBuf]) -> anyhow::Result<()> {
     let absolute = std::path::absolute(file)?;
     // A file that is still to be made is where its directory is.
     let there = if absolute.exists() { &absolute } else { absolute.parent().unwrap_or(Path::new("/")) };
     let real = std::fs::canonicalize(there).with_context(|| format!("--trace-requests {}", visible_path(file)))?;
-    if real.starts_with(std::fs::canonicalize(mount)?) {
+    let on_branch = |branch: &PathBuf| real.starts_with(crate::mounts::resolve(branch));
+    let in_pool = real.starts_with(std::fs::canonicalize(mount)?);
+    if in_pool || branches.iter().any(on_branch) {
         bail!("--trace-requests: {} lies in the pool: name a file outside of it", visible_path(file));
     }
     Ok(())

@@ -128,7 +128,7 @@ fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result
         return Err(ClientError::Unexpected.into());
     };
     if json {
-        output::json(&branches)?;
+        output::json_list(&branches)?;
     } else {
         output::print(&write_back::branches(&branches))?;
     }

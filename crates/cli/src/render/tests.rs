@@ -232,3 +232,10 @@ fn totals_name_only_what_there_was() {
         "10 files looked at, 1 file (2 KiB) moved, 2 busy, 1 without room on their branches"
     );
 }
+
+#[test]
+fn a_detached_pool_is_marked_among_others() {
+    let detached = Status { mount: "/srv/old".into(), detached: true, ..pool() };
+    let text = pools(&[(pool(), None), (detached, None)]);
+    assert!(text.contains("/srv/old (detached)") && !text.contains("/srv/pool (detached)"), "{text}");
+}

@@ -292,7 +292,7 @@ fn a_reload_names_what_else_the_file_says() {
     assert_eq!(pool.json(reload).remove(0)["not_in_force"], serde_json::json!([]), "nothing else is new");
     let new = Disk::tmpfs(16 * MIB);
     let more = format!(
-        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nkeep_free = \"5%\"\n",
+        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nmin_free = \"5%\"\n",
         new.path()
     );
     pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));

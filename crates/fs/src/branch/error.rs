@@ -135,6 +135,14 @@ pub enum BranchError {
     /// The pool's memory failed.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The daemon lacks threads: nothing is known of the branch.
+    #[error(
+        "{path:?} was not looked at: the daemon can start no thread (raise TasksMax= or `ulimit -u`, and try again)"
+    )]
+    NoThread {
+        /// Path of the branch.
+        path: PathBuf,
+    },
     /// No answer in time.
     #[error("{path:?} does not answer (waited {waited_ms} ms)")]
     Hung {

@@ -15,6 +15,7 @@ pub struct BranchStatus {
     /// Path.
     pub path: PathBuf,
     /// Online, or why not.
+    #[serde(flatten)]
     pub state: BranchState,
     /// File system type as the kernel names it (`ext4`, `xfs`, `fuse.sshfs`...).
     pub fs_type: String,
@@ -56,6 +57,7 @@ pub enum BranchState {
         /// Why, for people.
         reason: String,
         /// Since when.
+        #[serde(with = "umbrella_units::seconds")]
         since: Timestamp,
     },
 }

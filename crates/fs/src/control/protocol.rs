@@ -296,6 +296,7 @@ pub struct Status {
     /// Process id of the daemon.
     pub pid: u32,
     /// Time since the mount.
+    #[serde(with = "umbrella_units::seconds")]
     pub uptime: Duration,
     /// The tree is away (`umbrella unmount --lazy`); the daemon ends with the last file that is open.
     #[serde(default)]
@@ -361,6 +362,7 @@ pub struct StagingStatus {
     /// Larger files leave.
     pub max_file: ByteSize,
     /// Older files leave.
+    #[serde(with = "umbrella_units::seconds")]
     pub max_age: Option<Duration>,
     /// Files that were created here since the mount.
     pub files_staged: u64,

@@ -111,7 +111,7 @@ impl RLfsArgs {
         let title = "the prototype: cleaner blocks and elapsed time";
         let shown = [Shown { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
         if self.json {
-            output::json(&rows(r_lfs::NAME, &shown))?;
+            output::json_list(&rows(r_lfs::NAME, &shown))?;
             return Ok(ExitCode::SUCCESS);
         }
         for run in &runs {

@@ -70,7 +70,7 @@ impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let items = items(self.what);
         if self.json {
-            output::json(&items)?;
+            output::json_list(&items)?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new();

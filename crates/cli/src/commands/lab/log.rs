@@ -136,7 +136,7 @@ impl LogArgs {
         let outcomes: Vec<LogOutcome> = outcomes.into_iter().flatten().collect();
         let stopped = bars.finish();
         if self.json {
-            output::json(&outcomes)?;
+            output::json_list(&outcomes)?;
         } else if self.csv {
             output::print(&csv(outcomes.iter())?)?;
         } else if !outcomes.is_empty() {

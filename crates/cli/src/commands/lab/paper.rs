@@ -101,7 +101,7 @@ impl PaperArgs {
             })
             .collect();
         if self.json {
-            return Ok(output::json(&rows(paper, &shown))?);
+            return Ok(output::json_list(&rows(paper, &shown))?);
         }
         for shown in &shown {
             output::line(&format!("{} {}: {}", paper, heading(shown.figure), shown.title))?;

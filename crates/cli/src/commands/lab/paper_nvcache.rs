@@ -90,7 +90,7 @@ impl PaperArgs {
             })
             .collect();
         if self.json {
-            return Ok(output::json(&rows(nvcache::NAME, &shown))?);
+            return Ok(output::json_list(&rows(nvcache::NAME, &shown))?);
         }
         for input in inputs {
             let written = input.written();

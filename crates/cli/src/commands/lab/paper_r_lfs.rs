@@ -75,7 +75,7 @@ impl PaperArgs {
             })
             .collect();
         if self.json {
-            return Ok(output::json(&rows(r_lfs::NAME, &shown))?);
+            return Ok(output::json_list(&rows(r_lfs::NAME, &shown))?);
         }
         for input in inputs {
             output::line(&format!(

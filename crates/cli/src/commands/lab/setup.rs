@@ -327,7 +327,7 @@ impl OutputArgs {
         // A page that cannot be written takes no results along.
         let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
-            output::json(&outcomes.iter().map(with_figures).collect::<Result<Vec<_>, _>>()?)?;
+            output::json_list(&outcomes.iter().map(with_figures).collect::<Result<Vec<_>, _>>()?)?;
         } else if self.csv {
             let mut csv = Vec::new();
             write_csv(&mut csv, outcomes)?;
