@@ -9,6 +9,7 @@ pub mod machine;
 pub mod result;
 pub mod trace;
 pub mod workload;
+pub mod write_back;
 
 /// ` (did you mean "zone"?)`, of names as an error lists them: separated by commas, a remark behind each.
 fn near(name: &str, known: &str) -> String {

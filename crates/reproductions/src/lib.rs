@@ -6,20 +6,21 @@
 //! A figure lists the runs that it needs as [`Cell`]s and judges their outcomes, so that all runs of a paper go through
 //! one pool of threads, with one progress bar.
 
+#![allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
+
 mod claim;
-#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod mram;
 pub mod nvcache;
+pub mod on_inputs;
 pub mod r_lfs;
-#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod tesa;
-#[allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 pub mod umbrellafs;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
-use umbrella_lab::experiment::{self, Cell, LabError, Observe, Results};
-use umbrella_lab::result::Outcome;
+use umbrella_lab::experiment::{self, Cell, LabError, Machine, Observe};
+use umbrella_lab::result::{Outcome, Table};
+use umbrella_lab::write_back::MachineSpec;
 use umbrella_units::did_you_mean;
 
 pub use claim::{Claim, Expect, VISIBLE, Verdict};
@@ -42,7 +43,7 @@ pub struct Figure {
     /// What had to be assumed, because the paper does not say; empty when nothing.
     pub assumed: &'static str,
     /// The runs that it needs.
-    pub cells: fn(Effort) -> Result<Vec<Cell>, LabError>,
+    pub cells: fn(Effort) -> Result<Vec<Cell<MachineSpec>>, LabError>,
     /// What its outcomes, in the order of the cells, say of the paper's claims.
     pub judge: fn(&[Outcome]) -> Vec<Claim>,
 }
@@ -101,40 +102,47 @@ fn choose<'a, F>(
     Ok(chosen)
 }
 
-/// The cells of several figures, those that figures share once, and for each figure where its own are among them.
-fn shared<C>(
-    of_figures: impl IntoIterator<Item = Vec<C>>,
-    identity: impl Fn(&C) -> String,
-) -> (Vec<C>, Vec<Vec<usize>>) {
-    let mut all: Vec<C> = Vec::new();
+/// What a figure came to.
+#[derive(Debug, Clone)]
+pub struct Judged<M: Machine> {
+    /// The figure's number or name.
+    pub figure: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What had to be assumed.
+    pub assumed: &'static str,
+    /// Its claims.
+    pub claims: Vec<Claim>,
+    /// Its tables.
+    pub tables: Vec<Table>,
+    /// Its runs.
+    pub outcomes: Vec<M::Outcome>,
+}
+
+/// Runs the cells of several figures, those that figures share once, and judges each figure whose cells all have outcomes.
+fn run_cells<M: Machine>(
+    of_figures: Vec<Vec<Cell<M>>>,
+    threads: usize,
+    observe: impl FnOnce(&[Cell<M>]) -> Box<dyn Observe<M>>,
+    judge: impl Fn(usize, Vec<&Cell<M>>, Vec<M::Outcome>) -> Option<Judged<M>>,
+) -> Result<Vec<Judged<M>>, LabError> {
+    let mut all: Vec<Cell<M>> = Vec::new();
     let mut known: FxHashMap<String, usize> = FxHashMap::default();
-    let mut place = |cell: C| {
-        *known.entry(identity(&cell)).or_insert_with(|| {
+    let mut enter = |cell: Cell<M>| {
+        *known.entry(cell.identity()).or_insert_with(|| {
             all.push(cell);
             all.len() - 1
         })
     };
-    let places = of_figures.into_iter().map(|cells| cells.into_iter().map(&mut place).collect()).collect();
-    (all, places)
-}
-
-/// A name beside others: with a number, if some have it already.
-fn told_apart<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> String {
-    match others.filter(|other| *other == name).count() {
-        0 => name.to_owned(),
-        same => format!("{name} ({})", same + 1),
-    }
-}
-
-/// What a figure came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// The figure's number.
-    pub figure: &'static str,
-    /// Its claims.
-    pub claims: Vec<Claim>,
-    /// Its runs.
-    pub outcomes: Vec<Outcome>,
+    let numbers: Vec<Vec<usize>> =
+        of_figures.into_iter().map(|cells| cells.into_iter().map(&mut enter).collect()).collect();
+    let observer = observe(&all);
+    let outcomes = experiment::run(&all, threads, &*observer)?.unless_failed()?;
+    let judged = numbers.iter().enumerate().filter_map(|(figure, numbers)| {
+        let of_figure = numbers.iter().map(|number| outcomes[*number].clone()).collect::<Option<Vec<_>>>()?;
+        judge(figure, numbers.iter().map(|number| &all[*number]).collect(), of_figure)
+    });
+    Ok(judged.collect())
 }
 
 /// Runs the figures, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
@@ -143,19 +151,20 @@ pub fn run(
     figures: &[&'static Figure],
     effort: Effort,
     threads: usize,
-    observe: impl FnOnce(&[Cell]) -> Box<dyn Observe>,
-) -> Result<Vec<Judged>, LabError> {
-    let cells = figures.iter().map(|figure| (figure.cells)(effort)).collect::<Result<Vec<_>, _>>()?;
-    let (all, places) = shared(cells, Cell::identity);
-    let observer = observe(&all);
-    let Results { outcomes, error } = experiment::run(&all, threads, &*observer)?;
-    if let Some(error) = error {
-        return Err(error);
-    }
-    let judged = figures.iter().zip(places).filter_map(|(figure, places)| {
-        let outcomes: Option<Vec<Outcome>> =
-            places.iter().map(|place| outcomes[*place].clone().filter(|outcome| !outcome.interrupted)).collect();
-        outcomes.map(|outcomes| Judged { figure: figure.id, claims: (figure.judge)(&outcomes), outcomes })
-    });
-    Ok(judged.collect())
+    observe: impl FnOnce(&[Cell<MachineSpec>]) -> Box<dyn Observe<MachineSpec>>,
+) -> Result<Vec<Judged<MachineSpec>>, LabError> {
+    let cells = figures.iter().map(|figure| (figure.cells)(effort)).collect::<Result<_, _>>()?;
+    run_cells(cells, threads, observe, |number, _, outcomes| {
+        let Figure { id, title, assumed, judge, .. } = *figures[number];
+        let finished = outcomes.iter().all(|outcome| !outcome.interrupted);
+        let judged = || Judged {
+            figure: id,
+            title,
+            assumed,
+            claims: judge(&outcomes),
+            tables: Vec::new(),
+            outcomes: outcomes.clone(),
+        };
+        finished.then(judged)
+    })
 }

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use umbrella_lab::experiment::{LabError, Machine};
 use umbrella_lab::trace::OpenOptions;
-use umbrella_reproductions::{self as reproductions, Claim, Effort, nvcache, r_lfs};
+use umbrella_reproductions::{self as reproductions, Claim, Effort, Judged, nvcache, on_inputs, r_lfs};
 
 /// Set to accept what comes out.
 const ACCEPT: &str = "UMBRELLA_ACCEPT";
@@ -33,32 +34,24 @@ fn row(paper: &str, assumed: &str, claim: Claim) -> Value {
 
 /// The claims of the figures as the command writes them; of the hybrid disk and the log, with the synthetic inputs alone.
 fn measured(name: &str) -> Vec<Value> {
-    let mut rows = Vec::new();
+    let (open, quick) = (OpenOptions::default(), Effort::Quick);
     if name == nvcache::NAME {
+        let inputs = nvcache::inputs(&[], &open).unwrap();
         let figures = nvcache::choose(None).unwrap();
-        let inputs = nvcache::inputs(&[], &OpenOptions::default()).unwrap();
-        let judged = nvcache::run(&figures, &inputs, Effort::Quick, threads(), |_| Box::new(())).unwrap();
-        for (figure, judged) in figures.iter().zip(judged) {
-            rows.extend(judged.claims.into_iter().map(|claim| row(name, figure.assumed, claim)));
-        }
-        return rows;
+        return rows(name, on_inputs::run(&figures, &inputs, quick, threads(), |_| Box::new(())));
     }
     if name == r_lfs::NAME {
+        let inputs = r_lfs::inputs(&[], &open, quick).unwrap();
         let figures = r_lfs::choose(None).unwrap();
-        let inputs = r_lfs::inputs(&[], &OpenOptions::default(), Effort::Quick).unwrap();
-        let judged = r_lfs::run(&figures, &inputs, Effort::Quick, threads(), |_| Box::new(())).unwrap();
-        for (figure, judged) in figures.iter().zip(judged) {
-            rows.extend(judged.claims.into_iter().map(|claim| row(name, figure.assumed, claim)));
-        }
-        return rows;
+        return rows(name, on_inputs::run(&figures, &inputs, quick, threads(), |_| Box::new(())));
     }
-    let paper = reproductions::paper(name).unwrap();
-    let figures = paper.choose(None).unwrap();
-    let judged = reproductions::run(&figures, Effort::Quick, threads(), |_| Box::new(())).unwrap();
-    for (figure, judged) in figures.iter().zip(judged) {
-        rows.extend(judged.claims.into_iter().map(|claim| row(name, figure.assumed, claim)));
-    }
-    rows
+    let figures = reproductions::paper(name).unwrap().choose(None).unwrap();
+    rows(name, reproductions::run(&figures, quick, threads(), |_| Box::new(())))
+}
+
+fn rows<M: Machine>(paper: &str, judged: Result<Vec<Judged<M>>, LabError>) -> Vec<Value> {
+    let of = |figure: Judged<M>| figure.claims.into_iter().map(move |claim| row(paper, figure.assumed, claim));
+    judged.unwrap().into_iter().flat_map(of).collect()
 }
 
 fn is_as_reviewed(name: &str) {

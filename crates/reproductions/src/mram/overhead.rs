@@ -5,8 +5,9 @@
 //! takes about as long as making it, and 4 % more for both together. That moving a large file takes little beside making it
 //! would hold of any time that is not modelled, and is left out.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
 
 use super::setting::{LARGE, Method, Run, SMALL, longer};
 use crate::{Claim, Effort, Expect, VISIBLE};

@@ -1,8 +1,9 @@
 //! Figures 4.4 to 4.8: PostMark, with small files and with large ones.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::workload::{ClientId, Scale, Seed, Step, build_workload};
+use umbrella_lab::write_back::Cell;
 use umbrella_units::Nanos;
 
 use super::setting::{LARGE, METHODS, Method, Run, SAME, all_methods, gain, mean};

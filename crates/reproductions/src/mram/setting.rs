@@ -4,10 +4,8 @@
 //! 40 %, ext2. The original is Linux as it is: by file, and what is dirty for 30 s is written (section 3.2.1 speaks of
 //! this periodic check as something that only non-volatile memory can do without). Zones have 2048 pages (section 4.3).
 
-use std::collections::BTreeMap;
-
-use umbrella_lab::experiment::{Cell, Input, MachineSpec};
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use crate::{Effort, Expect};
@@ -87,22 +85,19 @@ impl Run {
     /// As a cell.
     pub(super) fn cell(self) -> Cell {
         let default = MachineSpec::default();
-        Cell {
+        let machine = MachineSpec {
             policy: self.method.policy(self.zone),
-            input: Input::Workload { spec: self.workload },
-            machine: MachineSpec {
-                disk: "maxtor_80gb".to_owned(),
-                memory: self.memory,
-                background_percent: 10,
-                foreground_percent: 40,
-                expire_after: default.expire_after.filter(|_| self.method == Method::Original),
-                staging: self.method.stages(),
-                ..default
-            },
             seed: SEED,
             scale: self.scale,
-            swept: BTreeMap::new(),
-        }
+            disk: "maxtor_80gb".to_owned(),
+            memory: self.memory,
+            background_percent: 10,
+            foreground_percent: 40,
+            expire_after: default.expire_after.filter(|_| self.method == Method::Original),
+            staging: self.method.stages(),
+            ..default
+        };
+        Cell::new(Input::Workload { spec: self.workload }, machine)
     }
 }
 

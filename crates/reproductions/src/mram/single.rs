@@ -1,7 +1,8 @@
 //! Figures 4.2 and 4.3: one large file (Bonnie++), and a tree that is unpacked once.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
 
 use super::setting::{LARGE, SAME, SMALL, all_methods, gain, gain_in_time, mean};
 use crate::{Claim, Effort, Expect, VISIBLE};

@@ -1,7 +1,8 @@
 //! Figures 4.9 to 4.12: PostMark with more and less memory, and with larger and smaller zones.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
 use umbrella_units::ByteSize;
 
 use super::postmark::{FILES, deleted_in_staging, small_files};

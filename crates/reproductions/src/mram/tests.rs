@@ -1,5 +1,5 @@
-use umbrella_lab::experiment::Cell;
 use umbrella_lab::result::{Outcome, PhaseTime, Setting};
+use umbrella_lab::write_back::Cell;
 use umbrella_units::ByteSize;
 
 use super::setting::ZONE;
@@ -26,13 +26,13 @@ impl Ran {
 }
 
 fn ran(cell: &Cell) -> Ran {
-    let method = match (cell.policy.starts_with("wasl"), cell.machine.staging) {
+    let method = match (cell.machine.policy.starts_with("wasl"), cell.machine.staging) {
         (false, false) => "original",
         (false, true) => "staging",
         (true, false) => "wasl",
         (true, true) => "both",
     };
-    Ran { method, input: cell.input.name(), memory: cell.machine.memory.0 >> 20, policy: cell.policy.clone() }
+    Ran { method, input: cell.input.name(), memory: cell.machine.memory.0 >> 20, policy: cell.machine.policy.clone() }
 }
 
 /// The figure's claims, each run's outcome made from what was run.
@@ -42,8 +42,8 @@ fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
         let setting = Setting {
             input: cell.input.name(),
             memory: cell.machine.memory,
-            scale: cell.scale,
-            seed: cell.seed,
+            scale: cell.machine.scale,
+            seed: cell.machine.seed,
             ..Setting::default()
         };
         Outcome { setting, ..of(&ran(cell)) }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::hybrid::{Cache, Cell, HybridOutcome, Input, Setup};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, Setup};
 use umbrella_lab::result::Table;
 
-use super::runs::{Runs, cells as all_of, megabytes};
+use super::runs::megabytes;
+use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
 pub(super) const ASSUMED: &str = "data without its metadata; the adaptive spin-down decides when the disk sleeps";
@@ -17,8 +19,8 @@ fn setup() -> Setup {
     Setup { cache: Cache::Infinite, ..Setup::default() }
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Vec<Cell> {
-    all_of(inputs, &[setup()])
+pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+    Ok(Cell::grid(inputs, &[setup()]))
 }
 
 pub(super) fn show_days(runs: &Runs<'_>) -> Vec<Table> {

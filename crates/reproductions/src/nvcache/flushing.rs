@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::hybrid::{Cell, FlushFigures, Input, Setup};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::hybrid::{FlushFigures, Input, Setup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
-use super::runs::{EACH_AND_FULL, PAPERS, Runs, cells as all_of, less, setup as paper_setup, share};
+use super::runs::{EACH_AND_FULL, PAPERS, less, setup as paper_setup, share};
+use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
 pub(super) const ASSUMED: &str = "flushing counts from the moment at which the disk spins until its data is durable, with what the requests of others \
@@ -33,16 +35,16 @@ fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> Setup {
     Setup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
 }
 
-fn all(inputs: &[Arc<Input>], buffer: Buffer) -> Vec<Cell> {
+fn all(inputs: &[Arc<Input>], buffer: Buffer) -> Cells {
     let of = |&when: &When| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
-    all_of(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>())
+    Ok(Cell::grid(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>()))
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Vec<Cell> {
+pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
     all(inputs, Buffer::On)
 }
 
-pub(super) fn unbuffered(inputs: &[Arc<Input>], _: Effort) -> Vec<Cell> {
+pub(super) fn unbuffered(inputs: &[Arc<Input>], _: Effort) -> Cells {
     all(inputs, Buffer::Off)
 }
 

@@ -16,12 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::hybrid::{self, Cell, HybridOutcome, Input, ObserveHybrid, Setup};
-use umbrella_lab::result::Table;
+use umbrella_lab::hybrid::{Input, Setup};
 use umbrella_lab::trace::OpenOptions;
 
-use super::{Claim, Effort, UnknownPaper, shared, told_apart};
-pub use runs::{Run, Runs};
+use crate::UnknownPaper;
+use crate::on_inputs::{self, InputFigure, Named, no_claims};
 
 /// What it is called here.
 pub const NAME: &str = "nvcache";
@@ -32,37 +31,19 @@ const SEED: u64 = 1;
 /// Traces of a week in the folder of the open traces.
 const WEEKS: [&str; 4] = ["msr_rsrch_1_week", "msr_wdev_1_week", "msr_wdev_3_week", "msr_hm_1_writes90h"];
 
-/// One figure or table.
-pub struct Figure {
-    /// Its number or name.
-    pub id: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    /// What had to be assumed, or cannot be compared; empty when nothing.
-    pub assumed: &'static str,
-    /// The runs that it needs.
-    cells: fn(&[Arc<Input>], Effort) -> Vec<Cell>,
-    /// What they say of the paper's claims.
-    judge: fn(&Runs<'_>) -> Vec<Claim>,
-    /// What they came to.
-    show: fn(&Runs<'_>) -> Vec<Table>,
-}
+/// A figure of the paper.
+pub type Figure = InputFigure<Setup>;
+type Cells = on_inputs::Cells<Setup>;
+type Runs<'a> = on_inputs::Runs<'a, Setup>;
 
-/// What a figure came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// The figure's number or name.
-    pub figure: &'static str,
-    /// Its claims.
-    pub claims: Vec<Claim>,
-    /// Its tables.
-    pub tables: Vec<Table>,
-    /// Its runs.
-    pub outcomes: Vec<HybridOutcome>,
-}
+impl Named for Input {
+    fn name(&self) -> &str {
+        &self.name
+    }
 
-fn no_claims(_: &Runs<'_>) -> Vec<Claim> {
-    Vec::new()
+    fn rename(&mut self, name: String) {
+        self.name = name;
+    }
 }
 
 /// All figures, in order.
@@ -135,49 +116,17 @@ pub static FIGURES: &[Figure] = &[
 
 /// The figures of that number; all when `None`.
 pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
-    super::choose(NAME, FIGURES, |of| of.id, figure)
+    on_inputs::choose(NAME, FIGURES, figure)
 }
 
 /// The week-long traces that a folder of open traces has.
 pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
-    let paths = WEEKS.iter().map(|name| folder.join(format!("{name}.csv.gz")));
-    paths.filter(|path| path.is_file()).collect()
+    on_inputs::traces_in(folder, &WEEKS)
 }
 
 /// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<Input>>, LabError> {
     let capacity = Setup::default().capacity()?;
-    let mut inputs = vec![Input::desktop_week(SEED)];
-    for path in traces {
-        let mut input = Input::trace(path, open, capacity)?;
-        input.name = told_apart(&input.name, inputs.iter().map(|other| other.name.as_str()));
-        inputs.push(input);
-    }
-    Ok(inputs.into_iter().map(Arc::new).collect())
-}
-
-/// Runs the figures on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all finished, because
-/// the observer stopped them, are left out.
-pub fn run(
-    figures: &[&'static Figure],
-    inputs: &[Arc<Input>],
-    effort: Effort,
-    threads: usize,
-    observe: impl FnOnce(&[Cell]) -> Box<dyn ObserveHybrid>,
-) -> Result<Vec<Judged>, LabError> {
-    let cells = figures.iter().map(|figure| (figure.cells)(inputs, effort));
-    let (all, places) = shared(cells, Cell::identity);
-    let observer = observe(&all);
-    let outcomes = hybrid::run(&all, threads, &*observer)?;
-    let judged = figures.iter().zip(places).filter_map(|(figure, places)| {
-        let run = |place: &usize| outcomes[*place].as_ref().map(|outcome| Run { cell: &all[*place], outcome });
-        let runs = Runs::new(inputs, places.iter().map(run).collect::<Option<Vec<_>>>()?);
-        Some(Judged {
-            figure: figure.id,
-            claims: (figure.judge)(&runs),
-            tables: (figure.show)(&runs),
-            outcomes: runs.outcomes().cloned().collect(),
-        })
-    });
-    Ok(judged.collect())
+    let inputs = vec![Input::desktop_week(SEED)];
+    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open, capacity))
 }

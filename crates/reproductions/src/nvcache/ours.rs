@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::hybrid::{Cache, Cell, HybridOutcome, Input, Setup};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, Setup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 use umbrella_units::ByteSize;
 
-use super::runs::{EACH_AND_FULL, Runs, cells as all_of, setup};
+use super::runs::{EACH_AND_FULL, setup};
+use super::{Cells, Runs};
 use crate::Effort;
 
 pub(super) const CHOICES_ASSUMED: &str = "\"never\" is a disk that never sleeps; without flash, every write wakes the disk; \"optimum\" sees the future; \
@@ -28,7 +30,7 @@ fn algorithms(effort: Effort) -> &'static [Algorithm] {
     }
 }
 
-pub(super) fn choices(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
+pub(super) fn choices(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     let none = Cache::Finite(ByteSize(0));
     let mut setups = vec![Setup { spin_down: "never".to_owned(), cache: none, ..Setup::default() }];
     for spin_down in sleepers(effort) {
@@ -39,7 +41,7 @@ pub(super) fn choices(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
             setups.extend(algorithms(effort).iter().map(of));
         }
     }
-    all_of(inputs, &setups)
+    Ok(Cell::grid(inputs, &setups))
 }
 
 fn energy_and_time(outcome: &HybridOutcome) -> Vec<String> {
@@ -63,7 +65,7 @@ fn head(first: &[&str]) -> Vec<String> {
 /// A table an input, a row a run.
 fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&Setup) -> Vec<String>) -> Vec<Table> {
     let table = |input: &Input| {
-        let rows = runs.on(input).map(|run| [row(&run.cell.setup), energy_and_time(run.outcome)].concat()).collect();
+        let rows = runs.on(input).map(|(setup, outcome)| [row(setup), energy_and_time(outcome)].concat()).collect();
         Table { title: input.name.clone(), head: head(first), rows }
     };
     runs.inputs().map(table).collect()
@@ -79,7 +81,7 @@ pub(super) fn show_choices(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
+pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[4, 8, 16, 32, 64, 128, 256, 512, 1024],
         Effort::Quick => &[4, 64, 1024],
@@ -91,7 +93,7 @@ pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
             setups.push(Setup { cache, ..setup(when, Algorithm::Alg4) });
         }
     }
-    all_of(inputs, &setups)
+    Ok(Cell::grid(inputs, &setups))
 }
 
 pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
@@ -104,7 +106,7 @@ pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
+pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[1, 2, 4, 8, 16, 32, 64],
         Effort::Quick => &[1, 16, 64],
@@ -115,7 +117,7 @@ pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Vec<Cell> {
             setups.extend(sizes.iter().map(|size| Setup { memory: ByteSize(size << 20), ..setup(when, algorithm) }));
         }
     }
-    all_of(inputs, &setups)
+    Ok(Cell::grid(inputs, &setups))
 }
 
 /// A row a size, a column an algorithm: seconds of flushing.
@@ -123,8 +125,7 @@ pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
     let table = |input: &Input| {
         let mut columns: Vec<(When, Algorithm)> = Vec::new();
         let mut sizes: Vec<ByteSize> = Vec::new();
-        for run in runs.on(input) {
-            let Setup { when, algorithm, memory, .. } = run.cell.setup;
+        for (&Setup { when, algorithm, memory, .. }, _) in runs.on(input) {
             if !columns.contains(&(when, algorithm)) {
                 columns.push((when, algorithm));
             }

@@ -1,8 +1,6 @@
-//! What is run, and how its outcomes are found again.
+//! What is run, and how outcomes compare.
 
-use std::sync::Arc;
-
-use umbrella_lab::hybrid::{Cell, HybridOutcome, Input, Setup};
+use umbrella_lab::hybrid::Setup;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 /// The paper's algorithms.
@@ -11,57 +9,9 @@ pub(super) const PAPERS: [Algorithm; 4] = [Algorithm::Alg1, Algorithm::Alg2, Alg
 /// The paper's times of flushing.
 pub(super) const EACH_AND_FULL: [When; 2] = [When::Each, When::Full];
 
-/// A cell with what came of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
-    /// The cell.
-    pub cell: &'a Cell,
-    /// What came of it.
-    pub outcome: &'a HybridOutcome,
-}
-
-/// The runs of a figure.
-#[derive(Debug)]
-pub struct Runs<'a> {
-    inputs: &'a [Arc<Input>],
-    runs: Vec<Run<'a>>,
-}
-
-impl<'a> Runs<'a> {
-    pub(super) fn new(inputs: &'a [Arc<Input>], runs: Vec<Run<'a>>) -> Runs<'a> {
-        Runs { inputs, runs }
-    }
-
-    pub(super) fn outcomes(&self) -> impl Iterator<Item = &'a HybridOutcome> + '_ {
-        self.runs.iter().map(|run| run.outcome)
-    }
-
-    /// The inputs.
-    pub(super) fn inputs(&self) -> impl Iterator<Item = &'a Input> + '_ {
-        self.inputs.iter().map(|input| &**input)
-    }
-
-    /// The runs of an input.
-    pub(super) fn on(&self, input: &Input) -> impl Iterator<Item = Run<'a>> + '_ {
-        let name = input.name.clone();
-        self.runs.iter().copied().filter(move |run| run.cell.input.name == name)
-    }
-
-    /// What this disk came to with that input.
-    pub(super) fn of(&self, input: &Input, setup: &Setup) -> Option<&'a HybridOutcome> {
-        self.on(input).find(|run| run.cell.setup == *setup).map(|run| run.outcome)
-    }
-}
-
 /// The paper's disk, flushed then and so.
 pub(super) fn setup(when: When, algorithm: Algorithm) -> Setup {
     Setup { when, algorithm, ..Setup::default() }
-}
-
-/// Each input on each of these disks.
-pub(super) fn cells(inputs: &[Arc<Input>], setups: &[Setup]) -> Vec<Cell> {
-    let cell = |input: &Arc<Input>, setup: &Setup| Cell { input: Arc::clone(input), setup: setup.clone() };
-    inputs.iter().flat_map(|input| setups.iter().map(move |setup| cell(input, setup))).collect()
 }
 
 /// Megabytes, with a decimal.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::hybrid::{Cell, FlushFigures, HybridOutcome, Input};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::hybrid::{FlushFigures, HybridOutcome, Input};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::Algorithm;
 
-use super::runs::{EACH_AND_FULL, Runs, cells as all_of, less, setup, share};
+use super::runs::{EACH_AND_FULL, less, setup, share};
+use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
 pub(super) const ASSUMED: &str =
@@ -15,8 +17,8 @@ pub(super) const ASSUMED: &str =
 /// What "more" takes, in points, and "longer" or "less often", in percent.
 const SOME: f64 = 1.0;
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Vec<Cell> {
-    all_of(inputs, &EACH_AND_FULL.map(|when| setup(when, Algorithm::Alg1)))
+pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+    Ok(Cell::grid(inputs, &EACH_AND_FULL.map(|when| setup(when, Algorithm::Alg1))))
 }
 
 /// The share of the spin-ups that a read causes.

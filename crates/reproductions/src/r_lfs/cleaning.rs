@@ -6,7 +6,8 @@ use umbrella_lab::log_store::{Input, LogOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
-use super::runs::{Cells, POLICIES, Runs, cells as all_of, least, most, papers, reductions, regions, short};
+use super::runs::{POLICIES, cells as all_of, least, most, papers, reductions, regions, short, utilisations_of};
+use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect, VISIBLE};
 
 pub(super) const ASSUMED: &str = "the paper's traces are not public: its claims are asked of ours and of locality x/y (section 5.1); the data are written once in \
@@ -35,7 +36,7 @@ fn copied(outcome: &LogOutcome) -> u64 {
 fn growth(runs: &Runs<'_>, input: &Input) -> Vec<f64> {
     let of = |(_, count, victim): (&str, u32, Victim)| {
         let at = |share: &u32| runs.of(input, &regions(count, victim, *share)).map(copied);
-        let all: Vec<u64> = runs.utilisations(input).iter().filter_map(at).collect();
+        let all: Vec<u64> = utilisations_of(runs, input).iter().filter_map(at).collect();
         let grown = |pair: &[u64]| match *pair {
             [less, more] if less > 0 => Some((more as f64 / less as f64 - 1.0) * 100.0),
             _ => None,
@@ -77,7 +78,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
     let table = |input: &Input| {
-        let shares = runs.utilisations(input);
+        let shares = utilisations_of(runs, input);
         let mut head = vec!["policy".to_owned()];
         head.extend(shares.iter().map(|share| format!("{share} %")));
         let row = |(name, count, victim): (&str, u32, Victim)| {

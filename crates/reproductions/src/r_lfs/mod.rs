@@ -15,15 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{self, Cell, Input, LogOutcome, ObserveLog, Percent};
-use umbrella_lab::result::Table;
+use umbrella_lab::log_store::{Input, Percent, Setup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;
 
-use super::{Claim, Effort, UnknownPaper, shared, told_apart};
-use runs::Cells;
-pub use runs::Runs;
+use crate::on_inputs::{self, InputFigure, Named, no_claims};
+use crate::{Effort, UnknownPaper};
 
 /// What it is called here.
 pub const NAME: &str = "r-lfs";
@@ -40,37 +38,19 @@ const TRACES: [&str; 6] = [
     "ycsb_rocksdb_1",
 ];
 
-/// One figure or table.
-pub struct Figure {
-    /// Its number or name.
-    pub id: &'static str,
-    /// What it shows.
-    pub title: &'static str,
-    /// What had to be assumed, or cannot be compared; empty when nothing.
-    pub assumed: &'static str,
-    /// The runs that it needs.
-    cells: fn(&[Arc<Input>], Effort) -> Cells,
-    /// What they say of the paper's claims.
-    judge: fn(&Runs<'_>) -> Vec<Claim>,
-    /// What they came to.
-    show: fn(&Runs<'_>) -> Vec<Table>,
-}
+/// A figure of the paper.
+pub type Figure = InputFigure<Setup>;
+type Cells = on_inputs::Cells<Setup>;
+type Runs<'a> = on_inputs::Runs<'a, Setup>;
 
-/// What a figure came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// The figure's number or name.
-    pub figure: &'static str,
-    /// Its claims.
-    pub claims: Vec<Claim>,
-    /// Its tables.
-    pub tables: Vec<Table>,
-    /// Its runs.
-    pub outcomes: Vec<LogOutcome>,
-}
+impl Named for Input {
+    fn name(&self) -> &str {
+        &self.name
+    }
 
-fn no_claims(_: &Runs<'_>) -> Vec<Claim> {
-    Vec::new()
+    fn rename(&mut self, name: String) {
+        self.name = name;
+    }
 }
 
 /// All figures, in order.
@@ -117,13 +97,12 @@ pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper
         "6" => "5",
         other => other,
     });
-    super::choose(NAME, FIGURES, |of| of.id, figure)
+    on_inputs::choose(NAME, FIGURES, figure)
 }
 
 /// The traces that a folder of open traces has.
 pub fn traces_of(folder: &Path) -> Vec<PathBuf> {
-    let paths = TRACES.iter().map(|name| folder.join(format!("{name}.csv.gz")));
-    paths.filter(|path| path.is_file()).collect()
+    on_inputs::traces_in(folder, &TRACES)
 }
 
 /// The synthetic inputs and these traces. Two of one name are told apart by a number.
@@ -135,42 +114,11 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<
     let writes = 8 * blocks.0;
     let reads = Percent(50);
     let local = |x, y, requests, reads| Input::hot_cold((Percent(x), Percent(y)), blocks, requests, reads, SEED);
-    let mut inputs = vec![
+    let inputs = vec![
         local(90, 10, 2 * writes, reads)?,
         local(80, 20, 2 * writes, reads)?,
         local(90, 10, writes, Percent(0))?,
         Input::zipf(0.99, blocks, writes, SEED)?,
     ];
-    for path in traces {
-        let mut input = Input::trace(path, open)?;
-        input.name = told_apart(&input.name, inputs.iter().map(|other| other.name.as_str()));
-        inputs.push(input);
-    }
-    Ok(inputs.into_iter().map(Arc::new).collect())
-}
-
-/// Runs the figures on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all finished, because
-/// the observer stopped them, are left out.
-pub fn run(
-    figures: &[&'static Figure],
-    inputs: &[Arc<Input>],
-    effort: Effort,
-    threads: usize,
-    observe: impl FnOnce(&[Cell]) -> Box<dyn ObserveLog>,
-) -> Result<Vec<Judged>, LabError> {
-    let cells = figures.iter().map(|figure| (figure.cells)(inputs, effort)).collect::<Result<Vec<_>, _>>()?;
-    let (all, places) = shared(cells, Cell::identity);
-    let observer = observe(&all);
-    let outcomes = log_store::run(&all, threads, &*observer)?;
-    let judged = figures.iter().zip(places).filter_map(|(figure, places)| {
-        let run = |place: &usize| outcomes[*place].as_ref().map(|outcome| (&all[*place], outcome));
-        let runs = Runs::new(inputs, places.iter().map(run).collect::<Option<Vec<_>>>()?);
-        Some(Judged {
-            figure: figure.id,
-            claims: (figure.judge)(&runs),
-            tables: (figure.show)(&runs),
-            outcomes: runs.outcomes().cloned().collect(),
-        })
-    });
-    Ok(judged.collect())
+    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open))
 }

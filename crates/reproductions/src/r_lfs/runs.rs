@@ -1,10 +1,12 @@
-//! What is run, and how its outcomes are found again.
+//! What is run, and how outcomes compare.
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{Cell, Input, LogError, LogOutcome, Percent, Setup};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
 use umbrella_policy::log_layout::Victim;
 
+use super::{Cells, Runs};
 use crate::Effort;
 
 /// The paper's policies: their names, regions, and how the victim is chosen.
@@ -35,45 +37,12 @@ pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
     }
 }
 
-/// The runs that a figure needs.
-pub(super) type Cells = Result<Vec<Cell>, LogError>;
-
-/// The runs of a figure.
-#[derive(Debug)]
-pub struct Runs<'a> {
-    inputs: &'a [Arc<Input>],
-    runs: Vec<(&'a Cell, &'a LogOutcome)>,
-}
-
-impl<'a> Runs<'a> {
-    pub(super) fn new(inputs: &'a [Arc<Input>], runs: Vec<(&'a Cell, &'a LogOutcome)>) -> Runs<'a> {
-        Runs { inputs, runs }
-    }
-
-    pub(super) fn outcomes(&self) -> impl Iterator<Item = &'a LogOutcome> + '_ {
-        self.runs.iter().map(|(_, outcome)| *outcome)
-    }
-
-    /// The inputs that were run.
-    pub(super) fn inputs(&self) -> impl Iterator<Item = &'a Input> + '_ {
-        let run = |input: &&Input| self.runs.iter().any(|(cell, _)| cell.input.name == input.name);
-        self.inputs.iter().map(|input| &**input).filter(run)
-    }
-
-    /// How full the logs of an input were.
-    pub(super) fn utilisations(&self, input: &Input) -> Vec<u32> {
-        let of_input = self.runs.iter().filter(|(cell, _)| cell.input.name == input.name);
-        let mut all: Vec<u32> = of_input.map(|(cell, _)| cell.setup.utilisation.0).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// What that log came to with that input.
-    pub(super) fn of(&self, input: &Input, setup: &Setup) -> Option<&'a LogOutcome> {
-        let wanted = |(cell, _): &&(&Cell, &LogOutcome)| cell.input.name == input.name && cell.setup == *setup;
-        self.runs.iter().find(wanted).map(|(_, outcome)| *outcome)
-    }
+/// How full the logs of an input were.
+pub(super) fn utilisations_of(runs: &Runs<'_>, input: &Input) -> Vec<u32> {
+    let mut all: Vec<u32> = runs.on(input).map(|(setup, _)| setup.utilisation.0).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// Each input in each of these logs that is large enough for it.
@@ -82,7 +51,7 @@ pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[
     for input in inputs {
         for setup in setups {
             if setup.fits(input)? {
-                cells.push(Cell { input: Arc::clone(input), setup: setup.clone() });
+                cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
             }
         }
     }
@@ -111,7 +80,7 @@ pub(super) fn reductions(
         let [plain, more] = [1, count].map(|count| runs.of(input, &regions(count, victim, share)).map(of));
         less(plain?, more?)
     };
-    runs.utilisations(input).into_iter().filter_map(reduction).collect()
+    utilisations_of(runs, input).into_iter().filter_map(reduction).collect()
 }
 
 /// Whether enough is read to ask how far the heads travel for it.

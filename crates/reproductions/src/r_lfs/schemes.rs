@@ -6,7 +6,8 @@ use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
-use super::runs::{Cells, Runs, cells as all_of, has_reads, short, utilisations};
+use super::runs::{cells as all_of, has_reads, short, utilisations, utilisations_of};
+use super::{Cells, Runs};
 use crate::Effort;
 
 pub(super) const ASSUMED: &str = "write amplification: blocks written by user and cleaner for each that the user wrote; distance: blocks between two requests, of the trace's \
@@ -74,7 +75,7 @@ pub(super) fn sweep_cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
 }
 
 fn sweep(runs: &Runs<'_>, input: &Input, what: &str, text: fn(&LogOutcome) -> String) -> Table {
-    let shares = runs.utilisations(input);
+    let shares = utilisations_of(runs, input);
     let mut head = vec!["scheme".to_owned()];
     head.extend(shares.iter().map(|share| format!("{share} %")));
     let row = |(name, scheme): &(String, String)| {

@@ -6,7 +6,10 @@ use umbrella_lab::log_store::{Input, LogOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
-use super::runs::{Cells, POLICIES, Runs, cells as all_of, has_reads, least, most, papers, reductions, regions, short};
+use super::runs::{
+    POLICIES, cells as all_of, has_reads, least, most, papers, reductions, regions, short, utilisations_of,
+};
+use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
 pub(super) const ASSUMED: &str = "as figure 3; claims are judged by the requests of the trace alone (\"serving all the requests in the trace\"), the table has the cleaner's \
@@ -54,7 +57,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
     let table = |input: &Input| {
-        let shares = runs.utilisations(input);
+        let shares = utilisations_of(runs, input);
         let mut head = vec!["policy".to_owned()];
         head.extend(shares.iter().map(|share| format!("{share} %")));
         let row = |(name, count, victim): (&str, u32, Victim)| {

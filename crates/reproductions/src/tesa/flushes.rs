@@ -1,7 +1,8 @@
 //! Section IV-B: what makes dirty pages go to disk. Table I: what TESA's structures take.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{Outcome, WrittenBecause};
+use umbrella_lab::write_back::Cell;
 
 use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
 use crate::{Claim, Effort, Expect};

@@ -1,7 +1,8 @@
 //! Figures 8 and 9: TESA beside the policies `file`, `recency` and `segment` (section IV-E).
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
+use umbrella_lab::write_back::Cell;
 
 use super::setting::{
     EQUAL, UP_TO, WORKLOADS, Work, change, farthest, file, grid, mean, most, on_all, rows, tesa, writing,

@@ -4,8 +4,9 @@
 //! write-back after 30 s, and an elevator before the disk. Not known: which disk, and how much of the memory is left to
 //! file pages.
 
-use umbrella_lab::experiment::{Cell, Input, LabError, MachineSpec};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
 use umbrella_units::ByteSize;
 
 use crate::{Effort, Expect};
@@ -71,18 +72,16 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         memory: ByteSize(900 << 20),
         background_percent: 10,
         foreground_percent: 40,
-        ..MachineSpec::default()
-    };
-    let cell = |work: Work, policy: &String| Cell {
-        policy: policy.clone(),
-        input: Input::Workload { spec: work.name.to_owned() },
-        machine: machine.clone(),
         seed: SEED,
         scale: match effort {
             Effort::Full => 1.0,
             Effort::Quick => QUICK,
         },
-        swept: std::collections::BTreeMap::new(),
+        ..MachineSpec::default()
+    };
+    let cell = |work: Work, policy: &String| {
+        let input = Input::Workload { spec: work.name.to_owned() };
+        Cell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
     };
     workloads
         .flat_map(|work| policies.iter().map(move |policy| (work, policy)))
@@ -91,7 +90,6 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
 }
 
 /// Every policy on all six.
-#[expect(clippy::unnecessary_wraps, reason = "what a figure's cells are given as")]
 pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<Cell>, LabError> {
     Ok(grid(WORKLOADS.iter().copied(), policies, effort))
 }

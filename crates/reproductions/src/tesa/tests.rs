@@ -54,7 +54,7 @@ fn every_run_can_be_built() {
 /// Outcomes of a figure, each made from its workload's name and policy.
 fn outcomes(figure: &Figure, of: impl Fn(&str, &str) -> Outcome) -> Vec<Outcome> {
     let cells = (figure.cells)(Effort::Quick).unwrap();
-    cells.iter().map(|cell| of(&cell.input.name(), &cell.policy)).collect()
+    cells.iter().map(|cell| of(&cell.input.name(), &cell.machine.policy)).collect()
 }
 
 fn figure(id: &str) -> &'static Figure {

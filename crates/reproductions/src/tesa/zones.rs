@@ -3,8 +3,9 @@
 //! The text says of the curves that 8 MB and 50 are good under all workloads. So for each workload what they lose to the
 //! best value of the same figure is taken, and the largest loss is the claim's measure.
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
 
 use super::setting::{EQUAL, UP_TO, WORKLOADS, Work, farthest, mean, most, on_all, rows, zone, zone_segment};
 use crate::{Claim, Effort, Expect};

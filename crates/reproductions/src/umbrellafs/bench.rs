@@ -1,7 +1,8 @@
 //! Compilation of a kernel (figures 31 and 32), Postmark (33), and what stands in for the NFS trace (39).
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
+use umbrella_lab::write_back::Cell;
 
 use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};

@@ -1,7 +1,8 @@
 //! dbench with 100 clients for 300 s (figures 27 and 28).
 
-use umbrella_lab::experiment::{Cell, LabError};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
 
 use super::runs::{self, DRIVES, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, SIZE, VISIBLE};

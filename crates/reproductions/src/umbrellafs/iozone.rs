@@ -1,8 +1,9 @@
 //! IOzone with 2, 4 and 8 Zipf writers of 16 processes (figures 23 to 26), and spread over two drives (34 and 35).
 
-use umbrella_lab::experiment::{Cell, LabError, MachineSpec};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, MachineSpec};
 use umbrella_units::ByteSize;
 
 use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};

@@ -1,7 +1,7 @@
 //! The runs that the figures consist of, and how two of them compare.
 
-use umbrella_lab::experiment::{Cell, Input, MachineSpec};
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
 use umbrella_units::ByteSize;
 
 use super::Effort;
@@ -41,14 +41,8 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
         Effort::Full => 1.0,
         Effort::Quick => quick,
     };
-    Cell {
-        policy: policy.to_owned(),
-        input: Input::Workload { spec: workload.to_owned() },
-        machine,
-        seed: SEED,
-        scale,
-        swept: std::collections::BTreeMap::new(),
-    }
+    let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
+    Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
 }
 
 /// A workload under all four policies on each of the drives.

@@ -1,5 +1,5 @@
-use umbrella_lab::experiment::Cell;
 use umbrella_lab::result::{AtFinish, Outcome, SequentialWrites, Setting, WindowCounts};
+use umbrella_lab::write_back::Cell;
 
 use super::runs::{MAGNETIC, MLC, SLC};
 use super::*;
@@ -12,7 +12,7 @@ fn figure(id: &str) -> &'static Figure {
 /// What is run: its policy, disk and input.
 fn setting(cell: &Cell) -> Setting {
     Setting {
-        policy: cell.policy.clone(),
+        policy: cell.machine.policy.clone(),
         disk: cell.machine.disk.clone(),
         input: cell.input.name(),
         ..Setting::default()

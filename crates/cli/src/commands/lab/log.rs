@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use umbrella_lab::experiment::split_policies;
-use umbrella_lab::log_store::{self, Cell, Input, LogOutcome, Percent, Setup, Travel};
+use umbrella_lab::experiment::{self, Cell};
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup, Travel};
 use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
+use umbrella_lab::write_back::split_policies;
 use umbrella_policy::log_layout::{Victim, schemes_for_disks};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
@@ -130,9 +131,8 @@ impl LogArgs {
         let setups = self.setups()?;
         let later = Bars::later()?;
         let cells = fitting(&self.inputs()?, &setups)?;
-        let name = |cell: &Cell| format!("{} {}", cell.input.name, label(&cell.setup));
-        let bars = later.begin_named(cells.iter().map(name).collect());
-        let outcomes = log_store::run(&cells, values::threads(self.threads), &bars)?;
+        let bars = later.begin(&cells);
+        let outcomes = experiment::run(&cells, values::threads(self.threads), &bars)?.unless_failed()?;
         let outcomes: Vec<LogOutcome> = outcomes.into_iter().flatten().collect();
         let stopped = bars.finish();
         if self.json {
@@ -201,14 +201,14 @@ impl LogArgs {
 }
 
 /// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
-fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell>> {
+fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell<Setup>>> {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {
             if setup.fits(input).with_context(|| format!("--scheme {}", setup.scheme))? {
-                cells.push(Cell { input: Arc::clone(input), setup: setup.clone() });
+                cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
             } else {
-                tell!("umbrella: left out: {} in {}, which is too small for its streams", input.name, label(setup));
+                tell!("umbrella: left out: {} in {}, which is too small for its streams", input.name, setup);
             }
         }
     }
@@ -216,10 +216,6 @@ fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell>>
         bail!("no log is large enough: try a smaller --segment, less of --used, or more --data");
     }
     Ok(cells)
-}
-
-fn label(setup: &Setup) -> String {
-    format!("{} {} {}%", setup.scheme, setup.victim.name(), setup.utilisation.0)
 }
 
 fn table(outcomes: &[LogOutcome]) -> Table {

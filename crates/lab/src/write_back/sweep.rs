@@ -1,12 +1,14 @@
 //! Which runs an experiment consists of: policies, and values of parameters, each with each.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use umbrella_units::{ByteSize, Nanos, parse_duration};
 
-use super::cell::{Cell, Input, policy_info};
-use super::error::LabError;
+use super::Cell;
+use super::cell::{Input, MachineSpec, policy_info};
 use super::replay::BadPace;
+use crate::experiment::LabError;
 use crate::workload;
 
 /// More runs than this are a mistake.
@@ -74,7 +76,7 @@ pub fn split_policies(list: &str) -> Vec<String> {
 /// All runs: each policy with each combination of the sweeps' values, over what `base` says. A swept parameter is the
 /// machine's, else that of every policy that has it, else the workload's. A policy without it runs once.
 pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<Cell>, LabError> {
-    let mut cells: Vec<Cell> = policies.iter().map(|policy| Cell { policy: policy.clone(), ..base.clone() }).collect();
+    let mut cells: Vec<Cell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
     for (place, sweep) in sweeps.iter().enumerate() {
         if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
             return Err(LabError::SweptTwice { name: sweep.name.clone() });
@@ -88,7 +90,7 @@ pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<C
                 let applies = set(&mut swept, &sweep.name, value)?;
                 any |= applies;
                 if applies {
-                    swept.swept.insert(sweep.name.clone(), value.clone());
+                    swept.machine.swept.insert(sweep.name.clone(), value.clone());
                 }
                 if seen.insert(swept.identity()) {
                     next.push(swept);
@@ -106,6 +108,10 @@ pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<C
     Ok(cells)
 }
 
+fn of_policy(base: &Cell, policy: &str) -> Cell {
+    Cell { machine: MachineSpec { policy: policy.to_owned(), ..base.machine.clone() }, ..base.clone() }
+}
+
 fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
     let mut known: Vec<String> = MACHINE_PARAMETERS.iter().map(|name| (*name).to_owned()).collect();
     for policy in policies {
@@ -113,10 +119,10 @@ fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
             known.extend(info.params.iter().map(|param| format!("{} (of {})", param.name, info.name)));
         }
     }
-    if matches!(base.input, Input::Trace { .. }) {
+    if matches!(*base.input, Input::Trace { .. }) {
         known.extend(REPLAY_PARAMETERS.iter().map(|name| (*name).to_owned()));
     }
-    if let Input::Workload { spec } = &base.input
+    if let Input::Workload { spec } = &*base.input
         && let Ok(entry) = workload::workload(spec.split(':').next().unwrap_or_default())
     {
         known.extend(entry.params.iter().map(|param| format!("{} (of {})", param.name, entry.name)));
@@ -150,10 +156,10 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
             let after = parse_duration(value).map_err(|error| bad(&error.to_string()))?;
             machine.expire_after = Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
         }
-        "seed" => cell.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
-        "scale" => cell.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
+        "seed" => machine.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
+        "scale" => machine.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
         "speed" | "depth" => {
-            let Input::Trace { replay, .. } = &mut cell.input else { return set_own(cell, name, value) };
+            let Input::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
             match name {
                 "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
                 _ => replay.depth = count()?,
@@ -166,11 +172,11 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
 
 /// Sets a parameter of the policy or the workload.
 fn set_own(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
-    if policy_info(&cell.policy)?.params.iter().any(|param| param.name == name) {
-        cell.policy = with_parameter(&cell.policy, name, value);
+    if policy_info(&cell.machine.policy)?.params.iter().any(|param| param.name == name) {
+        cell.machine.policy = with_parameter(&cell.machine.policy, name, value);
         return Ok(true);
     }
-    if let Input::Workload { spec } = &mut cell.input {
+    if let Input::Workload { spec } = Arc::make_mut(&mut cell.input) {
         let entry = workload::workload(spec.split(':').next().unwrap_or_default())?;
         if entry.params.iter().any(|param| param.name == name) {
             *spec = with_parameter(spec, name, value);

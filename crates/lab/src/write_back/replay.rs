@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 
+use thiserror::Error;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use crate::trace::{Digest, Record, Summary, TraceError, TraceOp};
 use crate::workload::{ClientId, Step, Workload};
-use thiserror::Error;
 
 /// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq)]

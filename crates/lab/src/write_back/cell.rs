@@ -10,10 +10,11 @@ use umbrella_model::{page_cache, scheduler};
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
-use super::LabError;
 use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
-use crate::machine::{Allocation, Config, Foresight, Layout, Machine, RunError, Watch, WriteLog};
+use super::{Cell, Fit, Pace};
+use crate::experiment::{LabError, Machine, Watch, modelled_time};
+use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
 use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
 use crate::workload::{Scale, Seed, Workload, build_workload};
@@ -73,6 +74,14 @@ fn look_through(path: &std::path::Path, open: &OpenOptions) -> Result<Summary, T
 /// The machine that a cell runs on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineSpec {
+    /// The policy's spec.
+    pub policy: String,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Shrinks sizes and memory together; for workloads.
+    pub scale: f64,
+    /// What a sweep set.
+    pub swept: BTreeMap<String, String>,
     /// The disk's profile.
     pub disk: String,
     /// The request scheduler.
@@ -106,6 +115,10 @@ impl Default for MachineSpec {
     fn default() -> Self {
         let cache = page_cache::Config::default();
         MachineSpec {
+            policy: "file".to_owned(),
+            seed: 1,
+            scale: 1.0,
+            swept: BTreeMap::new(),
             disk: "modern".to_owned(),
             scheduler: "elevator".to_owned(),
             queue_length: 128,
@@ -127,7 +140,7 @@ impl Default for MachineSpec {
 const LONGEST_REPLAY: Nanos = Nanos::from_secs(100 * 365 * 86_400);
 
 fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabError> {
-    let super::Pace::Recorded(speed) = replay.pace else { return Ok(()) };
+    let Pace::Recorded(speed) = replay.pace else { return Ok(()) };
     let least = summary.length.0 as f64 / LONGEST_REPLAY.0 as f64;
     if speed >= least {
         return Ok(());
@@ -150,63 +163,71 @@ pub(super) fn policy_info(spec: &str) -> Result<&'static PolicyInfo, WriteBackEr
     find_policy(spec.split(':').next().unwrap_or_default().trim())
 }
 
-/// One run.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    /// The policy's spec.
-    pub policy: String,
-    /// What is run.
-    pub input: Input,
-    /// On what.
-    pub machine: MachineSpec,
-    /// The seed of everything random.
-    pub seed: u64,
-    /// Shrinks sizes and memory together; for workloads.
-    pub scale: f64,
-    /// What a sweep set.
-    pub swept: BTreeMap<String, String>,
-}
+impl Machine for MachineSpec {
+    type Input = Input;
+    type Outcome = Outcome;
 
-impl Cell {
-    /// A text that two cells share only when they are the same run.
-    pub fn identity(&self) -> String {
-        let input = match &self.input {
+    fn identity(cell: &Cell) -> String {
+        let input = match &*cell.input {
             Input::Workload { spec } => spec.clone(),
             Input::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
         };
-        format!("{} on {input} on {:?}, {}, {}", self.policy, self.machine, self.seed, self.scale)
+        // What a sweep set is in the other fields; where it set nothing, the run is the same.
+        format!("{input} on {:?}", MachineSpec { swept: BTreeMap::new(), ..cell.machine.clone() })
     }
 
-    /// Whether it can be run, found out without running it.
-    pub fn check(&self) -> Result<(), LabError> {
-        WriteBack::parse(&self.policy)?;
-        let profile = profiles::profile(&self.machine.disk)?;
-        scheduler::scheduler(&self.machine.scheduler)?;
-        self.check_machine(&profile)?;
-        match &self.input {
-            Input::Workload { spec } => drop(build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?),
+    fn label(cell: &Cell) -> String {
+        let swept: Vec<String> = cell.machine.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        format!("{} {}", cell.machine.policy, swept.join(" "))
+    }
+
+    fn simulated(outcome: &Outcome) -> String {
+        modelled_time(outcome.time_s)
+    }
+
+    fn check(cell: &Cell) -> Result<(), LabError> {
+        let of = &cell.machine;
+        WriteBack::parse(&of.policy)?;
+        let profile = profiles::profile(&of.disk)?;
+        scheduler::scheduler(&of.scheduler)?;
+        cell.check_machine(&profile)?;
+        match &*cell.input {
+            Input::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
             Input::Trace { replay, summary, .. } => {
-                let capacity = self.disk(&profile).capacity().block();
+                let capacity = cell.disk(&profile).capacity().block();
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
-                if replay.fit == super::Fit::Refuse && end > capacity {
-                    return Err(self.beyond_end(ByteSize(end.0.saturating_mul(PAGE_BYTES)), capacity));
+                if replay.fit == Fit::Refuse && end > capacity {
+                    return Err(cell.beyond_end(ByteSize(end.0.saturating_mul(PAGE_BYTES)), capacity));
                 }
             }
         }
         Ok(())
     }
 
+    /// A run that was ended early has an outcome that says so; one that was ended before it began, one without figures.
+    fn run(cell: &Cell, watch: &mut Watch<'_>) -> Result<Option<Outcome>, LabError> {
+        match cell.run_through(watch) {
+            Err(LabError::Run { source: RunError::Stopped, .. }) => {
+                Ok(Some(Outcome { setting: cell.setting(), interrupted: true, ..Outcome::default() }))
+            }
+            result => result.map(Some),
+        }
+    }
+}
+
+impl Cell {
     /// What should be known of its input, besides errors.
     pub fn warnings(&self) -> Vec<String> {
-        let Input::Workload { spec } = &self.input else { return Vec::new() };
-        let built = Scale::new(self.scale).and_then(|scale| build_workload(spec, Seed(self.seed), scale));
+        let Input::Workload { spec } = &*self.input else { return Vec::new() };
+        let built =
+            Scale::new(self.machine.scale).and_then(|scale| build_workload(spec, Seed(self.machine.seed), scale));
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
-        if self.scale < LEAST_TELLING {
+        if self.machine.scale < LEAST_TELLING {
             warnings.push(format!(
                 "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} \
                  on it is more certain that who is ahead stays ahead at full size",
-                self.scale,
+                self.machine.scale,
                 self.batch(),
                 page_cache::Config::default().batch
             ));
@@ -225,7 +246,7 @@ impl Cell {
             Err(LabError::BadValue { name: name.to_owned(), value, expected })
         };
         let of = &self.machine;
-        let depth = match &self.input {
+        let depth = match &*self.input {
             Input::Trace { replay, .. } => u64::from(replay.depth),
             Input::Workload { .. } => 1,
         };
@@ -244,7 +265,7 @@ impl Cell {
                 return bad(name, value.to_string(), expected);
             }
         }
-        let is_trace = matches!(self.input, Input::Trace { .. });
+        let is_trace = matches!(*self.input, Input::Trace { .. });
         if of.aged_percent > 0 && is_trace {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
@@ -256,30 +277,21 @@ impl Cell {
             );
             return bad("aged", of.aged_percent.to_string(), expected);
         }
-        if is_trace && self.scale.to_bits() != 1.0f64.to_bits() {
+        if is_trace && self.machine.scale.to_bits() != 1.0f64.to_bits() {
             let expected = "only workloads shrink (a part of a trace: umbrella lab trace convert --until)".to_owned();
-            return bad("scale", self.scale.to_string(), expected);
+            return bad("scale", self.machine.scale.to_string(), expected);
         }
-        if Scale::new(self.scale).is_ok() && self.memory() < LEAST_MEMORY {
-            let shrunk = if self.scale < 1.0 { format!(" at scale {}", self.scale) } else { String::new() };
+        if Scale::new(self.machine.scale).is_ok() && self.memory() < LEAST_MEMORY {
+            let shrunk =
+                if self.machine.scale < 1.0 { format!(" at scale {}", self.machine.scale) } else { String::new() };
             let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left (give more --memory)");
             return bad("memory", of.memory.to_string(), expected);
         }
         Ok(())
     }
 
-    /// Runs it. What was stopped before it began has an outcome without figures.
-    pub fn run(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
-        match self.run_through(watch) {
-            Err(LabError::Run { source: RunError::Stopped, .. }) => {
-                Ok(Outcome { setting: self.setting(), interrupted: true, ..Outcome::default() })
-            }
-            result => result,
-        }
-    }
-
-    fn run_through(&self, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
-        if !policy_info(&self.policy)?.offline {
+    fn run_through(&self, watch: &mut Watch<'_>) -> Result<Outcome, LabError> {
+        if !policy_info(&self.machine.policy)?.offline {
             return self.run_once(None, watch);
         }
         // A policy that looks into the future needs a run of the same input that shows it.
@@ -287,23 +299,23 @@ impl Cell {
         self.run_once(Some(Foresight::new(Arc::new(log))), watch)
     }
 
-    fn run_once(&self, foresight: Option<Foresight>, watch: &mut dyn Watch) -> Result<Outcome, LabError> {
-        let mut machine = self.build(&self.policy, watch)?;
+    fn run_once(&self, foresight: Option<Foresight>, watch: &mut Watch<'_>) -> Result<Outcome, LabError> {
+        let mut machine = self.build(&self.machine.policy, watch)?;
         if let Some(foresight) = foresight {
             machine = machine.with_foresight(foresight);
         }
         self.with_workload(|workload| machine.run(self.setting(), workload, watch))
     }
 
-    fn run_logged(&self, watch: &mut dyn Watch) -> Result<(Outcome, WriteLog), LabError> {
+    fn run_logged(&self, watch: &mut Watch<'_>) -> Result<(Outcome, WriteLog), LabError> {
         let machine = self.build("cscan", watch)?;
         self.with_workload(|workload| machine.run_logged(self.setting(), workload, watch))
     }
 
     fn with_workload<T>(&self, run: impl FnOnce(&mut dyn Workload) -> Result<T, RunError>) -> Result<T, LabError> {
-        match &self.input {
+        match &*self.input {
             Input::Workload { spec } => {
-                let mut workload = build_workload(spec, Seed(self.seed), Scale::new(self.scale)?)?;
+                let mut workload = build_workload(spec, Seed(self.machine.seed), Scale::new(self.machine.scale)?)?;
                 run(&mut *workload).map_err(|source| self.failed(source))
             }
             Input::Trace { path, open, replay, summary } => {
@@ -328,7 +340,7 @@ impl Cell {
 
     /// What share of its size the machine has, beside a workload that is shrunk.
     fn share(&self) -> f64 {
-        if matches!(self.input, Input::Workload { .. }) { self.scale } else { 1.0 }
+        if matches!(*self.input, Input::Workload { .. }) { self.machine.scale } else { 1.0 }
     }
 
     /// Memory, shrunk as the workload is.
@@ -336,7 +348,7 @@ impl Cell {
         ByteSize((self.machine.memory.0 as f64 * self.share()) as u64 / PAGE_BYTES * PAGE_BYTES)
     }
 
-    fn build(&self, policy: &str, watch: &mut dyn Watch) -> Result<Machine, LabError> {
+    fn build(&self, policy: &str, watch: &mut Watch<'_>) -> Result<Computer, LabError> {
         let of = &self.machine;
         let config = Config {
             cache: page_cache::Config {
@@ -352,34 +364,34 @@ impl Cell {
             allocation: of.allocation,
             ..Config::default()
         };
-        let layout = match self.input {
-            Input::Workload { .. } => Layout::FileSystem { seed: self.seed, aged_percent: of.aged_percent },
+        let layout = match *self.input {
+            Input::Workload { .. } => Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent },
             Input::Trace { .. } => Layout::Device,
         };
         let disk = self.disk(&profiles::profile(&of.disk)?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
         let policy = WriteBack::parse(policy)?;
         let schedule = |disk| schedule.build(disk, of.queue_length);
-        Machine::watched(config, layout, policy, disk, schedule, &mut || watch.at(Nanos(0), None))
+        Computer::watched(config, layout, policy, disk, schedule, &mut || watch(None))
             .map_err(|source| self.failed(source))
     }
 
     fn setting(&self) -> Setting {
         Setting {
-            policy: self.policy.clone(),
+            policy: self.machine.policy.clone(),
             input: self.input.name(),
             disk: self.machine.disk.clone(),
             scheduler: self.machine.scheduler.clone(),
             memory: self.memory(),
             staging: self.machine.staging,
-            seed: self.seed,
-            scale: self.scale,
-            trace: match &self.input {
+            seed: self.machine.seed,
+            scale: self.machine.scale,
+            trace: match &*self.input {
                 Input::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
                 Input::Workload { .. } => None,
             },
             options: self.options(),
-            swept: self.swept.clone(),
+            swept: self.machine.swept.clone(),
         }
     }
 
@@ -403,7 +415,7 @@ impl Cell {
         say(of.expire_after != default.expire_after, "expire", expire);
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());
         say(of.write_cache.is_some(), "write-cache", of.write_cache.unwrap_or_default().to_string());
-        if let Input::Trace { open, replay, .. } = &self.input {
+        if let Input::Trace { open, replay, .. } = &*self.input {
             let (default, read) = (ReplayOptions::default(), OpenOptions::default());
             say(
                 open.format.is_some(),
@@ -422,8 +434,8 @@ impl Cell {
             say(replay.fit != default.fit, "fit", "wrap".to_owned());
             say(replay.device.is_some(), "device", replay.device.unwrap_or_default().to_string());
             let speed = match replay.pace {
-                super::Pace::Recorded(speed) => speed.to_string(),
-                super::Pace::AsFastAsPossible => "max".to_owned(),
+                Pace::Recorded(speed) => speed.to_string(),
+                Pace::AsFastAsPossible => "max".to_owned(),
             };
             say(replay.pace != default.pace, "speed", speed);
         }
@@ -441,6 +453,6 @@ impl Cell {
     }
 
     fn failed(&self, source: RunError) -> LabError {
-        LabError::Run { policy: self.policy.clone(), input: self.input.name(), source }
+        LabError::Run { policy: self.machine.policy.clone(), input: self.input.name(), source }
     }
 }
