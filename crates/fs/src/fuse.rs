@@ -33,7 +33,9 @@ pub use umbrella_fuse::run_poker;
 use readers::Readers;
 
 use crate::error::OpError;
-use crate::pool::{Behind, Change, Pool, Replace, has_trusted, without_trusted};
+use crate::names::{Behind, Replace};
+use crate::io::{Change, has_trusted, without_trusted};
+use crate::pool::Pool;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;

@@ -8,7 +8,7 @@ use super::Fuse;
 use super::convert::{attributes, opened};
 use crate::error::{OpError, OpResult};
 use crate::tree::Attr;
-use crate::pool::Opened;
+use crate::io::Opened;
 
 impl Fuse {
     /// A name that was looked up.

@@ -12,7 +12,7 @@ use crate::creds::{Asker, Caller};
 use crate::inode_flags;
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::tree::Attr;
-use crate::pool::{NewTime, OpenRequest, Opened};
+use crate::io::{NewTime, OpenRequest, Opened};
 
 pub(super) fn node(id: umbrella_fuse::NodeId) -> NodeId {
     NodeId(id.0)

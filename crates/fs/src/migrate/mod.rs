@@ -44,7 +44,7 @@ use crate::write_back::WriteBack;
 pub(crate) struct Migrations {
     context: Arc<Context>,
     branches: Arc<Branches>,
-    write_back: Arc<WriteBack>,
+    pub(crate) write_back: Arc<WriteBack>,
     staged: Arc<Staged>,
     placement: Arc<Placement>,
     tree: Arc<Tree>,

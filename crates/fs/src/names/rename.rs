@@ -14,10 +14,10 @@ use umbrella_units::BranchId;
 
 use crate::tree::found::Found;
 use crate::migrate::Moving;
-use super::names::{Behind, End};
+use crate::names::several::{Behind, End};
 use crate::tree::remove_dir::keep_special;
 use crate::area::is_stageable;
-use crate::pool::{Pool, names};
+use crate::names::{Names, several};
 use crate::tree::is_reserved;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
@@ -52,7 +52,7 @@ enum Renamed {
     Directory,
 }
 
-impl Pool {
+impl Names {
     /// Gives an entry another name.
     pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
         self.rename_leaving((parent, name), (to, to_name), replace, Behind::Nothing)
@@ -362,7 +362,7 @@ impl Pool {
         match target {
             Some((_, (target_dir, _))) if in_two => {
                 change_both(from, to, (dir, to_dir), || {
-                    names::supersede(from, to, dir, to_dir, target_dir)?;
+                    several::supersede(from, to, dir, to_dir, target_dir)?;
                     leave_behind(from, dir)
                 })?;
             }
@@ -454,7 +454,7 @@ fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replac
     match places {
         [(old, new)] => old.rename(from.name, new, to.name, from.flags()),
         places => {
-            names::rename_dir(from, to, places, replaced)?;
+            several::rename_dir(from, to, places, replaced)?;
             places.first().map_or(Ok(()), |(old, _)| leave_behind(from, old))
         }
     }

@@ -22,13 +22,13 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::tree::found::Found;
 use crate::tree::lookup::file_state;
-use super::open::{OpenRequest, Opened};
+use crate::io::{OpenRequest, Opened};
 use crate::placement::NewFile;
-use super::releases::Patience;
+use crate::io::Patience;
 use crate::area::is_stageable;
 use crate::tree::unclaimed::Made;
 use crate::tree::{Attr, is_reserved};
-use crate::pool::Pool;
+use crate::names::Names;
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
@@ -38,7 +38,7 @@ use crate::metrics::Metric;
 use crate::node::{Node, NodeId, Unlike, path_of};
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
 
-impl Pool {
+impl Names {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
     pub fn create(
         &self,
@@ -65,7 +65,7 @@ impl Pool {
                 Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
                 Some(found) => {
                     let (node, attr) = self.tree.intern(&parent, name, &found)?;
-                    let opened = self.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
+                    let opened = self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
                 None => self.staging.make_staged(&new, call)?,
@@ -79,7 +79,7 @@ impl Pool {
         let (meta, node) = interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0));
-        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.tree.attr_with(&node, meta), opened))
     }
 
@@ -106,7 +106,7 @@ impl Pool {
         let node = Node::new_file(self.tree.nodes.next_id(), ino, meta.kind, born, state);
         self.tree.nodes.insert(&node);
         self.tree.nodes.add_backing(backing, &node);
-        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.tree.attr_with(&node, meta), opened))
     }
 
@@ -232,7 +232,7 @@ impl Pool {
     }
 
     /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
-    /// made as [`Pool::make`] does, when the name was looked for.
+    /// made as [`Names::make`] does, when the name was looked for.
     fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
@@ -262,7 +262,7 @@ impl Pool {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
-                    if refusal != OpError::NoRoom || !self.may_get_room(&mut patience) {
+                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut patience) {
                         self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }

@@ -9,25 +9,19 @@
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
-mod admin;
-mod attr;
-mod create;
-mod data;
-mod disk_errors;
-mod ending;
-mod exchange;
-mod inode_flags;
-mod monitor;
-mod names;
-mod open;
-mod releases;
-mod reload;
-mod rename;
-mod repair;
-mod replace;
-mod report;
-mod unlink;
 
+use crate::inode_flags::FsXattr;
+use crate::admin::Admin;
+use crate::admin::DiskErrors;
+use crate::control::protocol::BranchStatus;
+use crate::control::protocol::Explanation;
+use crate::control::protocol::Status;
+use crate::creds::Caller;
+use crate::io::Io;
+use crate::names::Names;
+use rustix::fs::FallocateFlags;
+use rustix::fs::SeekFrom;
+use rustix::fs::XattrFlags;
 use crate::control::protocol::EnforceSummary;
 use crate::control::protocol::Progress;
 use crate::migrate::Migrations;
@@ -42,36 +36,28 @@ use crate::placement::ActiveRules;
 use crate::placement::Placement;
 use std::ffi::{OsStr};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{Ordering};
 use std::sync::{Arc};
-use std::time::{Instant};
 
 use arc_swap::ArcSwap;
-use parking_lot::{RwLock};
-use rustc_hash::{FxHashMap};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
-pub use attr::{Change, NewTime};
-pub(crate) use attr::{has_trusted, without_trusted};
-pub use data::TreeSpace;
+pub use crate::admin::Equalise;
+pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
+pub use crate::names::{Behind, Replace};
 pub use crate::migrate::Walk;
 pub use crate::tree::Attr;
 
-pub use names::Behind;
-pub use open::{OpenRequest, Opened};
-pub use rename::Replace;
-pub use repair::Equalise;
 
 pub use crate::area::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
 use crate::write_back::WriteBack;
-use crate::error::{Error, OpError, OpResult};
+use crate::error::{Error, OpResult};
 use crate::inode_map::{InodeMap};
-use crate::metrics::{Metrics};
-use crate::node::{Handle, HandleId, NodeId, NodeTable};
+use crate::node::{HandleId, NodeId, NodeTable};
 use crate::spec::{PoolSpec};
 
 pub use crate::branch::HIDDEN;
@@ -83,19 +69,16 @@ pub struct Pool {
     pub(crate) context: Arc<Context>,
     pub(crate) branches: Arc<Branches>,
     pub(crate) write_back: Arc<WriteBack>,
-    pub(crate) started: Instant,
     pub(crate) staged: Arc<Staged>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) migrate: Arc<Migrations>,
     pub(crate) staging: Arc<Staging>,
-    handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
-    next_handle: AtomicU64,
-    releases: releases::Releases,
-    disk_errors: disk_errors::DiskErrors,
+    pub(crate) io: Arc<Io>,
+    pub(crate) names: Names,
+    pub(crate) admin: Admin,
 }
 
-const HANDLE_SHARDS: usize = 16;
 
 impl Pool {
     /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
@@ -104,7 +87,7 @@ impl Pool {
         let context = Context::open(spec, state_dir)?;
         let Context { spec, state, .. } = &*context;
         // Before the branches are used for the first time.
-        let disk_errors = disk_errors::DiskErrors::listen();
+        let disk_errors = DiskErrors::listen();
         let inodes = Arc::new(InodeMap::new());
         let mut branches = Vec::with_capacity(spec.branches.len());
         for (index, branch_spec) in spec.branches.iter().enumerate() {
@@ -138,22 +121,23 @@ impl Pool {
         let tree = Tree::new(&placement, root);
         let migrate = Migrations::new(&tree, &write_back);
         let staging = Staging::new(&tree, &write_back, &migrate);
+        let io = Io::new(&tree, &migrate, &staging);
+        let names = Names::new(&tree, &migrate, &staging, &io);
+        let admin = Admin::new(&tree, &migrate, &staging, &io, disk_errors);
         let pool = Arc::new(Pool {
             context,
             branches,
             write_back,
-            started: Instant::now(),
             staged,
             placement,
             tree,
             migrate,
             staging,
-            handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
-            next_handle: AtomicU64::new(1),
-            releases: releases::Releases::default(),
-            disk_errors,
+            io,
+            names,
+            admin,
         });
-        pool.load_branches();
+        pool.admin.load_branches();
         Ok(pool)
     }
 
@@ -255,52 +239,210 @@ impl Pool {
         self.staging.close_staging()
     }
 
+    /// Opens a file.
+    pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
+        self.io.open(id, request)
+    }
+
+    /// Closes a handle. The last writer gone, the file's place is judged.
+    pub fn release(&self, handle: HandleId) -> OpResult<()> {
+        self.io.release(handle)
+    }
+
+    /// Reads; short only at the end of the file.
+    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
+        self.io.read(handle, buffer, offset)
+    }
+
+    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+        self.io.write(handle, data, offset, drop_bits)
+    }
+
+    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
+    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+        self.io.when_room(handle, wrote, answer)
+    }
+
+    /// Allocates or frees space in a file.
+    pub fn fallocate(&self, handle: HandleId, mode: FallocateFlags, offset: u64, length: u64, drop_bits: bool) -> OpResult<()> {
+        self.io.fallocate(handle, mode, offset, length, drop_bits)
+    }
+
+    /// Finds data or a hole.
+    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
+        self.io.seek(handle, to)
+    }
+
+    /// Copies between two open files, of one branch or of two.
+    pub fn copy_range(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize, drop_bits: bool) -> OpResult<usize> {
+        self.io.copy_range(from, offset, to, at, length, drop_bits)
+    }
+
+    /// Makes a file's contents durable.
+    pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
+        self.io.fsync(handle, data_only)
+    }
+
+    /// Makes the names in a directory durable, on every branch that has it.
+    pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
+        self.io.fsync_dir(node, data_only)
+    }
+
+    /// What closing a file on this branch may still report.
+    pub fn flush(&self, handle: HandleId) -> OpResult<()> {
+        self.io.flush(handle)
+    }
+
+    /// Makes everything durable.
+    pub fn sync_all(&self) -> OpResult<()> {
+        self.io.sync_all()
+    }
+
+    /// Room in the whole tree.
+    pub fn space(&self) -> TreeSpace {
+        self.io.space()
+    }
+
+    /// Changes attributes.
+    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+        self.io.setattr(node, change)
+    }
+
+    /// Takes set-group-id away.
+    pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
+        self.io.drop_set_gid(node)
+    }
+
+    /// Value of an extended attribute.
+    pub fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
+        self.io.getxattr(node, name)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+        self.io.setxattr(node, name, value, flags)
+    }
+
+    /// Names of all extended attributes, each ended by a zero byte.
+    pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        self.io.listxattr(node)
+    }
+
+    /// Removes an extended attribute.
+    pub fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
+        self.io.removexattr(node, name)
+    }
+
+    /// Flags of a file, `FS_*_FL`.
+    pub fn flags(&self, node: NodeId) -> OpResult<u32> {
+        self.io.flags(node)
+    }
+
+    /// Flags in the extended form, with the project.
+    pub fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
+        self.io.fs_xattr(node)
+    }
+
+    /// Sets flags.
+    pub fn set_flags(&self, node: NodeId, flags: u32) -> OpResult<()> {
+        self.io.set_flags(node, flags)
+    }
+
+    /// Sets them.
+    pub fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
+        self.io.set_fs_xattr(node, value)
+    }
+
+    /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
+    pub fn create(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller, request: OpenRequest) -> OpResult<(Attr, Opened)> {
+        self.names.create(parent, name, perm, caller, request)
+    }
+
+    /// Creates and opens a file without a name (`O_TMPFILE`).
+    pub fn create_unnamed(&self, parent: NodeId, perm: u32, caller: Caller, request: OpenRequest) -> OpResult<(Attr, Opened)> {
+        self.names.create_unnamed(parent, perm, caller, request)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+        self.names.mkdir(parent, name, perm, caller)
+    }
+
+    /// Makes a device node, a pipe, a socket or an empty file.
+    pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+        self.names.mknod(parent, name, mode, rdev, caller)
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+        self.names.symlink(parent, name, target, caller)
+    }
+
+    /// Another name for a file, on the branch where it is.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        self.names.link(node, parent, name)
+    }
+
+    /// Removes a file's name.
+    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        self.names.unlink(parent, name)
+    }
+
+    /// Removes an empty directory from every branch that has it, or from none.
+    pub fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        self.names.rmdir(parent, name)
+    }
+
+    /// Gives an entry another name.
+    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+        self.names.rename(parent, name, to, to_name, replace)
+    }
+
+    /// Gives an entry another name, and leaves something at the old one.
+    pub fn rename_leaving(&self, parent: (NodeId, &OsStr), to: (NodeId, &OsStr), replace: Replace, behind: Behind) -> OpResult<()> {
+        self.names.rename_leaving(parent, to, replace, behind)
+    }
+
+    /// Asks every branch now, and tells the tree of those that came or went.
+    pub fn probe_now(&self) {
+        self.admin.probe_now()
+    }
+
+    /// All branches.
+    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
+        self.admin.branch_statuses()
+    }
+
+    /// Why a file is where it is. The path begins with `/`.
+    pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
+        self.admin.explain(path)
+    }
+
+    /// The pool at a glance. Waits for no branch that does not answer.
+    pub fn status(&self) -> Status {
+        self.admin.status()
+    }
+
+    /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
+    pub fn shut_down(&self) {
+        self.admin.shut_down()
+    }
+
+    /// The kernel's passthrough became known: branches that are online are tried.
+    pub fn announce_passthrough(&self) {
+        self.admin.announce_passthrough()
+    }
+
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
+    /// it and vanish from the tree.
+    pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+        self.admin.remove_branch(name, force)
+    }
+
     /// How the pool was configured at its start.
     pub fn spec(&self) -> &PoolSpec {
         &self.context.spec
-    }
-
-    /// The figures.
-    pub fn metrics(&self) -> &Metrics {
-        &self.context.metrics
-    }
-
-    fn handle_shard(&self, id: HandleId) -> &RwLock<FxHashMap<HandleId, Arc<Handle>>> {
-        &self.handles[id.0 as usize % HANDLE_SHARDS]
-    }
-
-    pub(crate) fn add_handle(&self, handle: &Arc<Handle>) -> HandleId {
-        let id = HandleId(self.next_handle.fetch_add(1, Ordering::Relaxed));
-        self.handle_shard(id).write().insert(id, Arc::clone(handle));
-        id
-    }
-
-    pub(crate) fn handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
-        self.branches.note_use();
-        self.handle_shard(id).read().get(&id).cloned().ok_or(OpError::Stale)
-    }
-
-    pub(crate) fn take_handle(&self, id: HandleId) -> OpResult<Arc<Handle>> {
-        self.handle_shard(id).write().remove(&id).ok_or(OpError::Stale)
-    }
-
-    /// Whether anybody has a file open.
-    pub(crate) fn has_open_handles(&self) -> bool {
-        self.handles.iter().any(|shard| !shard.read().is_empty())
-    }
-
-    pub(crate) fn open_handles(&self) -> Vec<Arc<Handle>> {
-        self.handles.iter().flat_map(|shard| shard.read().values().cloned().collect::<Vec<_>>()).collect()
-    }
-
-    pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.context.warnings();
-        warnings.extend(self.failing_warnings());
-        warnings.extend(self.tree.differing_warning());
-        warnings.extend(self.staging.hanging_warnings());
-        warnings.extend(self.staging.stuck_warning());
-        warnings.extend(self.descriptor_warning());
-        warnings
     }
 }
 

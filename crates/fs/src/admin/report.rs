@@ -12,13 +12,11 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::placement::settled_facts;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
-use crate::control::protocol::{
-    BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
-};
+use crate::control::protocol::{BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text};
 use crate::error::{Error, OpError};
 use crate::meta::{Meta, now};
 use crate::node::{DataPath, Node, NodeId, path_of};
@@ -28,7 +26,7 @@ const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
-impl Pool {
+impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
     pub fn status(&self) -> Status {
         self.look_at_room();
@@ -36,7 +34,7 @@ impl Pool {
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
         let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
-        let handles = if in_use { self.open_handles() } else { Vec::new() };
+        let handles = if in_use { self.io.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
             mount: self.context.spec.mount.clone(),
@@ -63,7 +61,7 @@ impl Pool {
     /// What to do where the daemon may soon have no descriptor left.
     pub(crate) fn descriptor_warning(&self) -> Option<String> {
         let limit = getrlimit(Resource::Nofile).current?;
-        let used = (self.open_handles().len() + self.tree.dir_fds.len()) as u64;
+        let used = (self.io.open_handles().len() + self.tree.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
                 "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \

@@ -6,8 +6,8 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use super::Pool;
-use super::releases::Patience;
+use crate::io::Io;
+use crate::io::releases::Patience;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
@@ -30,7 +30,7 @@ pub struct TreeSpace {
 /// Bytes copied by one call at most, so that a call cannot keep a thread for long.
 const COPY_SLICE: usize = 8 << 20;
 
-impl Pool {
+impl Io {
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
     pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
         let branch = || self.handle(handle).ok().map(|handle| handle.current().branch.id);

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
+use crate::io::Io;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
@@ -54,7 +54,7 @@ pub struct Opened {
     was_cacheable: bool,
 }
 
-impl Pool {
+impl Io {
     /// Opens a file.
     pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
         let opened = {

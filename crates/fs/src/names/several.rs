@@ -13,10 +13,8 @@ use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
 use crate::node::{Node, path_of};
-use crate::relocate::{
-    self, BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
-    Supersede, Swap,
-};
+use crate::relocate;
+use crate::relocate::{BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot, Supersede, Swap};
 use crate::spec::STAGING;
 
 /// What a rename leaves at the old name.

@@ -14,12 +14,10 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::tree::Pinned;
 use crate::tree::face::Face;
-use crate::control::protocol::{
-    CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
-};
+use crate::control::protocol::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text};
 use crate::error::{Error, OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
@@ -45,14 +43,14 @@ struct Plan {
 }
 
 struct Walk<'a> {
-    pool: &'a Pool,
+    pool: &'a Admin,
     like: Option<BranchId>,
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
     summary: EqualiseSummary,
 }
 
-impl Pool {
+impl Admin {
     /// Makes the copies of directories equal. `tell` hears of each that differs, or could not be changed; it ends the walk by returning false.
     pub fn make_equal(
         &self,

@@ -7,14 +7,14 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
 use crate::tree::remove_dir::keep_special;
-use crate::pool::Pool;
+use crate::names::Names;
 use crate::tree::is_reserved;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::{Backing, Node, NodeId};
 
-impl Pool {
+impl Names {
     /// Removes a file's name.
     pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Pool;
+use crate::admin::Admin;
 
-impl Pool {
+impl Admin {
     /// Lets go of all branches: from now on another daemon may have them.
     pub(crate) fn close_branches(&self) {
         for branch in self.branches.list.load().iter() {

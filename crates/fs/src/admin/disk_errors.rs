@@ -12,10 +12,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::branch::{Branch, BranchErrors, ErrorSource, Online};
 use crate::disk::devices::{Stack, Sysfs};
-use crate::disk::file_system::{self, FsErrors};
+use crate::disk::file_system;
+use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
 use crate::metrics::Metric;
@@ -120,7 +121,7 @@ impl DiskErrors {
     }
 }
 
-impl Pool {
+impl Admin {
     /// Listens to what the kernel says of this branch's disk from now on.
     pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()

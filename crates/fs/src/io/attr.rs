@@ -11,7 +11,7 @@ use umbrella_units::Timestamp;
 
 use crate::migrate::is_due;
 use crate::tree::Attr;
-use crate::pool::Pool;
+use crate::io::Io;
 use crate::at::FileAt;
 use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
@@ -97,7 +97,7 @@ impl Change {
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 
-impl Pool {
+impl Io {
     /// Changes attributes.
     pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
         let node = self.tree.node(node)?;

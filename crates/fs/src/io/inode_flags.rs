@@ -10,13 +10,14 @@ use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
+use crate::io::Io;
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
-use crate::inode_flags::{self, FsXattr};
+use crate::inode_flags;
+use crate::inode_flags::FsXattr;
 use crate::node::{Node, NodeId};
 
-impl Pool {
+impl Io {
     /// Flags of a file, `FS_*_FL`.
     pub fn flags(&self, node: NodeId) -> OpResult<u32> {
         Ok(self.inode_of(node)?.on_inode(inode_flags::flags)?.bits())
