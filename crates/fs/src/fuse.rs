@@ -33,8 +33,8 @@ pub use umbrella_fuse::run_poker;
 use readers::Readers;
 
 use crate::error::OpError;
-use crate::names::{Behind, Replace};
 use crate::io::{Change, has_trusted, without_trusted};
+use crate::names::{Behind, Replace};
 use crate::pool::Pool;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.

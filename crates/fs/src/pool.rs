@@ -9,35 +9,34 @@
 //! - `govern`: write-back in the order of a policy
 //! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
 
-
-use crate::inode_flags::FsXattr;
 use crate::admin::Admin;
 use crate::admin::DiskErrors;
+use crate::area;
+use crate::area::Staged;
 use crate::control::protocol::BranchStatus;
+use crate::control::protocol::EnforceSummary;
 use crate::control::protocol::Explanation;
+use crate::control::protocol::Progress;
 use crate::control::protocol::Status;
 use crate::creds::Caller;
+use crate::inode_flags::FsXattr;
 use crate::io::Io;
+use crate::listing::Entry;
+use crate::listing::Listing;
+use crate::migrate::Migrations;
 use crate::names::Names;
+use crate::placement::ActiveRules;
+use crate::placement::Placement;
+use crate::staging::Staging;
+use crate::tree::Tree;
+use crate::tree::new_root;
 use rustix::fs::FallocateFlags;
 use rustix::fs::SeekFrom;
 use rustix::fs::XattrFlags;
-use crate::control::protocol::EnforceSummary;
-use crate::control::protocol::Progress;
-use crate::migrate::Migrations;
-use crate::staging::Staging;
-use crate::listing::Entry;
-use crate::listing::Listing;
-use crate::tree::Tree;
-use crate::tree::new_root;
-use crate::area;
-use crate::area::Staged;
-use crate::placement::ActiveRules;
-use crate::placement::Placement;
-use std::ffi::{OsStr};
+use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::atomic::{Ordering};
-use std::sync::{Arc};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use umbrella_policy::placement::spec::RulesSpec;
@@ -45,20 +44,19 @@ use umbrella_units::{BranchId, Ino};
 
 pub use crate::admin::Equalise;
 pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
-pub use crate::names::{Behind, Replace};
 pub use crate::migrate::Walk;
+pub use crate::names::{Behind, Replace};
 pub use crate::tree::Attr;
-
 
 pub use crate::area::obstacle as staging_obstacle;
 
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
-use crate::write_back::WriteBack;
 use crate::error::{Error, OpResult};
-use crate::inode_map::{InodeMap};
+use crate::inode_map::InodeMap;
 use crate::node::{HandleId, NodeId, NodeTable};
-use crate::spec::{PoolSpec};
+use crate::spec::PoolSpec;
+use crate::write_back::WriteBack;
 
 pub use crate::branch::HIDDEN;
 
@@ -78,7 +76,6 @@ pub struct Pool {
     pub(crate) names: Names,
     pub(crate) admin: Admin,
 }
-
 
 impl Pool {
     /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
@@ -265,7 +262,14 @@ impl Pool {
     }
 
     /// Allocates or frees space in a file.
-    pub fn fallocate(&self, handle: HandleId, mode: FallocateFlags, offset: u64, length: u64, drop_bits: bool) -> OpResult<()> {
+    pub fn fallocate(
+        &self,
+        handle: HandleId,
+        mode: FallocateFlags,
+        offset: u64,
+        length: u64,
+        drop_bits: bool,
+    ) -> OpResult<()> {
         self.io.fallocate(handle, mode, offset, length, drop_bits)
     }
 
@@ -275,7 +279,15 @@ impl Pool {
     }
 
     /// Copies between two open files, of one branch or of two.
-    pub fn copy_range(&self, from: HandleId, offset: u64, to: HandleId, at: u64, length: usize, drop_bits: bool) -> OpResult<usize> {
+    pub fn copy_range(
+        &self,
+        from: HandleId,
+        offset: u64,
+        to: HandleId,
+        at: u64,
+        length: usize,
+        drop_bits: bool,
+    ) -> OpResult<usize> {
         self.io.copy_range(from, offset, to, at, length, drop_bits)
     }
 
@@ -355,12 +367,25 @@ impl Pool {
     }
 
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
-    pub fn create(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller, request: OpenRequest) -> OpResult<(Attr, Opened)> {
+    pub fn create(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
         self.names.create(parent, name, perm, caller, request)
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).
-    pub fn create_unnamed(&self, parent: NodeId, perm: u32, caller: Caller, request: OpenRequest) -> OpResult<(Attr, Opened)> {
+    pub fn create_unnamed(
+        &self,
+        parent: NodeId,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
         self.names.create_unnamed(parent, perm, caller, request)
     }
 
@@ -400,7 +425,13 @@ impl Pool {
     }
 
     /// Gives an entry another name, and leaves something at the old one.
-    pub fn rename_leaving(&self, parent: (NodeId, &OsStr), to: (NodeId, &OsStr), replace: Replace, behind: Behind) -> OpResult<()> {
+    pub fn rename_leaving(
+        &self,
+        parent: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        replace: Replace,
+        behind: Behind,
+    ) -> OpResult<()> {
         self.names.rename_leaving(parent, to, replace, behind)
     }
 
@@ -445,5 +476,3 @@ impl Pool {
         &self.context.spec
     }
 }
-
-

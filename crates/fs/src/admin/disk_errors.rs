@@ -242,7 +242,7 @@ impl Admin {
     }
 
     /// Resets the error counts of a branch: it is failing no more, unless another error comes.
-    pub fn clear_errors(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn clear_errors(&self, name: &str) -> Result<(), Error> {
         self.branches.named(name)?.clear_errors();
         self.context.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(

@@ -13,7 +13,7 @@ impl Admin {
     }
 
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
-    pub fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         self.context.stop();
         self.branches.attention.call();
         for node in self.tree.nodes.snapshot() {

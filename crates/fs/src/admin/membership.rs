@@ -141,7 +141,7 @@ impl Admin {
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
-    pub fn announce_passthrough(&self) {
+    pub(crate) fn announce_passthrough(&self) {
         for branch in self.branches.list.load().iter() {
             branch.set_passthrough(self.passthrough_works(branch));
         }
@@ -290,7 +290,7 @@ impl Admin {
     }
 
     /// Takes a branch in, if the configuration could name it too.
-    pub fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
+    pub(crate) fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
         if !is_branch_name(&spec.name) {
             return Err(Error::BranchName { name: spec.name });
         }
@@ -330,7 +330,8 @@ impl Admin {
         if overlap(&path, mount) {
             return failed(format!("the mount point {}", mount.display()));
         }
-        if let Some(hidden) = path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN))
+        if let Some(hidden) =
+            path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN))
         {
             return failed(format!("Umbrella's own {}", hidden.display()));
         }
@@ -347,7 +348,7 @@ impl Admin {
 
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
     /// it and vanish from the tree.
-    pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+    pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
                 self.context.unwarn(&forgotten(name));

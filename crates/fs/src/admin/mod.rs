@@ -15,18 +15,18 @@ mod report;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use repair::Equalise;
 pub(crate) use disk_errors::DiskErrors;
+pub use repair::Equalise;
 
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::io::Io;
 use crate::migrate::Migrations;
 use crate::placement::Placement;
 use crate::staging::Staging;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
-use crate::io::Io;
 
 /// See the module.
 pub(crate) struct Admin {
@@ -45,7 +45,13 @@ pub(crate) struct Admin {
 
 impl Admin {
     /// `disk_errors`: listened to since before the branches were used.
-    pub(crate) fn new(tree: &Arc<Tree>, migrate: &Arc<Migrations>, staging: &Arc<Staging>, io: &Arc<Io>, disk_errors: DiskErrors) -> Admin {
+    pub(crate) fn new(
+        tree: &Arc<Tree>,
+        migrate: &Arc<Migrations>,
+        staging: &Arc<Staging>,
+        io: &Arc<Io>,
+        disk_errors: DiskErrors,
+    ) -> Admin {
         Admin {
             context: Arc::clone(&tree.context),
             branches: Arc::clone(&tree.branches),

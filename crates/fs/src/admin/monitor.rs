@@ -101,7 +101,7 @@ impl Admin {
     }
 
     /// Asks every branch now, and tells the tree of those that came or went.
-    pub fn probe_now(&self) {
+    pub(crate) fn probe_now(&self) {
         self.probe_branches(Asked::All);
         self.tell_changes();
     }
@@ -111,7 +111,8 @@ impl Admin {
         let timeout = self.context.spec.probe_timeout;
         std::thread::scope(|scope| {
             let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
-            for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted) {
+            for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
+            {
                 let branch = Arc::clone(branch);
                 let probe = move || {
                     branch.probe(timeout);

@@ -5,7 +5,7 @@ use crate::spec::{BranchSpec, PoolSpec};
 
 impl Admin {
     /// The keys that say something else in `new`, rules aside, as people find them in the file. The mount point is not looked at.
-    pub fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
+    pub(crate) fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
         let mut keys = pool_keys(&self.context.spec, new);
         let branches = self.branches.list.load();
         let live: Vec<&BranchSpec> = branches

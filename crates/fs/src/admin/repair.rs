@@ -15,13 +15,15 @@ use rustix::io::Errno;
 use umbrella_units::BranchId;
 
 use crate::admin::Admin;
-use crate::tree::Pinned;
-use crate::tree::face::Face;
-use crate::control::protocol::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text};
+use crate::control::protocol::{
+    CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
+};
 use crate::error::{Error, OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::rights::Rights;
+use crate::tree::Pinned;
+use crate::tree::face::Face;
 
 /// What is to be made equal, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +54,7 @@ struct Walk<'a> {
 
 impl Admin {
     /// Makes the copies of directories equal. `tell` hears of each that differs, or could not be changed; it ends the walk by returning false.
-    pub fn make_equal(
+    pub(crate) fn make_equal(
         &self,
         asked: &Equalise,
         tell: &mut dyn FnMut(&Progress) -> bool,

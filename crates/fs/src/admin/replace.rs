@@ -18,7 +18,7 @@ use crate::spec::BranchSpec;
 impl Admin {
     /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
     /// from the tree; while it is online and holds some, only by `force`.
-    pub fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
+    pub(crate) fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
         let old = self.branches.named(name)?;
         let memory = self.context.state.branch(name);
         let path = path.unwrap_or_else(|| old.spec.path.clone());
@@ -51,8 +51,9 @@ impl Admin {
             Err(reason) => {
                 let remembered = memory.as_ref().map_or(Ok(()), |known| self.context.state.remember(name, known));
                 let noted = || self.context.state.note_errors(name, &old.errors());
-                if let Err(error) =
-                    remembered.and_then(|()| self.context.state.note_draining(name, was_draining)).and_then(|()| noted())
+                if let Err(error) = remembered
+                    .and_then(|()| self.context.state.note_draining(name, was_draining))
+                    .and_then(|()| noted())
                 {
                     tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
                 }

@@ -13,13 +13,15 @@ use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use crate::admin::Admin;
-use crate::placement::settled_facts;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
-use crate::control::protocol::{BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text};
+use crate::control::protocol::{
+    BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
+};
 use crate::error::{Error, OpError};
 use crate::meta::{Meta, now};
 use crate::node::{DataPath, Node, NodeId, path_of};
+use crate::placement::settled_facts;
 
 /// So few are short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
@@ -28,7 +30,7 @@ const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.look_at_room();
         self.write_back.measure_write_back();
         self.measure_errors();
@@ -71,7 +73,7 @@ impl Admin {
     }
 
     /// All branches.
-    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
+    pub(crate) fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.list.load();
         let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         let status = |branch: &Arc<Branch>| {
@@ -124,7 +126,7 @@ impl Admin {
     }
 
     /// Why a file is where it is. The path begins with `/`.
-    pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
+    pub(crate) fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
         let shown = String::from_utf8_lossy(path).into_owned();
         let failed = |source: OpError| match self.offline_names() {
             offline if (source.is_missing() || source == OpError::Offline) && !offline.is_empty() => {
@@ -137,7 +139,9 @@ impl Admin {
         let mut at = Arc::clone(&self.tree.root);
         at.retain();
         let Some((last, above)) = parts.split_last() else {
-            return self.explain_dir(&self.tree.root, shown).map_err(|source| Error::Path { path: "/".to_owned(), source });
+            return self
+                .explain_dir(&self.tree.root, shown)
+                .map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
         if parts.first() == Some(&crate::branch::HIDDEN.as_bytes()) {
             return Err(Error::Path { path: shown, source: OpError::Reserved });

@@ -360,4 +360,3 @@ const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 pub(crate) const SPARE_INODES: u64 = 64;
-

@@ -6,8 +6,8 @@
 //! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it went offline meanwhile.
 
 mod abilities;
-mod branches;
 pub mod beneath;
+mod branches;
 mod closer;
 mod error;
 mod errors;

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
-use crate::error::Error;
 use crate::admin::Equalise;
+use crate::error::Error;
+use crate::migrate::Walk;
 use crate::pool::Pool;
 use crate::staging::HANGS;
-use crate::migrate::Walk;
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -75,7 +75,9 @@ impl Service for PoolService {
                 pool.admin.clear_errors(&name)?;
                 Answer::Ok
             }
-            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back.write_back(branch.as_deref())? },
+            Request::WriteBackShow { branch } => {
+                Answer::WriteBack { branches: pool.write_back.write_back(branch.as_deref())? }
+            }
             Request::WriteBackSet { branch, write_back } => {
                 pool.write_back.set_write_back(&branch, write_back)?;
                 Answer::Ok

@@ -10,9 +10,9 @@ use umbrella_units::Timestamp;
 
 use crate::creds::{Asker, Caller};
 use crate::inode_flags;
+use crate::io::{NewTime, OpenRequest, Opened};
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::tree::Attr;
-use crate::io::{NewTime, OpenRequest, Opened};
 
 pub(super) fn node(id: umbrella_fuse::NodeId) -> NodeId {
     NodeId(id.0)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use umbrella_fuse::Notifier;
 
+use crate::context::Kernel;
 use crate::control::protocol::TransportStatus;
 use crate::node::{NodeId, PassthroughToken};
-use crate::context::Kernel;
 
 /// See the module.
 pub(crate) struct Tell {

@@ -24,13 +24,12 @@ pub(crate) use releases::Patience;
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::error::{OpError, OpResult};
 use crate::migrate::Migrations;
-use crate::placement::Placement;
+use crate::node::{Handle, HandleId};
 use crate::staging::Staging;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
-use crate::error::{OpError, OpResult};
-use crate::node::{Handle, HandleId};
 
 /// See the module.
 pub(crate) struct Io {
@@ -38,7 +37,6 @@ pub(crate) struct Io {
     branches: Arc<Branches>,
     write_back: Arc<WriteBack>,
     staged: Arc<Staged>,
-    placement: Arc<Placement>,
     tree: Arc<Tree>,
     migrate: Arc<Migrations>,
     staging: Arc<Staging>,
@@ -56,7 +54,6 @@ impl Io {
             branches: Arc::clone(&tree.branches),
             write_back: Arc::clone(&migrate.write_back),
             staged: Arc::clone(&tree.placement.staged),
-            placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),
             migrate: Arc::clone(migrate),
             staging: Arc::clone(staging),

@@ -13,10 +13,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::io::Io;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
+use crate::io::Io;
 use crate::meta::Meta;
 use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
@@ -56,7 +56,7 @@ pub struct Opened {
 
 impl Io {
     /// Opens a file.
-    pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
+    pub(crate) fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
         let opened = {
             let _names = self.tree.rename_lock.read();
             let node = self.tree.node(id)?;
@@ -221,7 +221,8 @@ impl Io {
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
     fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
-        let served = branch.space().free < branch.headroom() || (request.write && self.write_back.is_governed(branch.id));
+        let served =
+            branch.space().free < branch.headroom() || (request.write && self.write_back.is_governed(branch.id));
         if !state.past_us || !state.handles.is_empty() || !served {
             return false;
         }
@@ -247,7 +248,7 @@ impl Io {
     }
 
     /// Closes a handle. The last writer gone, the file's place is judged.
-    pub fn release(&self, handle: HandleId) -> OpResult<()> {
+    pub(crate) fn release(&self, handle: HandleId) -> OpResult<()> {
         // Until the descriptor is closed.
         let _under_way = self.releases.begin();
         let handle = self.take_handle(handle)?;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use umbrella_units::Timestamp;
 
-use crate::migrate::Migrations;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::meta::Meta;
+use crate::migrate::Migrations;
 use crate::node::{FileState, Node};
 
 impl Migrations {

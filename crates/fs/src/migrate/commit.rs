@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::branch::{Branch, Online};
 use crate::migrate::copying::End;
 use crate::migrate::moving::Leg;
-use crate::branch::{Branch, Online};
 use crate::relocate;
-use crate::relocate::{BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side};
+use crate::relocate::{
+    BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
+};
 use crate::workers;
 use crate::workers::Lost;
 

@@ -14,15 +14,15 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use crate::migrate::Migrations;
-use crate::write_back::{Holds, governed};
-use crate::migrate::moving::Pace;
-use crate::migrate::not_moved::NotMoved;
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
+use crate::migrate::Migrations;
+use crate::migrate::moving::Pace;
+use crate::migrate::not_moved::NotMoved;
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::workers;
 use crate::workers::Lost;
+use crate::write_back::{Holds, governed};
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -103,7 +103,8 @@ impl Migrations {
         let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {
             let before = watch.since;
-            let may_wait = from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.spec.probe_timeout);
+            let may_wait =
+                from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.spec.probe_timeout);
             if let Some(alive) = pace.alive.filter(|_| watch.since != before) {
                 alive();
             }

@@ -18,19 +18,19 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, Pace};
-use crate::migrate::not_moved::NotMoved;
-use crate::tree::Pinned;
-use crate::placement::{ASTRAY, settled_facts};
-use crate::migrate::walks::UnderWay;
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
 use crate::error::{Error, OpError, OpResult};
 use crate::meta::Meta;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
+use crate::migrate::walks::UnderWay;
 use crate::node::{Backing, Node, NodeId, path_of};
+use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
+use crate::tree::Pinned;
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
@@ -86,7 +86,7 @@ struct Walker<'a> {
 impl Migrations {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
-    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
             self.context.unwarn(ASTRAY);
@@ -118,7 +118,11 @@ impl Migrations {
             is_part: matches!(part, Part::Below(_)),
             linked: FxHashMap::default(),
             stopped: false,
-            under_way: self.begin_walk(walk.purpose, walk.dry_run, walk.only.map(|branch| self.placement.branch_name(branch))),
+            under_way: self.begin_walk(
+                walk.purpose,
+                walk.dry_run,
+                walk.only.map(|branch| self.placement.branch_name(branch)),
+            ),
             planned: Vec::new(),
         };
         walker.run(Pinned::again(&self.tree, root));
@@ -322,8 +326,10 @@ impl Walker<'_> {
     /// Where a file belongs that is not there and could go; counts those that could not.
     fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
         let active = self.pool.placement.rules.load();
-        let (facts, resident) =
-            (settled_facts(path, meta, self.pool.placement.born(branch, meta)), self.pool.placement.resident(branch, meta));
+        let (facts, resident) = (
+            settled_facts(path, meta, self.pool.placement.born(branch, meta)),
+            self.pool.placement.resident(branch, meta),
+        );
         let mut views = self.pool.placement.views();
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));

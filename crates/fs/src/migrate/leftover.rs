@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::migrate::Migrations;
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::error::{OpResult, Twice};
+use crate::migrate::Migrations;
 
 /// What is left.
 #[derive(Debug, Default)]

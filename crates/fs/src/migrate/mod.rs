@@ -33,10 +33,10 @@ pub(crate) use mover::{MOVERS, is_due, show};
 pub(crate) use moving::{Cause, Moving, Pace};
 pub(crate) use not_moved::NotMoved;
 
+use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::placement::Placement;
-use crate::area::Staged;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
 

@@ -16,14 +16,14 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, Pace};
-use crate::migrate::not_moved::NotMoved;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
 use crate::node::{Node, NodeId};
 
 /// Files waiting for their move.
@@ -265,7 +265,7 @@ impl Migrations {
     }
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
-    pub fn move_all_queued(&self) {
+    pub(crate) fn move_all_queued(&self) {
         self.revisit_all();
         let waiting = self.mover.queue.lock().take();
         for waiting in waiting {

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::tree::dirs::modified_at;
-use crate::write_back::Holds;
-use crate::migrate::not_moved::NotMoved;
 use crate::area::Area;
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::OpError;
 use crate::kernel_cache::KernelCache;
+use crate::migrate::not_moved::NotMoved;
 use crate::node::Node;
 use crate::relocate;
 use crate::relocate::{Durability, Place, Throttle};
+use crate::tree::dirs::modified_at;
+use crate::write_back::Holds;
 
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use umbrella_units::{BranchId, ByteSize};
 
+use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, Pace};
 use crate::migrate::not_moved::NotMoved;
-use crate::placement::settled_facts;
-use crate::error::{OpError, OpResult};
-use crate::metrics::Metric;
 use crate::node::Handle;
+use crate::placement::settled_facts;
 
 /// How often a copy begins anew because attributes or names changed meanwhile.
 const ATTEMPTS: usize = 10;

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashSet;
 
-use crate::migrate::enforce::Part;
-use crate::migrate::mover::is_due;
-use crate::migrate::{Migrations, Walk};
 use crate::control::protocol::Purpose;
 use crate::meta::Meta;
 use crate::metrics::Metric;
+use crate::migrate::enforce::Part;
+use crate::migrate::mover::is_due;
+use crate::migrate::{Migrations, Walk};
 use crate::node::{Backing, Node};
 
 /// What else changes in this time is searched for by the same walk.
@@ -207,7 +207,8 @@ impl Migrations {
     fn revisit(&self, part: Part) {
         let began = Instant::now();
         self.context.count(Metric::NameWalks);
-        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
         let summary = self.walk(walk, &part, &mut |_| true);
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);

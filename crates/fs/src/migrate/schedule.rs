@@ -10,8 +10,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use crate::migrate::{Migrations, Walk};
 use crate::control::protocol::Purpose;
+use crate::migrate::{Migrations, Walk};
 
 const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
@@ -64,7 +64,8 @@ impl Migrations {
     }
 
     fn move_what_was_left(&self) {
-        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
@@ -84,7 +85,8 @@ impl Migrations {
     }
 
     fn walk_in(&self, window: (u16, u16)) {
-        let walk = Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
         let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));

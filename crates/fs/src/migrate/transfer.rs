@@ -21,22 +21,22 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
+use crate::at::{DirAt, FileAt};
+use crate::branch::{Branch, Online};
+use crate::error::OpError;
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, End, Unclaimed};
 use crate::migrate::mover::show;
 use crate::migrate::moving::{Cause, Leg, Moving, Pace};
 use crate::migrate::not_moved::{NotMoved, OTHER_NAMES};
-use crate::placement::settled_facts;
-use crate::migrate::Migrations;
-use crate::tree::lock_within;
 use crate::node::key_of;
-use crate::at::{DirAt, FileAt};
-use crate::branch::{Branch, Online};
-use crate::error::OpError;
-use crate::metrics::Metric;
 use crate::node::{Backing, FileState, Handle, Node, path_of};
+use crate::placement::settled_facts;
 use crate::relocate;
 use crate::relocate::{Durability, Limits, Place, RelocateError, Removal};
+use crate::tree::lock_within;
 
 impl Migrations {
     /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
@@ -109,7 +109,10 @@ impl Migrations {
         }
         let sources = {
             let _names = self.tree.rename_lock.read();
-            names.iter().map(|(parent, _)| self.tree.dir_at(parent, backing.branch)).collect::<Result<Vec<_>, OpError>>()?
+            names
+                .iter()
+                .map(|(parent, _)| self.tree.dir_at(parent, backing.branch))
+                .collect::<Result<Vec<_>, OpError>>()?
         };
         let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
             return Err(NotMoved::Busy("it has no name"));

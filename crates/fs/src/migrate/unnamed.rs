@@ -12,19 +12,19 @@ use std::sync::{Arc, Weak};
 use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::migrate::Migrations;
-use crate::migrate::copying::{Copying, End, Unclaimed};
-use crate::write_back::Holds;
-use crate::node::key_of;
-use crate::migrate::moving::Pace;
-use crate::migrate::not_moved::NotMoved;
-use crate::migrate::transfer::{drop_copy, reopen_all};
 use crate::at::FileAt;
 use crate::error::OpError;
 use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::copying::{Copying, End, Unclaimed};
+use crate::migrate::moving::Pace;
+use crate::migrate::not_moved::NotMoved;
+use crate::migrate::transfer::{drop_copy, reopen_all};
+use crate::node::key_of;
 use crate::node::{Backing, FileState, Handle, Node};
 use crate::relocate;
 use crate::relocate::{Copied, Durability, Fingerprint, Limits, Place, RelocateError};
+use crate::write_back::Holds;
 
 /// A finished copy, and how those who have the file open get at it.
 enum Made {

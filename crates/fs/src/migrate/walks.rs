@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::migrate::Migrations;
 use crate::control::protocol::{Progress, Purpose, WalkStatus};
+use crate::migrate::Migrations;
 
 /// See the module.
 #[derive(Default)]

@@ -20,27 +20,27 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::tree::found::Found;
-use crate::tree::lookup::file_state;
-use crate::io::{OpenRequest, Opened};
-use crate::placement::NewFile;
-use crate::io::Patience;
 use crate::area::is_stageable;
-use crate::tree::unclaimed::Made;
-use crate::tree::{Attr, is_reserved};
-use crate::names::Names;
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
+use crate::io::Patience;
+use crate::io::{OpenRequest, Opened};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
+use crate::names::Names;
 use crate::node::{Node, NodeId, Unlike, path_of};
+use crate::placement::NewFile;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
+use crate::tree::found::Found;
+use crate::tree::lookup::file_state;
+use crate::tree::unclaimed::Made;
+use crate::tree::{Attr, is_reserved};
 
 impl Names {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
-    pub fn create(
+    pub(crate) fn create(
         &self,
         parent: NodeId,
         name: &OsStr,
@@ -65,7 +65,8 @@ impl Names {
                 Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
                 Some(found) => {
                     let (node, attr) = self.tree.intern(&parent, name, &found)?;
-                    let opened = self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
+                    let opened =
+                        self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
                 None => self.staging.make_staged(&new, call)?,
@@ -76,7 +77,8 @@ impl Names {
             let node = self.tree.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
         });
-        let (meta, node) = interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
+        let (meta, node) =
+            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0));
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -84,7 +86,7 @@ impl Names {
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).
-    pub fn create_unnamed(
+    pub(crate) fn create_unnamed(
         &self,
         parent: NodeId,
         perm: u32,
@@ -111,13 +113,13 @@ impl Names {
     }
 
     /// Makes a directory.
-    pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+    pub(crate) fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
         let make = |dir: &DirAt, perm| dir.mkdir(name, perm, caller.umask);
         self.make_named(parent, name, FileKind::Directory, perm & 0o7777, caller, make)
     }
 
     /// Makes a device node, a pipe, a socket or an empty file.
-    pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+    pub(crate) fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
         let kind = crate::meta::kind_of_mode(mode);
         self.make_named(parent, name, kind, mode & 0o7777, caller, |dir, perm| {
             dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
@@ -125,7 +127,7 @@ impl Names {
     }
 
     /// Makes a symbolic link.
-    pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+    pub(crate) fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
         self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir, _| dir.symlink(name, target))
     }
 
@@ -169,7 +171,7 @@ impl Names {
     }
 
     /// Another name for a file, on the branch where it is.
-    pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+    pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
             self.staging.leave_now(&node)?;
@@ -241,7 +243,8 @@ impl Names {
             return Ok(None);
         }
         let Some((dir, _locked)) = self.tree.only_copy(new.parent)? else { return Ok(None) };
-        let Some((_, decision)) = self.placement.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id()) else {
+        let Some((_, decision)) = self.placement.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id())
+        else {
             return Ok(None);
         };
         let made = new.parent.change_entries(&dir, || call(&dir)).ok();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
+use crate::error::{OpError, OpResult};
 use crate::names::Names;
-use crate::tree::found::Found;
+use crate::names::rename::rename_known;
 use crate::names::several;
 use crate::names::several::{End, Site};
-use crate::names::rename::rename_known;
-use crate::error::{OpError, OpResult};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
+use crate::tree::found::Found;
 
 impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.

@@ -16,18 +16,16 @@ pub use several::Behind;
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::io::Io;
 use crate::migrate::Migrations;
 use crate::placement::Placement;
 use crate::staging::Staging;
 use crate::tree::Tree;
-use crate::write_back::WriteBack;
-use crate::io::Io;
 
 /// See the module.
 pub(crate) struct Names {
     context: Arc<Context>,
     branches: Arc<Branches>,
-    write_back: Arc<WriteBack>,
     staged: Arc<Staged>,
     placement: Arc<Placement>,
     tree: Arc<Tree>,
@@ -41,7 +39,6 @@ impl Names {
         Names {
             context: Arc::clone(&tree.context),
             branches: Arc::clone(&tree.branches),
-            write_back: Arc::clone(&migrate.write_back),
             staged: Arc::clone(&tree.placement.staged),
             placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),

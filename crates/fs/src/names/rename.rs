@@ -12,17 +12,17 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use crate::tree::found::Found;
-use crate::migrate::Moving;
-use crate::names::several::{Behind, End};
-use crate::tree::remove_dir::keep_special;
 use crate::area::is_stageable;
-use crate::names::{Names, several};
-use crate::tree::is_reserved;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
+use crate::migrate::Moving;
+use crate::names::several::{Behind, End};
+use crate::names::{Names, several};
 use crate::node::{FileState, Node, NodeId, path_of};
+use crate::tree::found::Found;
+use crate::tree::is_reserved;
+use crate::tree::remove_dir::keep_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.
 const TURN: Duration = Duration::from_millis(100);
@@ -54,12 +54,19 @@ enum Renamed {
 
 impl Names {
     /// Gives an entry another name.
-    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+    pub(crate) fn rename(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        to: NodeId,
+        to_name: &OsStr,
+        replace: Replace,
+    ) -> OpResult<()> {
         self.rename_leaving((parent, name), (to, to_name), replace, Behind::Nothing)
     }
 
     /// Gives an entry another name, and leaves something at the old one.
-    pub fn rename_leaving(
+    pub(crate) fn rename_leaving(
         &self,
         (parent, name): (NodeId, &OsStr),
         (to, to_name): (NodeId, &OsStr),
@@ -279,7 +286,8 @@ impl Names {
                 }
             }
             // A whiteout waits for nothing: it belongs on a branch.
-            if self.branches.is_staging(source.first()?.0.id()) && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
+            if self.branches.is_staging(source.first()?.0.id())
+                && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
             {
                 if let Some(other) = &other {
                     self.tree.nodes.release(other, 1);
@@ -288,7 +296,8 @@ impl Names {
             }
             let target = other.as_ref().zip(target.as_ref());
             let (at, meta) = source.first()?;
-            let done = self.tree
+            let done = self
+                .tree
                 .ensure_dir(&to.parent, at.id())
                 .and_then(|to_dir| self.rename_nodes(from, to, replace, (&node, &source, &to_dir), target));
             if matches!(done, Ok(true)) {

@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::migrate::COMMIT_PATIENCE;
 use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
+use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
 use crate::relocate;
-use crate::relocate::{BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot, Supersede, Swap};
+use crate::relocate::{
+    BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
+    Supersede, Swap,
+};
 use crate::spec::STAGING;
 
 /// What a rename leaves at the old name.

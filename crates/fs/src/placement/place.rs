@@ -11,12 +11,12 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
-use crate::placement::Placement;
 use crate::branch::Branch;
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
 use crate::node::Node;
+use crate::placement::Placement;
 
 /// What the warning of files that must not spill and lie elsewhere is filed under.
 pub(crate) const ASTRAY: &str = "spill = false";
@@ -115,8 +115,7 @@ impl Placement {
     /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
     /// made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
-        let has_moved =
-            branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
+        let has_moved = branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
         Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
     }
 

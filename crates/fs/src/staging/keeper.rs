@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use umbrella_units::{PAGE_BYTES, Pages};
 
-use crate::area::{high_water, low_water};
 use crate::area::Area;
-use crate::staging::TICK;
+use crate::area::{high_water, low_water};
 use crate::node::{Node, NodeId};
 use crate::staging::Staging;
+use crate::staging::TICK;
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
@@ -75,7 +75,7 @@ impl Staging {
     }
 
     /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
-    pub fn keep_staging(&self) {
+    pub(crate) fn keep_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         loop {
             let any = self.look_after_staging(area);
@@ -94,7 +94,8 @@ impl Staging {
         match self.take_back_staged() {
             Ok(()) => self.context.unwarn("staging"),
             Err(error) => {
-                self.context.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+                self.context
+                    .warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
             }
         }
         area.watch_memory();

@@ -16,20 +16,20 @@ use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, format_duration};
 
 use crate::area::Area;
-use crate::staging::leavers::{HANGS, Leaving, Outcome, Tried};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Backing, Node, NodeId};
-use crate::staging::Staging;
-use crate::tree::dirs::modified_at;
-use crate::tree::Pinned;
+use crate::migrate::NotMoved;
 use crate::migrate::show;
 use crate::migrate::{Cause, Pace};
-use crate::migrate::NotMoved;
+use crate::node::{Backing, Node, NodeId};
 use crate::placement::settled_facts;
+use crate::staging::Staging;
+use crate::staging::leavers::{HANGS, Leaving, Outcome, Tried};
+use crate::tree::Pinned;
+use crate::tree::dirs::modified_at;
 
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Tell<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
@@ -91,13 +91,7 @@ impl Staging {
         }
     }
 
-    fn leave_by(
-        &self,
-        area: &Area,
-        node: &Arc<Node>,
-        tried: &mut Tried,
-        reach: &Reach<'_>,
-    ) -> Result<Way, NotMoved> {
+    fn leave_by(&self, area: &Area, node: &Arc<Node>, tried: &mut Tried, reach: &Reach<'_>) -> Result<Way, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut attempts = 0;
         let left = loop {
@@ -342,7 +336,7 @@ impl Staging {
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
-    pub fn close_staging(&self) {
+    pub(crate) fn close_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         area.open.store(false, Ordering::Relaxed);
         let hanging = loop {
@@ -465,7 +459,8 @@ impl Staging {
             let (node, dir) = match name {
                 None => (above, dir),
                 Some(name) => {
-                    let below = dir.descend(&name).and_then(|at| Ok((Pinned::lookup(&self.tree, &above.node, &name)?, at)));
+                    let below =
+                        dir.descend(&name).and_then(|at| Ok((Pinned::lookup(&self.tree, &above.node, &name)?, at)));
                     match below {
                         // Its last file has left, and it with it.
                         Err(_) if dir.find(&name)?.is_none() => continue,

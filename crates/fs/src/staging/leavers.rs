@@ -17,9 +17,9 @@ use smallvec::{SmallVec, smallvec};
 use umbrella_units::{BranchId, FileId, format_duration};
 
 use crate::area::{Area, id_of};
+use crate::migrate::NotMoved;
 use crate::node::Node;
 use crate::staging::Staging;
-use crate::migrate::NotMoved;
 
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
@@ -272,8 +272,7 @@ impl Staging {
         let mut any = false;
         for files in placed.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((target, ..)) = files.first() else { continue };
-            let files =
-                files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
+            let files = files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
             any |= self.leavers.hand_over(*target, files);
         }
         any
@@ -343,6 +342,10 @@ impl Staging {
     /// Names of the branches that hold up files that leave the staging area.
     pub(crate) fn hanging_branches(&self) -> Vec<String> {
         let hanging = self.leavers.hanging();
-        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(|it| self.placement.branch_name(it.branch)).collect()
+        hanging
+            .iter()
+            .filter(|it| !self.branches.is_staging(it.branch))
+            .map(|it| self.placement.branch_name(it.branch))
+            .collect()
     }
 }

@@ -50,11 +50,11 @@ use parking_lot::Mutex;
 
 pub(crate) use leavers::{HANGS, Leavers};
 
-use crate::placement::NewFile;
 use crate::area::{SPARE_INODES, is_stageable, keeps_all};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
+use crate::placement::NewFile;
 
 /// See the module.
 pub(crate) struct Staging {
@@ -115,7 +115,8 @@ impl Staging {
         {
             return Ok(None);
         }
-        let made = self.tree
+        let made = self
+            .tree
             .ensure_dir(new.parent, area.branch.id)
             .and_then(|dir| new.parent.change_entries(&dir, || call(&dir)).map(|file| (dir, file)));
         match made {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::area::{SPARE_INODES, Area, id_of, keeps_all};
+use crate::area::{Area, SPARE_INODES, id_of, keeps_all};
 use crate::branch::{Branch, Space};
 use crate::staging::Staging;
 

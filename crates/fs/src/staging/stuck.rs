@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::area::{Area, id_of};
+use crate::migrate::show;
 use crate::node::Node;
 use crate::staging::Staging;
-use crate::migrate::show;
 
 impl Area {
     /// A file could not leave. It is logged where no other is stuck for the same reason.
@@ -24,7 +24,6 @@ impl Area {
             tracing::warn!("{}", told(node, &why, 0));
         }
     }
-
 }
 
 impl Staging {

@@ -25,13 +25,13 @@ use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::tree::Tree;
-use crate::node::key_of;
-use crate::tree::lock_within;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
+use crate::node::key_of;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId};
+use crate::tree::Tree;
+use crate::tree::lock_within;
 
 /// Copies of one directory that can be used now.
 pub(crate) type Copies = SmallVec<[DirAt; 2]>;

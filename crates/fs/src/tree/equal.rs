@@ -26,9 +26,6 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
-use crate::tree::Tree;
-use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
-use crate::tree::found::Found;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
@@ -37,6 +34,9 @@ use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
+use crate::tree::Tree;
+use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
+use crate::tree::found::Found;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
@@ -133,8 +133,10 @@ impl Tree {
         };
         let model = counted.iter().find(|face| keeps_all(&face.at)).or(counted.first());
         let passes_on = faces.iter().filter(|face| face.passes_on(&shown));
-        let staged =
-            alike.iter().filter(|face| self.branches.is_staging(face.at.id()) && !shown.umask_counts).map(|face| face.at.id());
+        let staged = alike
+            .iter()
+            .filter(|face| self.branches.is_staging(face.at.id()) && !shown.umask_counts)
+            .map(|face| face.at.id());
         let empty = others.iter().filter(|face| node.id == NodeId::ROOT && is_empty_root(&face.at));
         Some(Arc::new(Unlike {
             model: model.map(|face| face.at.id()),
@@ -216,8 +218,9 @@ impl Tree {
         let Some(Intention { rights, copies }) = begun else { return late };
         // All copies are marked before the first is changed, and each loses its mark with the change: one that has none had the whole change, and perhaps
         // later ones, or none of it. The marked ones get what it has.
-        let is_settled =
-            |face: &Face| face.mark.is_none() && face.at.online.abilities.ownership && !self.branches.is_staging(face.at.id());
+        let is_settled = |face: &Face| {
+            face.mark.is_none() && face.at.online.abilities.ownership && !self.branches.is_staging(face.at.id())
+        };
         if faces.iter().any(|face| is_settled(face) && names(node, &copies, face.id())) {
             return late;
         }
@@ -248,8 +251,7 @@ impl Tree {
 
     /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies have the number of their original).
     fn is_owed(&self, node: &Arc<Node>, face: &Face, models: &[&Face]) -> bool {
-        let number =
-            |face: &Face| self.inodes.ino_checked(inode_key(&face.at.online, &face.meta), face.meta.btime);
+        let number = |face: &Face| self.inodes.ino_checked(inode_key(&face.at.online, &face.meta), face.meta.btime);
         models.iter().any(|model| {
             names(node, &model.note.owed, face.id()) || node.id != NodeId::ROOT && number(model) == number(face)
         })

@@ -15,17 +15,17 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use crate::tree::Tree;
-use crate::tree::dirs::Copies;
-use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, note_change};
-use crate::node::key_of;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
+use crate::node::key_of;
 use crate::node::{Dir, Node, NodeId};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, DirFace, Intention};
 use crate::rights::{Rights, RightsChange};
+use crate::tree::Tree;
+use crate::tree::dirs::Copies;
+use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
     /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
@@ -164,7 +164,9 @@ impl Tree {
             let copies = dir.state.read().copies.clone();
             let Some(lost) = copies.iter().find(|copy| copy.branch == gone) else { continue };
             for copy in copies.iter().filter(|copy| copy.branch != gone) {
-                let Some(online) = self.branches.get(copy.branch).ok().and_then(|branch| branch.online()) else { continue };
+                let Some(online) = self.branches.get(copy.branch).ok().and_then(|branch| branch.online()) else {
+                    continue;
+                };
                 let number = self.inodes.ino(key_of(&online, copy.backing));
                 found.push((number, CopyId { branch: identity, ino: lost.backing.ino }));
             }

@@ -1,15 +1,14 @@
 //! Files as the tree sees them: how their inode is reached, and what of them the kernel may keep.
 
-
 use rustix::fs::OFlags;
 
-use crate::tree::Tree;
-use crate::tree::lookup::Attr;
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::node::{FileState, Node, NodeId};
+use crate::tree::Tree;
+use crate::tree::lookup::Attr;
 
 impl Tree {
     /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.

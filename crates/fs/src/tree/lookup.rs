@@ -10,16 +10,16 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
-use crate::tree::dirs::Copies;
-use crate::tree::face::look;
-use crate::tree::found::Found;
-use crate::tree::{Tree, is_reserved};
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId};
+use crate::tree::dirs::Copies;
+use crate::tree::face::look;
+use crate::tree::found::Found;
+use crate::tree::{Tree, is_reserved};
 
 /// Attributes of a node as users see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Attr {
 
 impl Tree {
     /// Finds a name and gives its node one more reference.
-    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+    pub(crate) fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
         self.lookup_in(&parent, name).map(|(_, attr)| attr)
@@ -293,7 +293,7 @@ impl Tree {
     }
 
     /// What users see of a node.
-    pub fn getattr(&self, node: NodeId) -> OpResult<Attr> {
+    pub(crate) fn getattr(&self, node: NodeId) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         self.attr_of(&node)
@@ -400,7 +400,7 @@ impl Tree {
     }
 
     /// Target of a symbolic link.
-    pub fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
+    pub(crate) fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         let (dir, name) = self.locate(&node)?;

@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use crate::tree::Tree;
 use crate::error::OpResult;
 use crate::node::{Node, NodeId};
+use crate::tree::Tree;
 
 /// A node that is kept for as long as a walk needs it.
 pub(crate) struct Pinned<'a> {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::tree::{Tree};
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
-use crate::node::{Node};
+use crate::node::Node;
 use crate::relocate::{DirFace, Place, clone_dir_whole};
+use crate::tree::Tree;
 
 /// An inode of which something is known, kept from being used again.
 pub(crate) struct HeldNumber {

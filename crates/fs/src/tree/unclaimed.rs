@@ -14,7 +14,6 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::tree::Tree;
 use crate::at::DirAt;
 use crate::branch::beneath::parent_beneath;
 use crate::branch::{Branch, Online};
@@ -22,6 +21,7 @@ use crate::error::OpError;
 use crate::meta::{Meta, WANTED};
 use crate::node::{Node, path_of};
 use crate::relocate::{BranchUuid, is_doubtful};
+use crate::tree::Tree;
 
 /// A name that is to go.
 #[derive(Debug, Clone)]
