@@ -65,9 +65,7 @@ pub use crate::context::Kernel;
 /// See the module.
 pub struct Pool {
     pub(crate) context: Arc<Context>,
-    pub(crate) branches: Arc<Branches>,
     pub(crate) write_back: Arc<WriteBack>,
-    pub(crate) staged: Arc<Staged>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) migrate: Arc<Migrations>,
@@ -121,19 +119,7 @@ impl Pool {
         let io = Io::new(&tree, &migrate, &staging);
         let names = Names::new(&tree, &migrate, &staging, &io);
         let admin = Admin::new(&tree, &migrate, &staging, &io, disk_errors);
-        let pool = Arc::new(Pool {
-            context,
-            branches,
-            write_back,
-            staged,
-            placement,
-            tree,
-            migrate,
-            staging,
-            io,
-            names,
-            admin,
-        });
+        let pool = Arc::new(Pool { context, write_back, placement, tree, migrate, staging, io, names, admin });
         pool.admin.load_branches();
         Ok(pool)
     }
@@ -278,17 +264,15 @@ impl Pool {
         self.io.seek(handle, to)
     }
 
-    /// Copies between two open files, of one branch or of two.
+    /// Copies between two open files, each from an offset, of one branch or of two.
     pub fn copy_range(
         &self,
-        from: HandleId,
-        offset: u64,
-        to: HandleId,
-        at: u64,
+        from: (HandleId, u64),
+        to: (HandleId, u64),
         length: usize,
         drop_bits: bool,
     ) -> OpResult<usize> {
-        self.io.copy_range(from, offset, to, at, length, drop_bits)
+        self.io.copy_range(from, to, length, drop_bits)
     }
 
     /// Makes a file's contents durable.

@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
         let _attributes = dir.attributes.lock();
         let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = pool.tree.known_copies(node, dir)?;
-        let done = pool.tree.change_copies(node, dir, &copies, Some(&plan.wanted), cache, |copy| {
+        let done = pool.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
         let faces = pool.tree.faces(node, dir)?;

@@ -175,14 +175,12 @@ impl Io {
     /// Copies between two open files, of one branch or of two.
     pub(crate) fn copy_range(
         &self,
-        from: HandleId,
-        offset: u64,
-        to: HandleId,
-        at: u64,
+        from: (HandleId, u64),
+        to: (HandleId, u64),
         length: usize,
         drop_bits: bool,
     ) -> OpResult<usize> {
-        self.moving(to, length as u64, || self.copy_once((from, offset), (to, at), length.min(COPY_SLICE), drop_bits))
+        self.moving(to.0, length as u64, || self.copy_once(from, to, length.min(COPY_SLICE), drop_bits))
     }
 
     fn copy_once(

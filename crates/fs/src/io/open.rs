@@ -54,6 +54,12 @@ pub struct Opened {
     was_cacheable: bool,
 }
 
+/// An open descriptor, and how it is open.
+struct Descriptor {
+    file: FileAt,
+    access: OFlags,
+}
+
 impl Io {
     /// Opens a file.
     pub(crate) fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
@@ -122,10 +128,11 @@ impl Io {
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
-            let opened = self.add(node, &mut state, opened, access, request, DataPath::Passthrough);
+            let opened =
+                self.add(node, &mut state, Descriptor { file: opened, access }, request, DataPath::Passthrough);
             return Ok((opened, branch, meta));
         }
-        Ok((self.register(node, &mut state, opened, access, request, &meta), branch, meta))
+        Ok((self.register(node, &mut state, Descriptor { file: opened, access }, request, &meta), branch, meta))
     }
 
     /// Takes in a file that was opened as it was created.
@@ -140,37 +147,35 @@ impl Io {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
         state.unjudged = true;
-        Ok(self.register(node, &mut state, opened, access, request, meta))
+        Ok(self.register(node, &mut state, Descriptor { file: opened, access }, request, meta))
     }
 
     fn register(
         &self,
         node: &Arc<Node>,
         state: &mut FileState,
-        opened: FileAt,
-        access: OFlags,
+        opened: Descriptor,
         request: OpenRequest,
         meta: &Meta,
     ) -> Opened {
-        let data = self.data_path(node, state, &opened, meta, request);
-        self.add(node, state, opened, access, request, data)
+        let data = self.data_path(node, state, &opened.file, meta, request);
+        self.add(node, state, opened, request, data)
     }
 
     fn add(
         &self,
         node: &Arc<Node>,
         state: &mut FileState,
-        opened: FileAt,
-        access: OFlags,
+        opened: Descriptor,
         request: OpenRequest,
         data: DataPath,
     ) -> Opened {
-        let wants_flush = opened.online.guarded;
+        let wants_flush = opened.file.online.guarded;
         let writer = request.write || request.truncate;
         let handle = Arc::new(Handle {
             node: Arc::clone(node),
-            file: ArcSwap::from_pointee(opened),
-            flags: access,
+            file: ArcSwap::from_pointee(opened.file),
+            flags: opened.access,
             data,
             writer,
             wrote: AtomicBool::new(writer && data == DataPath::Passthrough),

@@ -30,7 +30,7 @@ use rustc_hash::FxHashSet;
 pub(crate) use commit::COMMIT_PATIENCE;
 pub use enforce::Walk;
 pub(crate) use mover::{MOVERS, is_due, show};
-pub(crate) use moving::{Cause, Moving, Pace};
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
 pub(crate) use not_moved::NotMoved;
 
 use crate::area::Staged;

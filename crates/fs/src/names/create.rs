@@ -115,28 +115,27 @@ impl Names {
     /// Makes a directory.
     pub(crate) fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
         let make = |dir: &DirAt, perm| dir.mkdir(name, perm, caller.umask);
-        self.make_named(parent, name, FileKind::Directory, perm & 0o7777, caller, make)
+        self.make_named(parent, name, (FileKind::Directory, perm & 0o7777), caller, make)
     }
 
     /// Makes a device node, a pipe, a socket or an empty file.
     pub(crate) fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
         let kind = crate::meta::kind_of_mode(mode);
-        self.make_named(parent, name, kind, mode & 0o7777, caller, |dir, perm| {
+        self.make_named(parent, name, (kind, mode & 0o7777), caller, |dir, perm| {
             dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
         })
     }
 
     /// Makes a symbolic link.
     pub(crate) fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
-        self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir, _| dir.symlink(name, target))
+        self.make_named(parent, name, (FileKind::Symlink, 0o777), caller, |dir, _| dir.symlink(name, target))
     }
 
     fn make_named(
         &self,
         parent: NodeId,
         name: &OsStr,
-        kind: FileKind,
-        perm: u32,
+        (kind, perm): (FileKind, u32),
         caller: Caller,
         call: impl Fn(&DirAt, u32) -> OpResult<()>,
     ) -> OpResult<Attr> {

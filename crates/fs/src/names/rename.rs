@@ -16,7 +16,7 @@ use crate::area::is_stageable;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
-use crate::migrate::Moving;
+use crate::migrate::MoveSeqGuard;
 use crate::names::several::{Behind, End};
 use crate::names::{Names, several};
 use crate::node::{FileState, Node, NodeId, path_of};
@@ -331,7 +331,7 @@ impl Names {
         // On two branches the name is twice for a moment, which nobody may see.
         let in_two = target.is_some_and(|(_, (target_dir, _))| target_dir.id() != dir.id());
         let _commit = to.parent.dir().filter(|_| in_two).map(|dir| dir.commit.lock());
-        let _moving = in_two.then(|| Moving::begin(&[&to.parent]));
+        let _moving = in_two.then(|| MoveSeqGuard::begin(&[&to.parent]));
         // Both files are locked in the order of their ids.
         let (mut state, mut other_state) = match &other {
             Some((other, other_file)) if other.id < node.id => {
