@@ -1,5 +1,6 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
+mod admin;
 mod area;
 mod at;
 mod attention;
@@ -13,6 +14,7 @@ mod fd_path;
 mod fuse;
 pub mod inode_flags;
 pub mod inode_map;
+mod io;
 mod kernel_cache;
 mod lease;
 mod listing;
@@ -20,6 +22,7 @@ mod meta;
 pub mod metrics;
 mod migrate;
 pub mod mount;
+mod names;
 mod node;
 mod placement;
 pub mod pool;

@@ -56,7 +56,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let _ = pool.context.mounted_as.set(id);
     }
     pool.migrate.begin_use();
-    if let Some(short) = pool.descriptor_warning() {
+    if let Some(short) = pool.admin.descriptor_warning() {
         tracing::warn!("{short}");
     }
     let mut helpers = Vec::new();
@@ -67,9 +67,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let revisits = Arc::clone(&pool);
     helpers.push(spawn("revisits", move || revisits.migrate.run_revisits())?);
     let monitor = Arc::clone(&pool);
-    helpers.push(spawn("monitor", move || monitor.run_monitor())?);
+    helpers.push(spawn("monitor", move || monitor.admin.run_monitor())?);
     let listener = Arc::clone(&pool);
-    helpers.push(spawn("disk-errors", move || listener.run_disk_errors())?);
+    helpers.push(spawn("disk-errors", move || listener.admin.run_disk_errors())?);
     let stager = Arc::clone(&pool);
     helpers.push(spawn("staging", move || stager.staging.run_staging())?);
     let clock = Arc::clone(&pool);
@@ -90,7 +90,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let _ = helper.join();
     }
     pool.migrate.end_use();
-    pool.close_branches();
+    pool.admin.close_branches();
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })

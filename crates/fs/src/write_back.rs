@@ -312,7 +312,7 @@ impl WriteBack {
     }
 
     /// The branches of the pool with their write-back, or the one of this name.
-    pub fn write_back(&self, name: Option<&str>) -> Result<Vec<WriteBackStatus>, Error> {
+    pub(crate) fn write_back(&self, name: Option<&str>) -> Result<Vec<WriteBackStatus>, Error> {
         let told = |branch: &Branch| WriteBackStatus {
             branch: branch.spec.name.clone(),
             write_back: self.write_back_of(branch.id),
@@ -326,7 +326,7 @@ impl WriteBack {
     }
 
     /// Changes how a branch is written back, until the pool is unmounted (`None`: the kernel decides).
-    pub fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
+    pub(crate) fn set_write_back(&self, name: &str, change: Option<WriteBackChange>) -> Result<(), Error> {
         let branch = self.branches.named(name)?;
         let _one_at_a_time = self.flushers.changing.lock();
         // After a while under the kernel what is not named is as the configuration says.
@@ -353,14 +353,14 @@ impl WriteBack {
     }
 
     /// What a branch's write-back was told to be.
-    pub fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
+    pub(crate) fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branches.named(name)?;
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
         Ok(chosen.unwrap_or_else(|| branch.spec.write_back.clone()))
     }
 
     /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the record ends.
-    pub fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
+    pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let flusher = self.flushers.of(branch.id).ok_or_else(|| {

@@ -7,7 +7,7 @@ use umbrella_fuse::{Created, Entry, Errno, NodeId, Stat};
 use super::Fuse;
 use super::convert::{attributes, opened};
 use crate::error::{OpError, OpResult};
-use crate::pool::Opened;
+use crate::io::Opened;
 use crate::tree::Attr;
 
 impl Fuse {

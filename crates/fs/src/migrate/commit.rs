@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::branch::{Branch, Online};
-use crate::migrate::copying::End;
-use crate::migrate::moving::Leg;
+use crate::migrate::copying::Endpoint;
+use crate::migrate::moving::MovedLink;
 use crate::relocate;
 use crate::relocate::{
     BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
@@ -20,26 +19,26 @@ use crate::workers::Lost;
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.
 pub(crate) fn commit_guarded(
-    legs: &[Leg],
+    links: &[MovedLink],
     paths: &[Vec<u8>],
-    target: &Arc<Branch>,
-    online: &Arc<Online>,
+    to: Endpoint<'_>,
     temp: &OsStr,
     copied: &relocate::Copied,
     durability: Durability,
 ) -> Result<Removal, RelocateError> {
-    let first = legs.first().ok_or(RelocateError::Changed)?;
+    let first = links.first().ok_or(RelocateError::Changed)?;
     let source = &first.from;
     let decision = Arc::new(Decision::default());
     let theirs = Arc::clone(&decision);
-    let owned: Vec<_> = legs
+    let owned: Vec<_> = links
         .iter()
         .zip(paths)
-        .map(|(leg, path)| (Arc::clone(&leg.from.fd), Arc::clone(&leg.to.fd), leg.name.clone(), path.clone()))
+        .map(|(link, path)| (Arc::clone(&link.from.fd), Arc::clone(&link.to.fd), link.name.clone(), path.clone()))
         .collect();
-    let (from, to, temp, copied) = (Arc::clone(&source.online), Arc::clone(online), temp.to_owned(), copied.clone());
+    let (from, target, temp, copied) =
+        (Arc::clone(&source.online), Arc::clone(to.online), temp.to_owned(), copied.clone());
     let commit = move || {
-        let hidden = to.hidden.as_ref().ok_or(RelocateError::Changed)?;
+        let hidden = target.hidden.as_ref().ok_or(RelocateError::Changed)?;
         // What is not synced must not be promised by an intent that is: it lies where the source does.
         let intents = match durability {
             Durability::Now => hidden,
@@ -55,7 +54,7 @@ pub(crate) fn commit_guarded(
             .collect();
         relocate::commit(&Move {
             from: BranchUuid(from.uuid),
-            to: BranchUuid(to.uuid),
+            to: BranchUuid(target.uuid),
             names: &names,
             temp: Place { dir: hidden.tmp.as_fd(), name: &temp },
             intents: intents.intents.as_fd(),
@@ -66,7 +65,7 @@ pub(crate) fn commit_guarded(
         })
     };
     // As they were when the move was made ready: one that went offline since may hang.
-    let ends = [End { branch: target, online }, End { branch: &source.branch, online: &source.online }];
+    let ends = [to, Endpoint { branch: &source.branch, online: &source.online }];
     let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
     let mut watch = Watch { ends, seen: decision.call(), since: Instant::now() };
     let wait = |queued| watch.may_wait(queued, &decision);
@@ -85,7 +84,7 @@ pub(crate) fn commit_guarded(
 /// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another whose call lasts too
 /// long goes offline.
 struct Watch<'a> {
-    ends: [End<'a>; 2],
+    ends: [Endpoint<'a>; 2],
     seen: Call,
     since: Instant,
 }

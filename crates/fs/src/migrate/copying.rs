@@ -29,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A branch, as it is while a copy runs.
 #[derive(Clone, Copy)]
-pub(crate) struct End<'a> {
+pub(crate) struct Endpoint<'a> {
     pub(crate) branch: &'a Arc<Branch>,
     pub(crate) online: &'a Arc<Online>,
 }
 
-impl End<'_> {
+impl Endpoint<'_> {
     pub(crate) fn lives(self) -> bool {
         self.branch.online().is_some_and(|now| now.epoch == self.online.epoch)
     }
@@ -43,8 +43,8 @@ impl End<'_> {
 /// What a copy between two branches has to heed.
 #[derive(Clone, Copy)]
 pub(crate) struct Copying<'a> {
-    pub(crate) from: End<'a>,
-    pub(crate) to: End<'a>,
+    pub(crate) from: Endpoint<'a>,
+    pub(crate) to: Endpoint<'a>,
     /// Set to end it.
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) pace: Pace<'a>,
@@ -134,7 +134,7 @@ impl Migrations {
 }
 
 /// Counts a failure that speaks of one of the disks.
-fn counted<T>(done: Result<T, RelocateError>, from: End<'_>, to: End<'_>) -> Result<T, RelocateError> {
+fn counted<T>(done: Result<T, RelocateError>, from: Endpoint<'_>, to: Endpoint<'_>) -> Result<T, RelocateError> {
     match &done {
         Err(RelocateError::Read { errno, .. }) => from.branch.note_errno(ErrorSource::Read, *errno),
         Err(RelocateError::Write { errno, .. }) => to.branch.note_errno(ErrorSource::Write, *errno),
@@ -166,15 +166,15 @@ impl Watch {
 }
 
 /// A finished copy in the hidden place. Gone with this, unless it is kept.
-pub(crate) struct Unclaimed {
+pub(crate) struct TempCopy {
     online: Arc<Online>,
     name: OsString,
     kept: bool,
 }
 
-impl Unclaimed {
-    pub(crate) fn new(online: Arc<Online>, name: OsString) -> Unclaimed {
-        Unclaimed { online, name, kept: false }
+impl TempCopy {
+    pub(crate) fn new(online: Arc<Online>, name: OsString) -> TempCopy {
+        TempCopy { online, name, kept: false }
     }
 
     /// It is somebody else's to take away.
@@ -183,7 +183,7 @@ impl Unclaimed {
     }
 }
 
-impl Drop for Unclaimed {
+impl Drop for TempCopy {
     fn drop(&mut self) {
         if let (false, Some(hidden)) = (self.kept, &self.online.hidden) {
             // Left behind, it is deleted at the next mount.

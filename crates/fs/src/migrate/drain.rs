@@ -19,7 +19,7 @@ use crate::tree::Pinned;
 impl Migrations {
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
     /// over unmounts too, until [`Migrations::stop_drain`].
-    pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub(crate) fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branch = self.branches.named(name)?;
         if let BranchState::Offline { reason, .. } = branch.branch_state() {
             return Err(Error::DrainOffline { name: name.to_owned(), reason });
@@ -53,7 +53,7 @@ impl Migrations {
     }
 
     /// Places new files on a branch again, and ends the walk that empties it.
-    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn stop_drain(&self, name: &str) -> Result<(), Error> {
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         self.branches.named(name)?.set_draining(false).map_err(unkept)
     }

@@ -86,7 +86,7 @@ struct Walker<'a> {
 impl Migrations {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
-    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
             self.context.unwarn(ASTRAY);
@@ -340,7 +340,7 @@ impl Walker<'_> {
                 if self.walk.dry_run {
                     self.plan(branch.id, target, meta.occupied());
                 }
-                let event = self.event(path, branch.id, target, meta, &active.rules, decision.entry.index());
+                let event = self.event(path, [branch.id, target], meta, &active.rules, decision.entry.index());
                 return Some((target, event));
             }
             Choice::NoRoom => {
@@ -365,7 +365,7 @@ impl Walker<'_> {
     fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
         let mut to = rules.entries().get(entry).map(|entry| entry.to.iter()).into_iter().flatten().copied();
         let first = to.find(|to| *to != branch.id);
-        let mut event = self.event(path, branch.id, first.unwrap_or(branch.id), meta, rules, entry);
+        let mut event = self.event(path, [branch.id, first.unwrap_or(branch.id)], meta, rules, entry);
         if first.is_none() {
             event.to.clear();
         }
@@ -439,7 +439,7 @@ impl Walker<'_> {
         self.tick(Some(event));
     }
 
-    fn event(&self, path: &[u8], from: BranchId, to: BranchId, meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
+    fn event(&self, path: &[u8], [from, to]: [BranchId; 2], meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
             path_bytes: bytes_unless_text(path),

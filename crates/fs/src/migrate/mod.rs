@@ -30,7 +30,7 @@ use rustc_hash::FxHashSet;
 pub(crate) use commit::COMMIT_PATIENCE;
 pub use enforce::Walk;
 pub(crate) use mover::{MOVERS, is_due, show};
-pub(crate) use moving::{Cause, Moving, Pace};
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
 pub(crate) use not_moved::NotMoved;
 
 use crate::area::Staged;
@@ -44,7 +44,7 @@ use crate::write_back::WriteBack;
 pub(crate) struct Migrations {
     context: Arc<Context>,
     branches: Arc<Branches>,
-    write_back: Arc<WriteBack>,
+    pub(crate) write_back: Arc<WriteBack>,
     staged: Arc<Staged>,
     placement: Arc<Placement>,
     tree: Arc<Tree>,

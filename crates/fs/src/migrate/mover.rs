@@ -265,7 +265,7 @@ impl Migrations {
     }
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
-    pub fn move_all_queued(&self) {
+    pub(crate) fn move_all_queued(&self) {
         self.revisit_all();
         let waiting = self.mover.queue.lock().take();
         for waiting in waiting {

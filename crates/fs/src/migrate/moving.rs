@@ -66,14 +66,14 @@ pub(crate) struct Pace<'a> {
 }
 
 /// One name of a file that moves.
-pub(crate) struct Leg {
+pub(crate) struct MovedLink {
     pub(crate) parent: Arc<Node>,
     pub(crate) name: OsString,
     pub(crate) from: DirAt,
     pub(crate) to: DirAt,
 }
 
-impl Leg {
+impl MovedLink {
     /// As [`relocate::verify_unchanged`], wherever the source may hang.
     pub(crate) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
         let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
@@ -95,13 +95,13 @@ impl Leg {
 }
 
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
-pub(crate) struct Moving<'a> {
+pub(crate) struct MoveSeqGuard<'a> {
     parents: SmallVec<[&'a Arc<Node>; 2]>,
 }
 
-impl<'a> Moving<'a> {
-    pub(crate) fn begin(parents: &[&'a Arc<Node>]) -> Moving<'a> {
-        let moving = Moving { parents: parents.iter().copied().collect() };
+impl<'a> MoveSeqGuard<'a> {
+    pub(crate) fn begin(parents: &[&'a Arc<Node>]) -> MoveSeqGuard<'a> {
+        let moving = MoveSeqGuard { parents: parents.iter().copied().collect() };
         moving.step();
         moving
     }
@@ -113,7 +113,7 @@ impl<'a> Moving<'a> {
     }
 }
 
-impl Drop for Moving<'_> {
+impl Drop for MoveSeqGuard<'_> {
     fn drop(&mut self) {
         self.step();
     }

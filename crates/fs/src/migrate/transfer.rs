@@ -13,7 +13,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -27,9 +26,9 @@ use crate::error::OpError;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
-use crate::migrate::copying::{Copying, End, Unclaimed};
+use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::mover::show;
-use crate::migrate::moving::{Cause, Leg, Moving, Pace};
+use crate::migrate::moving::{Cause, MoveSeqGuard, MovedLink, Pace};
 use crate::migrate::not_moved::{NotMoved, OTHER_NAMES};
 use crate::node::key_of;
 use crate::node::{Backing, FileState, Handle, Node, path_of};
@@ -37,6 +36,26 @@ use crate::placement::settled_facts;
 use crate::relocate;
 use crate::relocate::{Durability, Limits, Place, RelocateError, Removal};
 use crate::tree::lock_within;
+
+/// One move of one file.
+struct Migration<'a> {
+    node: &'a Arc<Node>,
+    /// The inode that moves.
+    backing: Backing,
+    /// Its new branch, as it is while the move lasts.
+    target: Arc<Branch>,
+    online: Arc<Online>,
+    cause: Cause,
+    pace: Pace<'a>,
+    /// Set by whoever changes the file meanwhile.
+    cancel: Arc<AtomicBool>,
+}
+
+impl Migration<'_> {
+    fn to(&self) -> Endpoint<'_> {
+        Endpoint { branch: &self.target, online: &self.online }
+    }
+}
 
 impl Migrations {
     /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
@@ -65,7 +84,12 @@ impl Migrations {
             state.copy_begins(&cancel, cause != Cause::Rule);
             (state.backing, state.names.clone())
         };
-        let moved = self.copy_and_commit(node, backing, &names, target, cause, &cancel, pace);
+        let migration = || {
+            let target = self.branches.get(target)?;
+            let online = target.online().ok_or(OpError::Offline)?;
+            Ok(Migration { node, backing, target, online, cause, pace, cancel: Arc::clone(&cancel) })
+        };
+        let moved = migration().and_then(|migration| self.copy_and_commit(&migration, &names));
         if moved.is_err() {
             file.state.write().copy_ended(&cancel);
         }
@@ -91,20 +115,13 @@ impl Migrations {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `transfer`, split for reading")]
     fn copy_and_commit(
         &self,
-        node: &Arc<Node>,
-        backing: Backing,
+        migration: &Migration<'_>,
         names: &[(Arc<Node>, OsString)],
-        target: BranchId,
-        cause: Cause,
-        cancel: &AtomicBool,
-        pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
-        let branch = self.branches.get(target)?;
-        let online = branch.online().ok_or(OpError::Offline)?;
-        if online.hidden.is_none() {
+        let Migration { node, backing, target, cause, pace, .. } = migration;
+        if migration.online.hidden.is_none() {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
         let sources = {
@@ -133,50 +150,48 @@ impl Migrations {
             return Err(NotMoved::Busy(OTHER_NAMES));
         }
         let temp_name = self.tree.temp_name();
-        let to = End { branch: &branch, online: &online };
-        let copied = self.copy_file((from, name), to, &temp_name, cause, cancel, pace)?;
-        let done = self.legs(names, &sources, target, cause, pace.patience).and_then(|places| {
-            self.commit_copy(node, backing, &places, &branch, &temp_name, &copied, cause, cancel, pace.patience)?;
-            Ok(places)
+        let copied = self.copy_file(migration, (from, name), &temp_name)?;
+        let done = self.links(migration, names, &sources).and_then(|links| {
+            self.commit_copy(migration, &links, &temp_name, &copied)?;
+            Ok(links)
         });
         if done.as_ref().is_err_and(NotMoved::is_settled) {
             // After the rename there is nothing left under this name.
-            drop_copy(&branch, temp_name);
+            drop_copy(target, temp_name);
         }
-        let places = done?;
-        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
-        if cause == Cause::Staged {
+        let links = done?;
+        let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
+        if *cause == Cause::Staged {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
-            for leg in &places {
-                leg.lift_times(pace.patience);
+            for link in &links {
+                link.lift_times(pace.patience);
             }
-            branch.invalidate_space();
+            target.invalidate_space();
         } else {
             self.context.count(Metric::Relocations);
             self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
             first.from.branch.note_moved_out();
-            branch.note_moved_in();
+            target.note_moved_in();
         }
         self.context.unwarn(&format!("move {}", show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
-        for leg in &places {
-            self.context.forget_attributes(leg.parent.id);
+        for link in &links {
+            self.context.forget_attributes(link.parent.id);
         }
         Ok(copied.bytes)
     }
 
     /// The names of a file, with their directories on its new branch. Those are synced where the move has to last.
-    fn legs(
+    fn links(
         &self,
+        migration: &Migration<'_>,
         names: &[(Arc<Node>, OsString)],
         sources: &[DirAt],
-        target: BranchId,
-        cause: Cause,
-        patience: Option<Duration>,
-    ) -> Result<Vec<Leg>, NotMoved> {
-        let mut legs = Vec::with_capacity(names.len());
+    ) -> Result<Vec<MovedLink>, NotMoved> {
+        let (target, patience) = (migration.target.id, migration.pace.patience);
+        let mut links = Vec::with_capacity(names.len());
         let mut unsynced = Vec::new();
         {
             let _names = self.tree.rename_lock.read();
@@ -185,50 +200,49 @@ impl Migrations {
                     OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
                     error => error.into(),
                 })?;
-                if cause.durability() == Durability::Now {
+                if migration.cause.durability() == Durability::Now {
                     unsynced.extend(self.tree.unsynced_copies(parent, target)?);
                 }
-                legs.push(Leg { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
+                links.push(MovedLink { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
             }
         }
         unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
         for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
             dir.state.write().unsynced.retain(|branch| *branch != target);
         }
-        Ok(legs)
+        Ok(links)
     }
 
     /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
     fn copy_file(
         &self,
+        migration: &Migration<'_>,
         (from, name): (&DirAt, &OsStr),
-        to: End<'_>,
         temp_name: &OsStr,
-        cause: Cause,
-        cancel: &AtomicBool,
-        pace: Pace<'_>,
     ) -> Result<relocate::Copied, NotMoved> {
+        let Migration { cause, cancel, pace, .. } = migration;
         let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
-        let from = End { branch: &from.branch, online: &from.online };
+        let from = Endpoint { branch: &from.branch, online: &from.online };
         // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
-        let flusher_sees = (cause != Cause::Staged).then(|| cause.holds());
-        let copying = Copying { from, to, cancel, pace, durability: cause.durability(), flusher_sees };
-        let (online, abilities) = (Arc::clone(to.online), to.branch.abilities());
+        let flusher_sees = (*cause != Cause::Staged).then(|| cause.holds());
+        let copying =
+            Copying { from, to: migration.to(), cancel, pace: *pace, durability: cause.durability(), flusher_sees };
+        let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let copied = relocate::copy(Place { dir: dir.as_fd(), name: &name }, temp, &abilities, limits)?;
-            Ok((copied, Unclaimed::new(Arc::clone(&online), temp_name)))
+            Ok((copied, TempCopy::new(Arc::clone(&online), temp_name)))
         };
-        let (copied, unclaimed) = self.copy_over(copying, copy)?;
-        unclaimed.keep();
+        let (copied, made) = self.copy_over(copying, copy)?;
+        made.keep();
         Ok(copied)
     }
 
     /// Whether the rules still send a file to its new branch, on which its copy has taken room already. The file is locked.
     fn still_belongs(
         &self,
-        first: &Leg,
+        first: &MovedLink,
         paths: &[Vec<u8>],
         node: &Node,
         target: BranchId,
@@ -249,36 +263,32 @@ impl Migrations {
         Ok(decided.choice == Choice::Place(target))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `copy_and_commit`, split for reading")]
     fn commit_copy(
         &self,
-        node: &Arc<Node>,
-        backing: Backing,
-        places: &[Leg],
-        target: &Arc<Branch>,
+        migration: &Migration<'_>,
+        links: &[MovedLink],
         temp: &OsStr,
         copied: &relocate::Copied,
-        cause: Cause,
-        cancel: &AtomicBool,
-        patience: Option<Duration>,
     ) -> Result<(), NotMoved> {
-        let first = places.first().ok_or(NotMoved::Busy("it has no name"))?;
+        let Migration { node, backing, target, cause, cancel, .. } = migration;
+        let (backing, cause, patience) = (*backing, *cause, migration.pace.patience);
+        let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
-        let mut parents: SmallVec<[&Arc<Node>; 2]> = places.iter().map(|place| &place.parent).collect();
+        let mut parents: SmallVec<[&Arc<Node>; 2]> = links.iter().map(|link| &link.parent).collect();
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
         let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
         let _slow = slow.then(|| self.tree.slow_commits.read());
         let _names = self.tree.rename_lock.read();
-        let paths: Vec<_> = places.iter().map(|place| path_of(&place.parent, &place.name)).collect();
+        let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
         let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
         let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
-        let _moving = Moving::begin(&parents);
+        let _moving = MoveSeqGuard::begin(&parents);
         let mut state = file.state.write();
-        let same_names = state.names.len() == places.len()
-            && places.iter().all(|place| {
-                state.names.iter().any(|(parent, name)| parent.id == place.parent.id && *name == place.name)
-            });
+        let same_names = state.names.len() == links.len()
+            && links
+                .iter()
+                .all(|link| state.names.iter().any(|(parent, name)| parent.id == link.parent.id && *name == link.name));
         if cancel.load(Ordering::Relaxed) || state.backing != backing || !same_names {
             self.context.count(Metric::CopiesCancelled);
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
@@ -311,7 +321,8 @@ impl Migrations {
         // Says which file the number is for: after a crash it would not be believed without.
         self.tree.inodes.ino_checked(keys.1, copied.target.btime);
         self.tree.nodes.add_backing(new, node);
-        let done = commit_guarded(places, &paths, target, &online, temp, copied, cause.durability());
+        let to = Endpoint { branch: target, online: &online };
+        let done = commit_guarded(links, &paths, to, temp, copied, cause.durability());
         drop(kept);
         match done {
             Ok(Removal::Done) => {}

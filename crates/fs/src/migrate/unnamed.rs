@@ -16,7 +16,7 @@ use crate::at::FileAt;
 use crate::error::OpError;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::copying::{Copying, End, Unclaimed};
+use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::moving::Pace;
 use crate::migrate::not_moved::NotMoved;
 use crate::migrate::transfer::{drop_copy, reopen_all};
@@ -32,6 +32,17 @@ enum Made {
     Hidden(OsString),
     /// It has no name either, but may be given one.
     Nameless(FileAt),
+}
+
+/// One move of one file without a name.
+struct UnnamedMigration<'a> {
+    node: &'a Arc<Node>,
+    /// The file as somebody has it open.
+    here: &'a FileAt,
+    backing: Backing,
+    to: Endpoint<'a>,
+    /// Set by whoever changes the file meanwhile.
+    cancel: &'a AtomicBool,
 }
 
 impl Migrations {
@@ -58,9 +69,10 @@ impl Migrations {
             state.copy_begins(&cancel, true);
             (state.backing, state.may_be_linked)
         };
-        let to = End { branch: &branch, online: &online };
-        let moved = self.copy_of_unnamed(here, to, may_be_linked, &cancel).and_then(|(copied, made)| {
-            let done = self.hand_over(node, here, backing, to, &copied, &made, &cancel);
+        let to = Endpoint { branch: &branch, online: &online };
+        let migration = UnnamedMigration { node, here, backing, to, cancel: &cancel };
+        let moved = self.copy_of_unnamed(&migration, may_be_linked).and_then(|(copied, made)| {
+            let done = self.hand_over(&migration, &copied, &made);
             if let Made::Hidden(name) = made {
                 drop_copy(&branch, name);
             }
@@ -72,17 +84,8 @@ impl Migrations {
         moved
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `transfer_unnamed`, split for reading")]
-    fn hand_over(
-        &self,
-        node: &Arc<Node>,
-        here: &FileAt,
-        backing: Backing,
-        to: End<'_>,
-        copied: &Copied,
-        made: &Made,
-        cancel: &AtomicBool,
-    ) -> Result<(), NotMoved> {
+    fn hand_over(&self, migration: &UnnamedMigration<'_>, copied: &Copied, made: &Made) -> Result<(), NotMoved> {
+        let UnnamedMigration { node, here, backing, to, cancel } = *migration;
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut state = file.state.write();
         if cancel.load(Ordering::Relaxed) || state.backing != backing {
@@ -123,14 +126,13 @@ impl Migrations {
     /// A copy that its writers wait for.
     fn copy_of_unnamed(
         &self,
-        here: &FileAt,
-        to: End<'_>,
+        migration: &UnnamedMigration<'_>,
         may_be_linked: bool,
-        cancel: &AtomicBool,
     ) -> Result<(Copied, Made), NotMoved> {
+        let UnnamedMigration { here, to, cancel, .. } = *migration;
         let abilities = to.branch.abilities();
         let copying = Copying {
-            from: End { branch: &here.branch, online: &here.online },
+            from: Endpoint { branch: &here.branch, online: &here.online },
             to,
             cancel,
             pace: Pace::default(),
@@ -156,10 +158,10 @@ impl Migrations {
             let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
             let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
             let copied = relocate::copy_from_fd(fd.as_fd(), temp, &abilities, limits)?;
-            Ok((copied, Unclaimed::new(Arc::clone(&theirs), temp_name)))
+            Ok((copied, TempCopy::new(Arc::clone(&theirs), temp_name)))
         };
-        let (copied, unclaimed) = self.copy_over(copying, copy)?;
-        unclaimed.keep();
+        let (copied, temp) = self.copy_over(copying, copy)?;
+        temp.keep();
         Ok((copied, Made::Hidden(name)))
     }
 

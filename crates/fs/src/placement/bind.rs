@@ -59,7 +59,7 @@ fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)
 
 impl Placement {
     /// Uses other rules from now on. Their counters begin at zero.
-    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
+    pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _told = self.branches.told.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
         self.rules.store(Arc::new(rules));

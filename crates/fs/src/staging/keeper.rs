@@ -75,7 +75,7 @@ impl Staging {
     }
 
     /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
-    pub fn keep_staging(&self) {
+    pub(crate) fn keep_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         loop {
             let any = self.look_after_staging(area);

@@ -336,7 +336,7 @@ impl Staging {
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
-    pub fn close_staging(&self) {
+    pub(crate) fn close_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         area.open.store(false, Ordering::Relaxed);
         let hanging = loop {

@@ -43,7 +43,7 @@ impl Tree {
             Some(change) if copies.len() > 1 => Some(self.rights_shown(dir, &copies)?.with(change)),
             _ => None,
         };
-        self.change_copies(node, dir, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
+        self.change_copies(node, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
             unmark(&copies);
@@ -66,12 +66,12 @@ impl Tree {
     pub(crate) fn change_copies(
         &self,
         node: &Arc<Node>,
-        dir: &Dir,
         copies: &Copies,
         wanted: Option<&Rights>,
         cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         // Before anything is marked: what fails here changes nothing.
         let before = match wanted {
             Some(_) => copies.iter().map(|copy| Face::of(copy.clone())).collect::<OpResult<Vec<Face>>>()?,

@@ -25,7 +25,7 @@ const HURRIED_LOOKS: usize = 4;
 
 impl Tree {
     /// Somebody opens a directory to list it. True: nobody else has it open for that.
-    pub fn begin_listing(&self, node: NodeId) -> bool {
+    pub(crate) fn begin_listing(&self, node: NodeId) -> bool {
         let Ok(node) = self.dir_node(node) else { return false };
         let Some(dir) = node.dir() else { return false };
         let topology = self.branches.topology.load(Ordering::Acquire);
@@ -37,7 +37,7 @@ impl Tree {
     }
 
     /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
-    pub fn end_listing(&self, node: NodeId) {
+    pub(crate) fn end_listing(&self, node: NodeId) {
         let Ok(node) = self.dir_node(node) else { return };
         let Some(dir) = node.dir() else { return };
         let less = |readers: u32| readers.checked_sub(1);
@@ -49,7 +49,7 @@ impl Tree {
     }
 
     /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
-    pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
+    pub(crate) fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
         let _names = self.rename_lock.read();
         let node = self.dir_node(node)?;
         self.listing_of(&node, cookie)
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
-    pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
+    pub(crate) fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
         let moves = parent.dir().map(|dir| dir.moves.load(Ordering::Acquire));
@@ -172,13 +172,13 @@ impl Tree {
     }
 
     /// The parent of a directory (of the root: itself) with its inode number, for `..`.
-    pub fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
+    pub(crate) fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
         let node = self.dir_node(node)?;
         Ok(node.place().map_or((NodeId::ROOT, Ino(1)), |(parent, _)| (parent.id, parent.ino)))
     }
 
     /// A node's own inode number.
-    pub fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
+    pub(crate) fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
         Ok(self.node(node)?.ino)
     }
 }

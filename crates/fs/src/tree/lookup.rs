@@ -36,7 +36,7 @@ pub struct Attr {
 
 impl Tree {
     /// Finds a name and gives its node one more reference.
-    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+    pub(crate) fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let parent = self.dir_node(parent)?;
         self.lookup_in(&parent, name).map(|(_, attr)| attr)
@@ -293,7 +293,7 @@ impl Tree {
     }
 
     /// What users see of a node.
-    pub fn getattr(&self, node: NodeId) -> OpResult<Attr> {
+    pub(crate) fn getattr(&self, node: NodeId) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         self.attr_of(&node)
@@ -400,7 +400,7 @@ impl Tree {
     }
 
     /// Target of a symbolic link.
-    pub fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
+    pub(crate) fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
         let (dir, name) = self.locate(&node)?;

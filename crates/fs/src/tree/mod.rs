@@ -110,7 +110,7 @@ impl Tree {
     }
 
     /// Gives `count` references to a node back (the kernel's FORGET).
-    pub fn forget(&self, id: NodeId, count: u64) {
+    pub(crate) fn forget(&self, id: NodeId, count: u64) {
         if let Some(node) = self.nodes.get(id) {
             self.nodes.release(&node, count);
             drop(node);

@@ -559,7 +559,10 @@ impl World {
         let mut done = 0;
         while done < data.len() {
             let left = data.len() - done;
-            match well("copy", self.pool().copy_range(from.handle, done as u64, to.handle, done as u64, left, false))? {
+            match well(
+                "copy",
+                self.pool().copy_range((from.handle, done as u64), (to.handle, done as u64), left, false),
+            )? {
                 0 => return fail("a copy ended early"),
                 copied => done += copied,
             }

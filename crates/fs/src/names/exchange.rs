@@ -6,15 +6,16 @@ use std::sync::Arc;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use super::Pool;
-use super::names::{self, End, Site};
-use super::rename::rename_known;
 use crate::error::{OpError, OpResult};
+use crate::names::Names;
+use crate::names::rename::rename_known;
+use crate::names::several;
+use crate::names::several::{End, Site};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
 use crate::tree::found::Found;
 
-impl Pool {
+impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
     pub(crate) fn exchange_dirs(
         &self,
@@ -31,7 +32,7 @@ impl Pool {
             [site] if site.holds == Holds::Both => {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
             }
-            sites => names::exchange(one, other, sites)?,
+            sites => several::exchange(one, other, sites)?,
         }
         for (node, old, new) in [(node, one, other), (other_node, other, one)] {
             match &node.body {

@@ -12,10 +12,10 @@ use umbrella_units::Timestamp;
 use crate::at::FileAt;
 use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
+use crate::io::Io;
 use crate::kernel_cache::KernelCache;
 use crate::migrate::is_due;
 use crate::node::{File, FileState, HandleId, Node, NodeId};
-use crate::pool::Pool;
 use crate::relocate::is_reserved_xattr;
 use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
 use crate::tree::Attr;
@@ -97,9 +97,9 @@ impl Change {
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 
-impl Pool {
+impl Io {
     /// Changes attributes.
-    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+    pub(crate) fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if let Some(size) = change.size
             && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(staging.branch.id, size))
@@ -223,7 +223,7 @@ impl Pool {
     }
 
     /// Value of an extended attribute.
-    pub fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
+    pub(crate) fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
@@ -236,7 +236,7 @@ impl Pool {
     }
 
     /// Names of all extended attributes, each ended by a zero byte.
-    pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
+    pub(crate) fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
         let mut names = self.on_node(&node, FileAt::list_xattr)?;
@@ -253,7 +253,7 @@ impl Pool {
     }
 
     /// Takes set-group-id away.
-    pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
+    pub(crate) fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
         self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
             let meta = file.stat()?;
             if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, KernelCache::REPLIED) }
@@ -261,7 +261,7 @@ impl Pool {
     }
 
     /// Sets an extended attribute.
-    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+    pub(crate) fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
         if is_reserved_xattr(name) {
             return Err(OpError::Reserved);
         }
@@ -289,7 +289,7 @@ impl Pool {
     }
 
     /// Removes an extended attribute.
-    pub fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
+    pub(crate) fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }

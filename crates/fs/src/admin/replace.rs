@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use umbrella_units::BranchId;
 
-use super::Pool;
-use super::admin::is_mounted;
+use crate::admin::Admin;
+use crate::admin::membership::is_mounted;
 use crate::branch::Branch;
 use crate::branch::state::Remembered;
 use crate::error::Error;
 use crate::spec::BranchSpec;
 
-impl Pool {
+impl Admin {
     /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
     /// from the tree; while it is online and holds some, only by `force`.
-    pub fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
+    pub(crate) fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
         let old = self.branches.named(name)?;
         let memory = self.context.state.branch(name);
         let path = path.unwrap_or_else(|| old.spec.path.clone());

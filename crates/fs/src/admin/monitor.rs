@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::branch::Branch;
 
 /// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
@@ -65,13 +65,13 @@ impl Rounds {
     }
 }
 
-impl Pool {
+impl Admin {
     /// The monitor's thread.
     pub(crate) fn run_monitor(&self) {
         let mut rounds = Rounds::new(self.context.spec.probe_interval, Instant::now());
         while !self.context.is_stopping() {
             let now = Instant::now();
-            if self.branches.used.load(Ordering::Relaxed) || self.has_open_handles() {
+            if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
                 rounds.used = now;
             }
             let unwell = self.any_suspect() && now >= rounds.guarded + AGAIN;
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Asks every branch now, and tells the tree of those that came or went.
-    pub fn probe_now(&self) {
+    pub(crate) fn probe_now(&self) {
         self.probe_branches(Asked::All);
         self.tell_changes();
     }

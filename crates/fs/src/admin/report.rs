@@ -12,7 +12,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
@@ -28,15 +28,15 @@ const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 
-impl Pool {
+impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.look_at_room();
         self.write_back.measure_write_back();
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
         let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
-        let handles = if in_use { self.open_handles() } else { Vec::new() };
+        let handles = if in_use { self.io.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
             mount: self.context.spec.mount.clone(),
@@ -63,7 +63,7 @@ impl Pool {
     /// What to do where the daemon may soon have no descriptor left.
     pub(crate) fn descriptor_warning(&self) -> Option<String> {
         let limit = getrlimit(Resource::Nofile).current?;
-        let used = (self.open_handles().len() + self.tree.dir_fds.len()) as u64;
+        let used = (self.io.open_handles().len() + self.tree.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
                 "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \
@@ -73,7 +73,7 @@ impl Pool {
     }
 
     /// All branches.
-    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
+    pub(crate) fn branch_statuses(&self) -> Vec<BranchStatus> {
         let branches = self.branches.list.load();
         let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         let status = |branch: &Arc<Branch>| {
@@ -126,7 +126,7 @@ impl Pool {
     }
 
     /// Why a file is where it is. The path begins with `/`.
-    pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
+    pub(crate) fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
         let shown = String::from_utf8_lossy(path).into_owned();
         let failed = |source: OpError| match self.offline_names() {
             offline if (source.is_missing() || source == OpError::Offline) && !offline.is_empty() => {

@@ -13,8 +13,9 @@ use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
 use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
+use crate::relocate;
 use crate::relocate::{
-    self, BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
+    BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
     Supersede, Swap,
 };
 use crate::spec::STAGING;

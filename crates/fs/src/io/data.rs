@@ -6,9 +6,9 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use super::Pool;
-use super::releases::Patience;
 use crate::error::{OpError, OpResult};
+use crate::io::Io;
+use crate::io::releases::Patience;
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NodeId};
 
@@ -30,9 +30,9 @@ pub struct TreeSpace {
 /// Bytes copied by one call at most, so that a call cannot keep a thread for long.
 const COPY_SLICE: usize = 8 << 20;
 
-impl Pool {
+impl Io {
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
-    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+    pub(crate) fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
         let branch = || self.handle(handle).ok().map(|handle| handle.current().branch.id);
         self.write_back.when_room(branch, wrote, answer);
     }
@@ -42,7 +42,7 @@ impl Pool {
     }
 
     /// Reads; short only at the end of the file.
-    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
+    pub(crate) fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
-    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+    pub(crate) fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
         let mut done = 0;
         while done < data.len() {
             let rest = &data[done..];
@@ -125,7 +125,7 @@ impl Pool {
     }
 
     /// Allocates or frees space in a file.
-    pub fn fallocate(
+    pub(crate) fn fallocate(
         &self,
         handle: HandleId,
         mode: FallocateFlags,
@@ -166,23 +166,21 @@ impl Pool {
     }
 
     /// Finds data or a hole.
-    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
+    pub(crate) fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
         let handle = self.handle(handle)?;
         let _io = self.file_of(&handle)?.io.read();
         handle.current().seek(to)
     }
 
     /// Copies between two open files, of one branch or of two.
-    pub fn copy_range(
+    pub(crate) fn copy_range(
         &self,
-        from: HandleId,
-        offset: u64,
-        to: HandleId,
-        at: u64,
+        from: (HandleId, u64),
+        to: (HandleId, u64),
         length: usize,
         drop_bits: bool,
     ) -> OpResult<usize> {
-        self.moving(to, length as u64, || self.copy_once((from, offset), (to, at), length.min(COPY_SLICE), drop_bits))
+        self.moving(to.0, length as u64, || self.copy_once(from, to, length.min(COPY_SLICE), drop_bits))
     }
 
     fn copy_once(
@@ -220,7 +218,7 @@ impl Pool {
     }
 
     /// Makes a file's contents durable.
-    pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
+    pub(crate) fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let left = self.staging.leave_for_sync(&handle.node)?;
         {
@@ -233,14 +231,14 @@ impl Pool {
     }
 
     /// What closing a file on this branch may still report.
-    pub fn flush(&self, handle: HandleId) -> OpResult<()> {
+    pub(crate) fn flush(&self, handle: HandleId) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let file = handle.current();
         if file.online.guarded && handle.writer { file.flush() } else { Ok(()) }
     }
 
     /// Makes the names in a directory durable, on every branch that has it.
-    pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
+    pub(crate) fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
         self.staging.leave_dir_for_sync(&node)?;
         // What lasts is not done under the lock.
@@ -257,14 +255,14 @@ impl Pool {
     }
 
     /// Makes everything durable.
-    pub fn sync_all(&self) -> OpResult<()> {
+    pub(crate) fn sync_all(&self) -> OpResult<()> {
         let left = self.staging.leave_all_for_sync();
         self.write_back.sync_branches()?;
         left
     }
 
     /// Room in the whole tree.
-    pub fn space(&self) -> TreeSpace {
+    pub(crate) fn space(&self) -> TreeSpace {
         self.branches.note_use();
         let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();

@@ -13,10 +13,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
 use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
+use crate::io::Io;
 use crate::meta::Meta;
 use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
@@ -54,9 +54,15 @@ pub struct Opened {
     was_cacheable: bool,
 }
 
-impl Pool {
+/// An open descriptor, and how it is open.
+struct Descriptor {
+    file: FileAt,
+    access: OFlags,
+}
+
+impl Io {
     /// Opens a file.
-    pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
+    pub(crate) fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
         let opened = {
             let _names = self.tree.rename_lock.read();
             let node = self.tree.node(id)?;
@@ -122,10 +128,11 @@ impl Pool {
             }
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
-            let opened = self.add(node, &mut state, opened, access, request, DataPath::Passthrough);
+            let opened =
+                self.add(node, &mut state, Descriptor { file: opened, access }, request, DataPath::Passthrough);
             return Ok((opened, branch, meta));
         }
-        Ok((self.register(node, &mut state, opened, access, request, &meta), branch, meta))
+        Ok((self.register(node, &mut state, Descriptor { file: opened, access }, request, &meta), branch, meta))
     }
 
     /// Takes in a file that was opened as it was created.
@@ -140,37 +147,35 @@ impl Pool {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
         state.unjudged = true;
-        Ok(self.register(node, &mut state, opened, access, request, meta))
+        Ok(self.register(node, &mut state, Descriptor { file: opened, access }, request, meta))
     }
 
     fn register(
         &self,
         node: &Arc<Node>,
         state: &mut FileState,
-        opened: FileAt,
-        access: OFlags,
+        opened: Descriptor,
         request: OpenRequest,
         meta: &Meta,
     ) -> Opened {
-        let data = self.data_path(node, state, &opened, meta, request);
-        self.add(node, state, opened, access, request, data)
+        let data = self.data_path(node, state, &opened.file, meta, request);
+        self.add(node, state, opened, request, data)
     }
 
     fn add(
         &self,
         node: &Arc<Node>,
         state: &mut FileState,
-        opened: FileAt,
-        access: OFlags,
+        opened: Descriptor,
         request: OpenRequest,
         data: DataPath,
     ) -> Opened {
-        let wants_flush = opened.online.guarded;
+        let wants_flush = opened.file.online.guarded;
         let writer = request.write || request.truncate;
         let handle = Arc::new(Handle {
             node: Arc::clone(node),
-            file: ArcSwap::from_pointee(opened),
-            flags: access,
+            file: ArcSwap::from_pointee(opened.file),
+            flags: opened.access,
             data,
             writer,
             wrote: AtomicBool::new(writer && data == DataPath::Passthrough),
@@ -248,7 +253,7 @@ impl Pool {
     }
 
     /// Closes a handle. The last writer gone, the file's place is judged.
-    pub fn release(&self, handle: HandleId) -> OpResult<()> {
+    pub(crate) fn release(&self, handle: HandleId) -> OpResult<()> {
         // Until the descriptor is closed.
         let _under_way = self.releases.begin();
         let handle = self.take_handle(handle)?;

@@ -12,14 +12,14 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::names::{Behind, End};
 use crate::area::is_stageable;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
-use crate::migrate::Moving;
+use crate::migrate::MoveSeqGuard;
+use crate::names::several::{Behind, End};
+use crate::names::{Names, several};
 use crate::node::{FileState, Node, NodeId, path_of};
-use crate::pool::{Pool, names};
 use crate::tree::found::Found;
 use crate::tree::is_reserved;
 use crate::tree::remove_dir::keep_special;
@@ -52,14 +52,21 @@ enum Renamed {
     Directory,
 }
 
-impl Pool {
+impl Names {
     /// Gives an entry another name.
-    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+    pub(crate) fn rename(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        to: NodeId,
+        to_name: &OsStr,
+        replace: Replace,
+    ) -> OpResult<()> {
         self.rename_leaving((parent, name), (to, to_name), replace, Behind::Nothing)
     }
 
     /// Gives an entry another name, and leaves something at the old one.
-    pub fn rename_leaving(
+    pub(crate) fn rename_leaving(
         &self,
         (parent, name): (NodeId, &OsStr),
         (to, to_name): (NodeId, &OsStr),
@@ -324,7 +331,7 @@ impl Pool {
         // On two branches the name is twice for a moment, which nobody may see.
         let in_two = target.is_some_and(|(_, (target_dir, _))| target_dir.id() != dir.id());
         let _commit = to.parent.dir().filter(|_| in_two).map(|dir| dir.commit.lock());
-        let _moving = in_two.then(|| Moving::begin(&[&to.parent]));
+        let _moving = in_two.then(|| MoveSeqGuard::begin(&[&to.parent]));
         // Both files are locked in the order of their ids.
         let (mut state, mut other_state) = match &other {
             Some((other, other_file)) if other.id < node.id => {
@@ -364,7 +371,7 @@ impl Pool {
         match target {
             Some((_, (target_dir, _))) if in_two => {
                 change_both(from, to, (dir, to_dir), || {
-                    names::supersede(from, to, dir, to_dir, target_dir)?;
+                    several::supersede(from, to, dir, to_dir, target_dir)?;
                     leave_behind(from, dir)
                 })?;
             }
@@ -456,7 +463,7 @@ fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replac
     match places {
         [(old, new)] => old.rename(from.name, new, to.name, from.flags()),
         places => {
-            names::rename_dir(from, to, places, replaced)?;
+            several::rename_dir(from, to, places, replaced)?;
             places.first().map_or(Ok(()), |(old, _)| leave_behind(from, old))
         }
     }

@@ -1,11 +1,11 @@
 //! What a configuration says that a live pool does not do: rules are taken up at once, the rest by the next mount.
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::spec::{BranchSpec, PoolSpec};
 
-impl Pool {
+impl Admin {
     /// The keys that say something else in `new`, rules aside, as people find them in the file. The mount point is not looked at.
-    pub fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
+    pub(crate) fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
         let mut keys = pool_keys(&self.context.spec, new);
         let branches = self.branches.list.load();
         let live: Vec<&BranchSpec> = branches

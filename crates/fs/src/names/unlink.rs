@@ -9,14 +9,14 @@ use umbrella_policy::placement::spec::FileKind;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
+use crate::names::Names;
 use crate::node::{Backing, Node, NodeId};
-use crate::pool::Pool;
 use crate::tree::is_reserved;
 use crate::tree::remove_dir::keep_special;
 
-impl Pool {
+impl Names {
     /// Removes a file's name.
-    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+    pub(crate) fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
         if is_reserved(&parent, name) {
@@ -87,7 +87,7 @@ impl Pool {
     }
 
     /// Removes an empty directory from every branch that has it, or from none.
-    pub fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+    pub(crate) fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
         if is_reserved(&parent, name) {

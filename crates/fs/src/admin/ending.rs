@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Pool;
+use crate::admin::Admin;
 
-impl Pool {
+impl Admin {
     /// Lets go of all branches: from now on another daemon may have them.
     pub(crate) fn close_branches(&self) {
         for branch in self.branches.list.load().iter() {
@@ -13,7 +13,7 @@ impl Pool {
     }
 
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
-    pub fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         self.context.stop();
         self.branches.attention.call();
         for node in self.tree.nodes.snapshot() {

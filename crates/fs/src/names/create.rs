@@ -20,27 +20,27 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize};
 
-use super::open::{OpenRequest, Opened};
-use super::releases::Patience;
 use crate::area::is_stageable;
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
+use crate::io::Patience;
+use crate::io::{OpenRequest, Opened};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
+use crate::names::Names;
 use crate::node::{Node, NodeId, Unlike, path_of};
 use crate::placement::NewFile;
-use crate::pool::Pool;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
 use crate::tree::found::Found;
 use crate::tree::lookup::file_state;
 use crate::tree::unclaimed::Made;
 use crate::tree::{Attr, is_reserved};
 
-impl Pool {
+impl Names {
     /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
-    pub fn create(
+    pub(crate) fn create(
         &self,
         parent: NodeId,
         name: &OsStr,
@@ -65,7 +65,8 @@ impl Pool {
                 Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
                 Some(found) => {
                     let (node, attr) = self.tree.intern(&parent, name, &found)?;
-                    let opened = self.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
+                    let opened =
+                        self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
                 None => self.staging.make_staged(&new, call)?,
@@ -80,12 +81,12 @@ impl Pool {
             interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0));
-        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.tree.attr_with(&node, meta), opened))
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).
-    pub fn create_unnamed(
+    pub(crate) fn create_unnamed(
         &self,
         parent: NodeId,
         perm: u32,
@@ -107,35 +108,34 @@ impl Pool {
         let node = Node::new_file(self.tree.nodes.next_id(), ino, meta.kind, born, state);
         self.tree.nodes.insert(&node);
         self.tree.nodes.add_backing(backing, &node);
-        let opened = self.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         Ok((self.tree.attr_with(&node, meta), opened))
     }
 
     /// Makes a directory.
-    pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+    pub(crate) fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
         let make = |dir: &DirAt, perm| dir.mkdir(name, perm, caller.umask);
-        self.make_named(parent, name, FileKind::Directory, perm & 0o7777, caller, make)
+        self.make_named(parent, name, (FileKind::Directory, perm & 0o7777), caller, make)
     }
 
     /// Makes a device node, a pipe, a socket or an empty file.
-    pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+    pub(crate) fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
         let kind = crate::meta::kind_of_mode(mode);
-        self.make_named(parent, name, kind, mode & 0o7777, caller, |dir, perm| {
+        self.make_named(parent, name, (kind, mode & 0o7777), caller, |dir, perm| {
             dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
         })
     }
 
     /// Makes a symbolic link.
-    pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
-        self.make_named(parent, name, FileKind::Symlink, 0o777, caller, |dir, _| dir.symlink(name, target))
+    pub(crate) fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+        self.make_named(parent, name, (FileKind::Symlink, 0o777), caller, |dir, _| dir.symlink(name, target))
     }
 
     fn make_named(
         &self,
         parent: NodeId,
         name: &OsStr,
-        kind: FileKind,
-        perm: u32,
+        (kind, perm): (FileKind, u32),
         caller: Caller,
         call: impl Fn(&DirAt, u32) -> OpResult<()>,
     ) -> OpResult<Attr> {
@@ -170,7 +170,7 @@ impl Pool {
     }
 
     /// Another name for a file, on the branch where it is.
-    pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+    pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
             self.staging.leave_now(&node)?;
@@ -233,7 +233,7 @@ impl Pool {
     }
 
     /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
-    /// made as [`Pool::make`] does, when the name was looked for.
+    /// made as [`Names::make`] does, when the name was looked for.
     fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
@@ -264,7 +264,7 @@ impl Pool {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
-                    if refusal != OpError::NoRoom || !self.may_get_room(&mut patience) {
+                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut patience) {
                         self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }

@@ -12,10 +12,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::branch::{Branch, BranchErrors, ErrorSource, Online};
 use crate::disk::devices::{Stack, Sysfs};
-use crate::disk::file_system::{self, FsErrors};
+use crate::disk::file_system;
+use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
 use crate::metrics::Metric;
@@ -120,7 +121,7 @@ impl DiskErrors {
     }
 }
 
-impl Pool {
+impl Admin {
     /// Listens to what the kernel says of this branch's disk from now on.
     pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()
@@ -241,7 +242,7 @@ impl Pool {
     }
 
     /// Resets the error counts of a branch: it is failing no more, unless another error comes.
-    pub fn clear_errors(&self, name: &str) -> Result<(), Error> {
+    pub(crate) fn clear_errors(&self, name: &str) -> Result<(), Error> {
         self.branches.named(name)?.clear_errors();
         self.context.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(

@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use super::Pool;
+use crate::admin::Admin;
 use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };
@@ -45,16 +45,16 @@ struct Plan {
 }
 
 struct Walk<'a> {
-    pool: &'a Pool,
+    pool: &'a Admin,
     like: Option<BranchId>,
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
     summary: EqualiseSummary,
 }
 
-impl Pool {
+impl Admin {
     /// Makes the copies of directories equal. `tell` hears of each that differs, or could not be changed; it ends the walk by returning false.
-    pub fn make_equal(
+    pub(crate) fn make_equal(
         &self,
         asked: &Equalise,
         tell: &mut dyn FnMut(&Progress) -> bool,
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
         let _attributes = dir.attributes.lock();
         let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = pool.tree.known_copies(node, dir)?;
-        let done = pool.tree.change_copies(node, dir, &copies, Some(&plan.wanted), cache, |copy| {
+        let done = pool.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
         let faces = pool.tree.faces(node, dir)?;

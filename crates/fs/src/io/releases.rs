@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Pool;
+use crate::io::Io;
 
 /// How long a release may be late.
 const LATE: Duration = Duration::from_millis(250);
@@ -39,7 +39,7 @@ pub(crate) struct Patience {
     in_vain: bool,
 }
 
-impl Pool {
+impl Io {
     /// Whether a call that found no room is to be tried once more. Waits a moment; call it with no lock held.
     pub(crate) fn may_get_room(&self, patience: &mut Patience) -> bool {
         let since = *patience.since.get_or_insert_with(Instant::now);

@@ -10,20 +10,21 @@ use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use super::Pool;
 use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
-use crate::inode_flags::{self, FsXattr};
+use crate::inode_flags;
+use crate::inode_flags::FsXattr;
+use crate::io::Io;
 use crate::node::{Node, NodeId};
 
-impl Pool {
+impl Io {
     /// Flags of a file, `FS_*_FL`.
-    pub fn flags(&self, node: NodeId) -> OpResult<u32> {
+    pub(crate) fn flags(&self, node: NodeId) -> OpResult<u32> {
         Ok(self.inode_of(node)?.on_inode(inode_flags::flags)?.bits())
     }
 
     /// Sets flags.
-    pub fn set_flags(&self, node: NodeId, flags: u32) -> OpResult<()> {
+    pub(crate) fn set_flags(&self, node: NodeId, flags: u32) -> OpResult<()> {
         let wanted = IFlags::from_bits_retain(flags);
         let change = self.inode_of(node)?.on_inode(inode_flags::flags)?.symmetric_difference(wanted);
         // Each copy keeps what only its own file system knows.
@@ -35,12 +36,12 @@ impl Pool {
     }
 
     /// Flags in the extended form, with the project.
-    pub fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
+    pub(crate) fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
         self.inode_of(node)?.on_inode(inode_flags::fs_xattr)
     }
 
     /// Sets them.
-    pub fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
+    pub(crate) fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
         let set = move |file: BorrowedFd<'_>| {
             let now = inode_flags::fs_xattr(file)?;
             inode_flags::set_fs_xattr(file, &value).map(|()| now)

@@ -29,8 +29,8 @@ use std::time::Duration;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use super::Pool;
-use super::monitor::Asked;
+use crate::admin::Admin;
+use crate::admin::monitor::Asked;
 use crate::at::DirAt;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
@@ -38,7 +38,8 @@ use crate::branch::{Branch, Online, look_within};
 use crate::error::{Error, OpError, OpResult};
 use crate::metrics::Metric;
 use crate::node::Body;
-use crate::relocate::{self, BranchUuid, RecoverBranch, Recovery, Returned};
+use crate::relocate;
+use crate::relocate::{BranchUuid, RecoverBranch, Recovery, Returned};
 use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
 
 /// The warning of a branch that is remembered and not configured.
@@ -53,7 +54,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
 
-impl Pool {
+impl Admin {
     /// At the start: finishes what a crash left half done, then takes every branch in.
     pub(crate) fn load_branches(&self) {
         let online = self.branches.online();
@@ -140,7 +141,7 @@ impl Pool {
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
-    pub fn announce_passthrough(&self) {
+    pub(crate) fn announce_passthrough(&self) {
         for branch in self.branches.list.load().iter() {
             branch.set_passthrough(self.passthrough_works(branch));
         }
@@ -289,7 +290,7 @@ impl Pool {
     }
 
     /// Takes a branch in, if the configuration could name it too.
-    pub fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
+    pub(crate) fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
         if !is_branch_name(&spec.name) {
             return Err(Error::BranchName { name: spec.name });
         }
@@ -347,7 +348,7 @@ impl Pool {
 
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
     /// it and vanish from the tree.
-    pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+    pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
                 self.context.unwarn(&forgotten(name));
