@@ -142,7 +142,7 @@ impl Hybrid {
         spin_down: Option<SpinDown>,
     ) -> Result<Hybrid, HybridError> {
         spindle.wake()?;
-        let (disk, flash) = (disk.in_turn(), flash.in_turn());
+        let (disk, flash) = (disk.with_serialized_flushes(), flash.with_serialized_flushes());
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock.clone();
         let found = recover(&flash, &old)?;

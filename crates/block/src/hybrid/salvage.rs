@@ -17,7 +17,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
-use super::gather::{Cached, bring, gather};
+use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;
 use super::pair::{offered, part, read_labels, write_superblock};
@@ -79,7 +79,7 @@ impl DamagedPair {
             while at < piece.range.end() {
                 let range = SectorRange { start: at, sectors: (piece.range.end().0 - at.0).min(MOST_AT_ONCE) };
                 let (cached, log_size) = (self.cached_in(range), self.survey.superblock.log_size);
-                if let Some(left) = bring(&self.disk, &self.flash, log_size, &cached)?.pop() {
+                if let Some(left) = copy_to_disk(&self.disk, &self.flash, log_size, &cached)?.pop() {
                     return Err(left.error(&self.flash).into());
                 }
                 at = range.end();
