@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion};
 use umbrella_block::log_store;
@@ -400,7 +400,13 @@ pub(crate) fn create_store(
         Err(error) => {
             // Nor is it a hybrid disk then.
             below.dissolve()?;
-            Err(error.into())
+            let holds_something = spec.cache.is_some() && matches!(error, log_store::LogStoreError::Occupied { .. });
+            let told = if holds_something {
+                "; if that is a log store which is to stay, join disk and flash by a configuration without [log]"
+            } else {
+                ""
+            };
+            Err(anyhow!("{error}{told}"))
         }
     }
 }
