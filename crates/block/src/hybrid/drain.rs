@@ -18,7 +18,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::engine::{Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, DiskTag, Sequence, Superblock};
-use super::gather::{Cached, LeftOut, MOST_FAILED, bring};
+use super::gather::{Cached, LeftOut, MOST_FAILED, copy_to_disk};
 use super::keeper::nanos;
 use super::pair;
 use super::sums::{Unread, read_log};
@@ -190,7 +190,7 @@ impl Shared {
             };
             let mut left_out = Vec::new();
             self.paced(part.sectors, || {
-                left_out = bring(&self.disk, &self.flash, size, &cached)?;
+                left_out = copy_to_disk(&self.disk, &self.flash, size, &cached)?;
                 Ok(())
             })?;
             for LeftOut { piece, why } in left_out {

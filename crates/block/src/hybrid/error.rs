@@ -269,7 +269,7 @@ pub enum HybridError {
         /// What was to be written.
         range: SectorRange,
     },
-    /// Damage that cannot be passed over.
+    /// Damage that cannot be skipped.
     #[error(
         "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk is only read as it is"
     )]

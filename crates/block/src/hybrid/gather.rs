@@ -105,18 +105,23 @@ impl LeftOut {
 }
 
 /// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out, block by block of the log, and returned.
-pub(super) fn bring(disk: &Half, flash: &Half, log_size: u64, cached: &Cached) -> Result<Vec<LeftOut>, BlockError> {
+pub(super) fn copy_to_disk(
+    disk: &Half,
+    flash: &Half,
+    log_size: u64,
+    cached: &Cached,
+) -> Result<Vec<LeftOut>, BlockError> {
     let mut left_out = Vec::new();
     for (piece, sums) in cached.iter() {
         match piece.source {
             Source::Zeroes(_) => disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached)?,
-            Source::Log(from) => bring_data(disk, flash, log_size, (piece, from, sums), &mut left_out)?,
+            Source::Log(from) => copy_data(disk, flash, log_size, (piece, from, sums), &mut left_out)?,
         }
     }
     Ok(left_out)
 }
 
-fn bring_data(
+fn copy_data(
     disk: &Half,
     flash: &Half,
     log_size: u64,
@@ -141,6 +146,6 @@ fn bring_data(
         let start = Lba(piece.range.start.0 + begin - from.0);
         let from = LogSector(begin);
         let own = Piece { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
-        bring_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), left_out)
+        copy_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), left_out)
     })
 }

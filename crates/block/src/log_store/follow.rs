@@ -255,7 +255,7 @@ impl Replay<'_> {
                     }
                     return Ok(());
                 }
-                Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
+                Err(Absent(page)) => match self.named.load_page(&mut self.core, page) {
                     Err(error) if self.lost_pages == LostPages::Skip => {
                         self.core.unusable.insert(page, error);
                         return Ok(());

@@ -14,7 +14,7 @@ use super::format::{
 use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
-use crate::in_turn::InTurn;
+use crate::flush_serializer::FlushSerializer;
 
 /// A device with a name for messages.
 pub(super) struct Named {
@@ -36,7 +36,7 @@ pub(super) struct Found {
 
 impl Named {
     pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
-        Named { name: name.to_owned(), device: Arc::new(InTurn::new(device)) }
+        Named { name: name.to_owned(), device: Arc::new(FlushSerializer::new(device)) }
     }
 
     /// Makes durable what the device was given.
@@ -169,7 +169,7 @@ impl Named {
 
 impl Named {
     /// Reads a page of the map into memory.
-    pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
+    pub(super) fn load_page(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
         if let Some(error) = core.unusable.get(&page) {
             return Err(error.clone());
         }

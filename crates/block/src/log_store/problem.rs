@@ -129,3 +129,53 @@ impl fmt::Display for Problem {
         }
     }
 }
+
+/// Problems of one kind that may concern adjacent blocks or pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Blocks,
+    Pages,
+    RebuiltPages,
+}
+
+impl Problem {
+    fn in_run(&self) -> Option<(Run, u64)> {
+        match self {
+            Problem::Damaged(block, _) => Some((Run::Blocks, block.0)),
+            Problem::DamagedPage(page, _) => Some((Run::Pages, page.0.into())),
+            Problem::RebuiltPage(page) => Some((Run::RebuiltPages, page.0.into())),
+            _ => None,
+        }
+    }
+
+    /// Problems in words, those of adjacent blocks or pages in one line: how many each line is for, and the line.
+    pub fn lines(mut problems: &[&Problem]) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        while let Some(problem) = problems.first() {
+            let line = match problem.in_run() {
+                Some((run, first)) => {
+                    let rest = (first..).zip(problems);
+                    let count = rest.take_while(|(number, problem)| problem.in_run() == Some((run, *number))).count();
+                    let told = if count > 1 { run.told(first, first + count as u64 - 1) } else { problem.to_string() };
+                    (count, told)
+                }
+                None => (1, problem.to_string()),
+            };
+            problems = problems.get(line.0..).unwrap_or_default();
+            lines.push(line);
+        }
+        lines
+    }
+}
+
+impl Run {
+    fn told(self, first: u64, last: u64) -> String {
+        match self {
+            Run::Blocks => format!("blocks {first}-{last} are not what was written"),
+            Run::Pages => format!("pages {first}-{last} of the map are not what was written"),
+            Run::RebuiltPages => format!(
+                "pages {first}-{last} of the map are damaged; nothing is lost with them, and the store rebuilds them from the log when they are needed"
+            ),
+        }
+    }
+}

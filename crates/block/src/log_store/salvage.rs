@@ -427,7 +427,7 @@ fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Mapping, L
             Ok(Some(entry)) => return Ok(Mapping::At(entry.place)),
             Ok(None) if core.map.is_lost(block).is_ok_and(|is_lost| is_lost) => return Ok(Mapping::Lost),
             Ok(None) => return Ok(Mapping::Nothing),
-            Err(Absent(page)) => named.bring(core, page)?,
+            Err(Absent(page)) => named.load_page(core, page)?,
         }
     }
 }

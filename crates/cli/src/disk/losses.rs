@@ -22,7 +22,7 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
 }
 
 /// What is lost of a pair that goes on without it, in words.
-pub(crate) fn passed_over(lost: &Losses) -> Option<String> {
+pub(crate) fn skipped(lost: &Losses) -> Option<String> {
     (!lost.at_risk.is_empty()).then(|| {
         let ranges = count(lost.at_risk.len() as u64, "range");
         format!("damage of the flash has taken {ranges} of sectors: reads of them fail until they are written again")

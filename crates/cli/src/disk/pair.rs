@@ -38,12 +38,12 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Passes over what is damaged of a pair, of which it is known what is lost.
-pub(super) fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
+/// Skips what is damaged of a pair, of which it is known what is lost.
+pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let pair = DamagedPair::open(disk.half(), flash.half())?;
     if pair.damage().is_some() {
-        pair.skip().context("passing over what is damaged")?;
+        pair.salvage().context("going on without what is damaged")?;
     }
     Ok(())
 }

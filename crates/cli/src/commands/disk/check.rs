@@ -13,7 +13,7 @@ use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
-use super::check_store::{self, Looked, StoreReport};
+use super::check_store::{self, Looked, StoreReport, Wrong};
 use super::source::SourceArgs;
 use super::status::unwritten;
 use crate::config::ConfigErrors;
@@ -21,7 +21,7 @@ use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
-use crate::disk::losses::{passed_over, unknown};
+use crate::disk::losses::{skipped, unknown};
 use crate::disk::open::{self, Part};
 use crate::disk::pair::keeps;
 use crate::disk::place;
@@ -100,13 +100,16 @@ impl Report {
 enum Message {
     Place(ErrorReport),
     Device { message: String },
+    Store(Wrong),
 }
 
 impl Message {
-    fn text(&self) -> String {
+    /// In a line; nothing if the line of the one before says it too.
+    fn line(&self) -> Option<String> {
         match self {
-            Message::Place(report) => report.to_string(),
-            Message::Device { message } => message.clone(),
+            Message::Place(report) => Some(report.to_string()),
+            Message::Device { message } => Some(message.clone()),
+            Message::Store(wrong) => wrong.line.clone(),
         }
     }
 }
@@ -241,7 +244,7 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     });
     match checked {
         Ok(pair) => {
-            let lost_before = || pair.as_ref().and_then(|pair| passed_over(&pair.losses));
+            let lost_before = || pair.as_ref().and_then(|pair| skipped(&pair.losses));
             let damage = pair.as_ref().and_then(|pair| pair.damage.clone()).or_else(lost_before);
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
@@ -267,7 +270,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
     match check_store::look(disk, depth) {
         Ok(None) => {}
         Ok(Some(Looked { report: store, errors, warnings })) => {
-            report.errors.extend(errors.into_iter().map(|message| Message::Device { message }));
+            report.errors.extend(errors.into_iter().map(Message::Store));
             report.warnings.extend(warnings.into_iter().map(|message| Message::Device { message }));
             report.store = Some(store);
         }
@@ -357,8 +360,8 @@ fn is_disk(data: &Metadata) -> bool {
 }
 
 fn summary(report: &Report) -> String {
-    let warnings = report.warnings.iter().map(|warning| format!("warning: {}", warning.text()));
-    let errors = report.errors.iter().map(|error| format!("error: {}", error.text()));
+    let warnings = report.warnings.iter().filter_map(Message::line).map(|line| format!("warning: {line}"));
+    let errors = report.errors.iter().filter_map(Message::line).map(|line| format!("error: {line}"));
     let mut lines: Vec<String> = errors.chain(warnings).collect();
     if let Some(pair) = &report.pair {
         lines.push(log(pair));

@@ -30,15 +30,15 @@ fn damaged(pair: &Pair) -> DamagedPair {
     DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair")
 }
 
-/// Twenty blocks, of which the fourth has damaged data and the eleventh a damaged header; passed over.
+/// Twenty blocks, of which the fourth has damaged data and the eleventh a damaged header; skipped.
 fn skipped() -> Pair {
     let pair = Pair::new(DISK);
     blocks(&pair, 20);
     flip(&pair, 3 * RECORD + BLOCK);
     flip(&pair, 10 * RECORD);
     assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { .. })));
-    assert!(damaged(&pair).can_be_skipped());
-    damaged(&pair).skip().expect("it is known what is lost");
+    assert!(damaged(&pair).can_be_salvaged());
+    damaged(&pair).salvage().expect("it is known what is lost");
     pair
 }
 
@@ -118,14 +118,14 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
         let failing = Rule::on(Operation::Write, CallFault::Error(rustix::io::Errno::IO)).from_nth(writes);
         let flash = Arc::new(Faulty::new(copy(), Plan::new(1).rule(failing)));
         let opened = DamagedPair::open(pair.disk.clone(), half("flash", flash.clone())).expect("it is a pair");
-        let done = opened.skip();
+        let done = opened.salvage();
         let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash, 0, size))));
         match Hybrid::open(pair.disk.clone(), left.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None) {
             Ok(hybrid) => assert_holds(&hybrid, &LOST),
             Err(error) => {
                 assert!(done.is_err() && matches!(error, HybridError::Corrupt { .. }), "{writes}: {error}");
                 let again = DamagedPair::open(pair.disk.clone(), left.clone()).expect("it is a pair");
-                again.skip().expect("it is done again");
+                again.salvage().expect("it is done again");
                 let opened = Hybrid::open(pair.disk.clone(), left, pair.bed.clone(), by_hand(Algorithm::Whole), None);
                 assert_holds(&opened.expect("it goes on"), &LOST);
             }
@@ -134,7 +134,7 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
 }
 
 #[test]
-fn flash_that_cannot_be_read_until_it_is_written_again_is_passed_over_too() {
+fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
     for (sector, lost) in [(3 * RECORD + BLOCK, 3), (3 * RECORD, 3)] {
         let pair = Pair::new(DISK);
         blocks(&pair, 20);
@@ -144,7 +144,7 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_passed_over_too() {
         let open = || Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
         assert!(matches!(open().map(|_| ()), Err(HybridError::Device(BlockError::Io { .. }))));
         let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
-        damaged.skip().expect("it is known what is lost");
+        damaged.salvage().expect("it is known what is lost");
         assert_holds(&open().expect("all of the log can be read"), &[lost]);
     }
 }
@@ -156,8 +156,8 @@ fn where_nobody_knows_what_is_lost_or_it_is_too_much_the_pair_is_only_read() {
     flip(&pair, 10 * RECORD);
     flip(&pair, 11 * RECORD);
     let before = read(&*pair.flash.device, 0, 64);
-    assert!(!damaged(&pair).can_be_skipped());
-    assert!(matches!(damaged(&pair).skip(), Err(HybridError::LossUnknown { .. })));
+    assert!(!damaged(&pair).can_be_salvaged());
+    assert!(matches!(damaged(&pair).salvage(), Err(HybridError::LossUnknown { .. })));
     assert!(read(&*pair.flash.device, 0, 64) == before, "nothing is written");
 
     let pair = Pair::new(DISK);
@@ -173,7 +173,7 @@ fn where_nobody_knows_what_is_lost_or_it_is_too_much_the_pair_is_only_read() {
         flip(&pair, number * RECORD + BLOCK);
     }
     assert_eq!(damaged(&pair).losses().at_risk.len(), MOST_LOST + 1);
-    assert!(!damaged(&pair).can_be_skipped());
+    assert!(!damaged(&pair).can_be_salvaged());
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
     hybrid.write(Lba(0), &fill(1, 1000), Durability::Cached).expect("to the log");
     hybrid.close().expect("it ends");
     (1..=125).for_each(|block| flip(&pair, block * BLOCK));
-    damaged(&pair).skip().expect("it is known what is lost");
+    damaged(&pair).salvage().expect("it is known what is lost");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.lost(), [range(0, 1000)]);
     for number in 1..MOST_LOST as u64 {

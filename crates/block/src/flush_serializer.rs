@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use crate::device::BlockDevice;
 use crate::error::BlockError;
 
-/// See the module.
-pub(crate) struct InTurn {
+/// A device whose flushes take turns; see the module.
+pub(crate) struct FlushSerializer {
     inner: Arc<dyn BlockDevice>,
     /// How many flushes have begun.
     begun: AtomicU64,
@@ -20,14 +20,14 @@ pub(crate) struct InTurn {
     failed: Mutex<Option<BlockError>>,
 }
 
-impl InTurn {
+impl FlushSerializer {
     /// Around that device.
-    pub(crate) fn new(inner: Arc<dyn BlockDevice>) -> InTurn {
-        InTurn { inner, begun: AtomicU64::new(0), failed: Mutex::new(None) }
+    pub(crate) fn new(inner: Arc<dyn BlockDevice>) -> FlushSerializer {
+        FlushSerializer { inner, begun: AtomicU64::new(0), failed: Mutex::new(None) }
     }
 }
 
-impl BlockDevice for InTurn {
+impl BlockDevice for FlushSerializer {
     crate::forward!(inner: geometry, refresh, read, write, discard, has_extents, first_extent, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
@@ -82,18 +82,18 @@ mod tests {
             flushes: AtomicU64::new(0),
             may_end: AtomicBool::new(false),
         });
-        let in_turn = InTurn::new(device.clone());
+        let serializer = FlushSerializer::new(device.clone());
         let flushes = || device.flushes.load(Ordering::SeqCst);
         let calling = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| in_turn.flush());
+            scope.spawn(|| serializer.flush());
             while flushes() == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             for _ in 0..16 {
                 scope.spawn(|| {
                     calling.fetch_add(1, Ordering::SeqCst);
-                    in_turn.flush()
+                    serializer.flush()
                 });
             }
             while calling.load(Ordering::SeqCst) < 16 {
@@ -104,9 +104,9 @@ mod tests {
         });
         // Two, if none of them was held up between saying that it calls and calling.
         assert!((2..8).contains(&flushes()), "{} flushes for 16 that waited", flushes());
-        in_turn.flush().expect("memory does not fail");
+        serializer.flush().expect("memory does not fail");
         let before = flushes();
-        in_turn.flush().expect("memory does not fail");
+        serializer.flush().expect("memory does not fail");
         assert_eq!(flushes(), before + 1, "nothing that was written later is left out");
     }
 }
