@@ -175,7 +175,7 @@ fn a_second_governor_of_the_same_file_system_is_refused_and_the_first_goes_on() 
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     let mut first = Running::start(governor(&disk, run_dir.path(), &[]));
     let text = refusal(governor(&disk, run_dir.path(), &[]));
-    assert!(text.contains("is governed already") && text.contains(&first.child.id().to_string()), "{text}");
+    assert!(text.contains("is already governed") && text.contains(&first.child.id().to_string()), "{text}");
     first.status();
 }
 

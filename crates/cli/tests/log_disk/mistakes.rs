@@ -51,7 +51,7 @@ fn wrong_options_say_what_to_write() {
         2,
         &["there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?)", "known: r_lfs, sepgc"],
     );
-    let told = ["\"oracle\" must be told the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
+    let told = ["\"oracle\" needs to know the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
     house.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &told);
     assert!(!house.said(&create(&["--size", SIZE, "--scheme", "rlfs"])).contains("oracle"), "no disk can use it");
     house.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);

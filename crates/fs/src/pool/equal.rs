@@ -157,7 +157,7 @@ impl Pool {
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
                     let branch = self.branch_name(copy.branch);
-                    tracing::warn!(%branch, %error, "a directory's copy cannot be looked at; it is left out");
+                    tracing::warn!(%branch, %error, "a directory's copy cannot be read; it is left out");
                 }
             }
         }

@@ -340,7 +340,7 @@ impl Pool {
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let governor = self.governors.of(branch.id).ok_or_else(|| {
             failed(
-                "the kernel decides its write-back, and there is nothing to record (`umbrella write-back set`)"
+                "the kernel decides its write-back, so there is nothing to record (set a policy with `umbrella write-back set`)"
                     .to_owned(),
             )
         })?;
@@ -356,7 +356,7 @@ impl Pool {
             Some(file) => governor.record_to(file, most),
             None if !governor.status().recording => {
                 return Err(failed(
-                    "nothing is being recorded (a record ends by itself when it is full, and when the policy changes)"
+                    "no record is being written (a record ends by itself when it is full, and when the policy changes)"
                         .to_owned(),
                 ));
             }

@@ -120,7 +120,7 @@ impl Pool {
         match self.take_back_staged() {
             Ok(()) => self.unwarn("staging"),
             Err(error) => {
-                self.warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+                self.warn("staging", format!("the staging area cannot be listed: {error}; trying again"));
             }
         }
         staging.watch_memory();

@@ -406,7 +406,7 @@ impl Pool {
     pub(crate) fn empty_staging(&self) {
         let Some(staging) = &self.staging else { return };
         if let Err(error) = self.take_back_staged() {
-            tracing::error!(%error, "the staging area cannot be looked through");
+            tracing::error!(%error, "the staging area cannot be listed");
         }
         let until = Instant::now() + LAST_PATIENCE;
         let mut waiting = staging.all_free();
