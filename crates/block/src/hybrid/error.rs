@@ -84,8 +84,7 @@ pub enum HybridError {
     },
     /// The disk has a flash, which is not what was given as such.
     #[error(
-        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. Should it be \
-         lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
+        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. If it is lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
          plain disk, without what only the flash had"
     )]
     FlashLost {

@@ -39,7 +39,7 @@ pub(super) struct RecordArgs {
     /// The disk: a whole block device.
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// End after so many seconds, or a time such as 10m [default: when interrupted].
+    /// End after this time: seconds, or a time such as 10m [default: when interrupted].
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     seconds: Option<Duration>,
     /// The new file, compressed if its name ends with .gz or .zst; `-` is standard output.
