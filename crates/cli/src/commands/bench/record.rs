@@ -135,7 +135,7 @@ impl RecordArgs {
             return Err(error);
         }
         let missing = if kept.lost > 0 { format!(", {} more did not fit", kept.lost) } else { String::new() };
-        bail!("{}; what was recorded is in {recorded}{missing}", reasons(&error))
+        bail!("{}; the requests so far are in {recorded}{missing}", reasons(&error))
     }
 }
 

@@ -147,6 +147,6 @@ impl ReplaceArgs {
         }
         let saved = self.write(change)?;
         state.forget(&self.name)?;
-        Ok(Next { words: format!(": the next mount takes in what is at {shown}"), saved })
+        Ok(Next { words: format!(": the next mount uses the disk at {shown}"), saved })
     }
 }

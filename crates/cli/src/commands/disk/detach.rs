@@ -178,7 +178,7 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
         Outcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
         Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
         Outcome::LeftoversCleared => {
-            format!("{name}: what its daemon left behind is cleared away; what is on the disk was not touched")
+            format!("{name}: cleaned up what its daemon left behind; the data on the disk was not touched")
         }
         Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
     }];
@@ -194,7 +194,7 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
     let waits_for_data =
         matches!(outcome, Outcome::DetachedWithCache) && lost.as_ref().is_some_and(|lost| !lost.is_empty());
     lines.extend(waits_for_data.then(|| {
-        "attach it again and write what is lost; or end the pair without it: `umbrella disk detach --salvage CONFIG`".to_owned()
+        "attach it again and write the lost sectors, or end the pair without them: `umbrella disk detach --salvage CONFIG`".to_owned()
     }));
     lines.extend((!perhaps.is_empty()).then(|| perhaps_lost(perhaps)));
     lines.push(String::new());

@@ -104,7 +104,7 @@ impl SalvageArgs {
             Some(flash) => {
                 let pair = hybrid::DamagedPair::open(disk.half(), flash.half());
                 let pair = pair.with_context(|| {
-                    format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` brings what is whole to the disk", disk.name)
+                    format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` writes the intact data to the disk", disk.name)
                 })?;
                 of_pair.extend(unknown(&pair.losses()).map(|lost| format!("{lost}; {NOTHING_PROVED}")));
                 Arc::new(pair)
@@ -261,16 +261,16 @@ fn summary(salvaged: &Salvaged) -> String {
     let mut lines: Vec<String> = salvaged.damage.iter().map(|damage| format!("damaged: {damage}")).collect();
     lines.extend((salvaged.missing_chunks > 0).then(|| {
         let chunks = count(salvaged.missing_chunks, "chunk");
-        format!("damaged: the end of the log: the headers of {chunks} are lost, and nobody knows which blocks they held; what was written last may be old")
+        format!("damaged: the end of the log: the headers of {chunks} are lost, and the blocks that they held are unknown; the blocks written last may be old")
     }));
     lines.extend(runs.iter().take(MOST_SHOWN).map(Run::shown));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;
     lines.extend((more > 0).then(|| format!("and {more} more (--json has all)")));
     let blocks = runs.iter().map(|run| run.blocks).sum();
     let verdict = match blocks {
-        _ if salvaged.ok => "every block is what was written last".to_owned(),
-        0 => "what was written last may be missing".to_owned(),
-        _ => format!("{} of 4 KiB may not be what was written last", count(blocks, "block")),
+        _ if salvaged.ok => "every block has its newest data".to_owned(),
+        0 => "the data written last may be missing".to_owned(),
+        _ => format!("{} of 4 KiB may not have the newest data", count(blocks, "block")),
     };
     let (to, size, copied) = (visible_path(&salvaged.to), salvaged.size, salvaged.copied);
     lines.push(format!("{to}: {copied} of {size} copied from {}; {verdict}", salvaged.name));
