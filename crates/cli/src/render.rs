@@ -109,7 +109,10 @@ pub(crate) fn detached(status: &Status) -> String {
 /// What a pool is of which the mount is gone and the daemon not yet.
 pub(crate) fn ending(mount: &Path, pid: Option<u32>) -> String {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-    format!("{} is unmounted; its daemon{process} finishes its work and ends by itself", visible_path(mount))
+    format!(
+        "{} is unmounted, and its daemon{process} is ending: it finishes its work, and you need to do nothing",
+        visible_path(mount)
+    )
 }
 
 fn uptime(status: &Status) -> String {

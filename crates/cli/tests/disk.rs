@@ -389,7 +389,7 @@ fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
     let config = house.hybrid("media", "never");
     let config = config.to_str().expect("text");
     house.given(&["create", config]);
-    let cleared = "media: what its daemon left behind is cleared away";
+    let cleared = "media: cleaned up what its daemon left behind";
     let kill = || {
         let device = house.given(&["attach", config]).trim().to_owned();
         house.write("media", &bytes(7, MIB));

@@ -365,7 +365,7 @@ impl WriteBack {
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let flusher = self.flushers.of(branch.id).ok_or_else(|| {
             failed(
-                "the kernel decides its write-back, and there is nothing to record (`umbrella write-back set`)"
+                "the kernel decides its write-back, so there is nothing to record (set a policy with `umbrella write-back set`)"
                     .to_owned(),
             )
         })?;
@@ -381,7 +381,7 @@ impl WriteBack {
             Some(file) => flusher.record_to(file, most),
             None if !flusher.status().recording => {
                 return Err(failed(
-                    "nothing is being recorded (a record ends by itself when it is full, and when the policy changes)"
+                    "no record is being written (a record ends by itself when it is full, and when the policy changes)"
                         .to_owned(),
                 ));
             }

@@ -42,7 +42,7 @@ pub enum EventsError {
     #[error("the record ends before it names a policy")]
     Empty,
     /// The other policy has to be told the future, which no record of a live run knows.
-    #[error("{0} has to know when pages are written again, which a record of a live run does not tell")]
+    #[error("{0} needs to know when pages are written again, which a record of a live run does not contain")]
     Offline(String),
     /// The policy decides otherwise than it did.
     #[error(

@@ -132,7 +132,7 @@ fn what_is_no_record_is_refused() {
             "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\nend 5 0\n",
             "line 6: the record was changed or damaged",
         ),
-        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: 2 lines before the end, 7 were written"),
+        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: it has 2 lines before the end, but 7 were written"),
     ] {
         let error = replay(text.as_bytes(), None).expect_err(text).to_string();
         assert!(error.starts_with(why), "{error}");

@@ -46,7 +46,7 @@ pub enum FlusherError {
         source: io::Error,
     },
     /// The record's file is there already.
-    #[error("{}: is there already, and may be another record (name a new file)", path.display())]
+    #[error("{}: exists already, and may be another record (name a new file)", path.display())]
     RecordExists {
         /// The file.
         path: PathBuf,

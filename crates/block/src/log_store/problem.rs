@@ -110,7 +110,7 @@ impl fmt::Display for Problem {
             Problem::Unnamed(segment, count, runs) => {
                 write!(
                     f,
-                    "segment {}: of {count} blocks in it nobody can tell whether they are what was written:",
+                    "segment {}: {count} blocks in it may be wrong, because their checksums are lost:",
                     segment.0
                 )?;
                 let mut told = 0;

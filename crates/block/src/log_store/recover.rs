@@ -185,7 +185,7 @@ impl Recovered {
             );
         }
         if let Some(error) = &self.unreadable {
-            tracing::error!(store, %error, "the end of the log cannot be read: what was written last may be lost");
+            tracing::error!(store, %error, "the end of the log cannot be read: the data written last may be lost");
         }
     }
 }
@@ -229,7 +229,7 @@ fn recover_or_look(named: &Named, options: Options, access: Access) -> Result<(R
         Err(error @ (LogStoreError::FlushedLost { .. } | LogStoreError::LogUnreadable { .. }))
             if access == Access::Salvage =>
         {
-            tracing::error!(store = named.name, %error, "nobody knows all that is lost: the store is served read-only, as it was before");
+            tracing::error!(store = named.name, %error, "not all losses are known: the store is served read-only, as it was before");
             Ok((recover(named, options, Access::ReadOnly)?, Access::ReadOnly))
         }
         recovered => Ok((recovered?, access)),

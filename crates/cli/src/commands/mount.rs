@@ -43,7 +43,7 @@ pub(crate) struct MountArgs {
     /// Where a daemon logs [default: /var/log/umbrella/MOUNT.log].
     #[arg(long, value_name = "FILE", requires = "daemon")]
     log: Option<PathBuf>,
-    /// Mount here and not at the place that the configuration names.
+    /// Mount here instead of at the mount point in the configuration.
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
     /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).

@@ -25,7 +25,7 @@ EXAMPLES:
   umbrella repair --equalise /srv/pool/films                make their copies what is shown
   umbrella repair --equalise /srv/pool/films --like disk1   make their copies what disk1 has")]
 pub(crate) struct RepairArgs {
-    /// A directory in a mounted pool; all below it are looked at too.
+    /// A directory in a mounted pool; all directories below it are checked too.
     #[arg(long, required = true, value_name = "PATH")]
     equalise: PathBuf,
     /// The branch whose copies are right [default: what is shown].

@@ -34,7 +34,7 @@ EXAMPLES:
 pub(crate) struct UnmountArgs {
     #[command(flatten)]
     pool: PoolArg,
-    /// When the daemon does not unmount in time, abort what is under way and detach the tree.
+    /// If the daemon does not unmount in time, abort its requests and detach the tree.
     #[arg(short, long)]
     force: bool,
     /// Detach the tree at once; the daemon ends when the last open file is closed.

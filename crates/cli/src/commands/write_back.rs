@@ -48,7 +48,7 @@ EXAMPLES:
 
 /// Change the policy of a branch, or its limit, until the pool is unmounted.
 ///
-/// What is dirty stays known. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
+/// Dirty pages are not forgotten. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -61,10 +61,10 @@ struct SetArgs {
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty; "auto": what the kernel leaves [default: as it was; at first, "auto"].
+    /// Hold writers back so that no more than this is dirty; "auto" follows the kernel's threshold [default: unchanged; at first "auto"].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     limit: Option<ThresholdChange>,
-    /// Begin to write back above this; "auto": half of the limit [default: as it was, if that is below the limit; else "auto"].
+    /// Begin write-back above this; "auto" is half of the limit [default: unchanged if that is below the limit; else "auto"].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     background: Option<ThresholdChange>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ fn threshold(text: &str) -> Result<ThresholdChange, NoThreshold> {
 
 /// Record what the policy of a branch sees and decides, for `umbrella lab run --events`.
 ///
-/// The record ends with --stop, when it is as large as it may be, and when the policy changes.
+/// The record ends with --stop, when it reaches --most, and when the policy changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -101,7 +101,7 @@ struct RecordArgs {
     /// End the record.
     #[arg(long)]
     stop: bool,
-    /// The record's size at most.
+    /// The largest size of the record.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     most: ByteSize,
     #[command(flatten)]

@@ -23,9 +23,9 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Order the write-back of any mounted file system, also one that is in no pool (needs root).
 ///
-/// The kernel tells which pages become dirty (BPF); they are started on their way to disk a little before the kernel would do it, in
-/// the order of a policy. It stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts: without it, or when it is
-/// killed, the kernel writes back as ever. Writers are never held back, so sustained overload belongs to the kernel.
+/// The kernel reports which pages become dirty (BPF). Their write-back starts a little before the kernel would begin, in the order of a policy. It
+/// stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts: without it, or when it is
+/// killed, the kernel writes back as ever. Writers are never held back, so the kernel handles sustained overload.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -40,25 +40,25 @@ pub(crate) struct RunArgs {
     /// Which pages go first, with parameters if you like (umbrella lab list policies).
     #[arg(long, value_name = "POLICY", default_value = "cscan")]
     policy: String,
-    /// What should be dirty at most: writing back begins at half of it. Nobody waits at it [default: from the kernel's threshold].
+    /// The most that should be dirty. Write-back begins at half of it; nobody waits at it [default: from the kernel's threshold].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
-    /// Writing back begins above this, instead of half of the limit.
+    /// Begin write-back above this, instead of half of the limit.
     #[arg(long, value_name = "SIZE")]
     background: Option<ByteSize>,
-    /// Ends after this time.
+    /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Records what the policy sees and chooses, for the lab.
+    /// Record what the policy sees and chooses, for the lab.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The record ends at this size.
+    /// End the record at this size.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "record")]
     record_size: ByteSize,
-    /// Memory for what the kernel has told and nobody has read yet. Files of what does not fit are looked through.
+    /// Memory for events of the kernel that are not read yet. If it overflows, the files concerned are checked.
     #[arg(long, value_name = "SIZE", default_value = "8MiB")]
     ring: ByteSize,
-    /// Prints the status as lines of JSON.
+    /// Print the status as lines of JSON.
     #[arg(long)]
     json: bool,
     /// How often, with --json.

@@ -132,7 +132,7 @@ pub(crate) enum Notice {
     MountMissing { mount: PathBuf },
     #[error("the mount point {} is not a directory", visible_path(mount))]
     MountNotDirectory { mount: PathBuf },
-    #[error("the mount point {} is not empty: while the pool is mounted, what is in it is hidden", visible_path(mount))]
+    #[error("the mount point {} is not empty: the mounted pool hides its contents", visible_path(mount))]
     MountNotEmpty { mount: PathBuf },
 }
 

@@ -33,6 +33,6 @@ pub(crate) fn skipped(lost: &Losses) -> Option<String> {
 pub(crate) fn unknown(losses: &Losses) -> Option<String> {
     (losses.unknown_records > 0).then(|| {
         let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
+        format!("{records} of the log lost, and their sectors are unknown: any may be older than it should be")
     })
 }

@@ -331,7 +331,7 @@ pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
     loop {
         match Arc::try_unwrap(shared) {
             Ok(last) => return Ok(last),
-            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what was flushed is safe"),
+            Err(_) if Instant::now() > deadline => bail!("requests do not end; flushed data is safe"),
             Err(again) => shared = again,
         }
         std::thread::sleep(Duration::from_millis(10));

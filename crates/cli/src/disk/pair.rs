@@ -62,7 +62,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
             false
         }
         AtDetach::Empty | AtDetach::Keep => {
-            !hybrid.detach().context("bringing to the disk what is on flash")?.is_empty()
+            !hybrid.detach().context("writing the data on the flash to the disk")?.is_empty()
         }
     };
     if !needs_flash {
@@ -131,7 +131,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         Err(HybridError::Stopped) => {
             bail!("nobody waits for it any more: data that is not on the disk yet stays on flash")
         }
-        drained => drained.context("bringing to the disk what is on flash")?,
+        drained => drained.context("writing the data on the flash to the disk")?,
     }
     Ok(total)
 }

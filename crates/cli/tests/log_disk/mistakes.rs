@@ -51,7 +51,7 @@ fn wrong_options_say_what_to_write() {
         2,
         &["there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?)", "known: r_lfs, sepgc"],
     );
-    let told = ["\"oracle\" must be told the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
+    let told = ["\"oracle\" needs to know the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
     house.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &told);
     assert!(!house.said(&create(&["--size", SIZE, "--scheme", "rlfs"])).contains("oracle"), "no disk can use it");
     house.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);
@@ -221,8 +221,7 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
     house.given(&["serve", "t.img", "--daemon"]);
-    let told =
-        ["): what is on it was not looked at", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
+    let told = ["): its data was not checked", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
     house.refused(&["check", "t.img", "--data"], 0, &told);
     house.given(&["detach"]);
 }
@@ -231,11 +230,9 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
 fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let house = House::new();
     let is_left_alone = |disk: &str, told: &[&str]| {
-        let said = [
-            told,
-            &["what is on it was not looked at", ": in use, and not looked at (log store, 0 errors, 1 warning)"],
-        ]
-        .concat();
+        let said =
+            [told, &["its data was not checked", ": in use, and not looked at (log store, 0 errors, 1 warning)"]]
+                .concat();
         house.refused(&["check", disk, "--data"], 0, &said);
     };
     house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
@@ -335,13 +332,11 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_co
         house.given(&["check", &config])
     };
     let told = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
-    for part in
-        ["its scheme is sepgc, and not organ", "its segments have 1 MiB, and not 512 KiB", "what is there counts"]
-    {
+    for part in ["its scheme is sepgc, not organ", "its segments have 1 MiB, not 512 KiB", "the store's own counts"] {
         assert!(told.contains(part), "{told}");
     }
     for keys in ["", "scheme = \"sepgc\"\nsegment = \"1MiB\"\n"] {
-        assert!(!check(keys).contains("what is there counts"), "{keys}");
+        assert!(!check(keys).contains("the store's own counts"), "{keys}");
     }
 }
 

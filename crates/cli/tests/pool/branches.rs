@@ -50,7 +50,7 @@ fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
     };
     for name in ["", " ", "b ", "b/c", "b\nc", &"b".repeat(65)] {
         let said = add(name, &new.path());
-        assert!(said.contains("no name for a branch"), "{name:?}: {said}");
+        assert!(said.contains("not a valid name for a branch"), "{name:?}: {said}");
     }
     let link = pool.dir().join("link");
     std::os::unix::fs::symlink(pool.on("a", ""), &link).unwrap();
@@ -59,7 +59,7 @@ fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
     fs::create_dir_all(&hidden).unwrap();
     for path in [&pool.on("a", "dir"), &link, &pool.join("dir"), pool.on("a", "").parent().unwrap(), &hidden] {
         let said = add("b", path);
-        assert!(said.contains("lie one inside the other"), "{}: {said}", path.display());
+        assert!(said.contains("lies inside the other"), "{}: {said}", path.display());
     }
     assert_eq!(pool.status().branches.len(), 1);
     assert_eq!(fs::read_dir(new.path()).unwrap().count(), 0, "nothing is written to a branch that is refused");

@@ -291,7 +291,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
     });
     pool.say(["write-back", "record", "disk", "--stop"]);
     let again = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
-    assert!(text(&again).contains("is there already"), "an existing file is left alone: {}", text(&again));
+    assert!(text(&again).contains("exists already"), "an existing file is left alone: {}", text(&again));
 
     let replay = |policy: &[&str]| {
         let mut args = vec!["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()];

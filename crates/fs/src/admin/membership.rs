@@ -68,7 +68,7 @@ impl Admin {
             if branch.draining() {
                 let name = &branch.spec.name;
                 tracing::warn!(
-                    "branch {name:?} is being drained: nothing new goes there (`umbrella branch drain {name}` goes on, with --stop ends it)"
+                    "branch {name:?} is being drained: it gets no new files (continue with `umbrella branch drain {name}`, end it with --stop)"
                 );
             }
         }
@@ -78,8 +78,8 @@ impl Admin {
                 self.context.warn(
                     forgotten(&name),
                     format!(
-                        "branch {name:?} was in this pool and is not in the configuration: its files are not shown (`umbrella branch add` or the configuration brings \
-                         it back; `umbrella branch remove {name}` forgets it)"
+                        "branch {name:?} was in this pool and is not in the configuration: its files are not shown (bring it back with `umbrella branch add` or in the configuration, or forget it with \
+                         `umbrella branch remove {name}`)"
                     ),
                 );
             }
@@ -251,8 +251,9 @@ impl Admin {
         let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);
         if recovered.is_err() {
             given_up.store(true, Ordering::Release);
-            branch
-                .take_offline("what was left half done on it cannot be put right: a branch does not answer".to_owned());
+            branch.take_offline(
+                "cannot finish or undo what a crash interrupted on it: a branch does not answer".to_owned(),
+            );
         }
         recovered.ok()
     }

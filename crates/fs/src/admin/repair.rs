@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
                 }
                 Err(error) => {
                     let branch = &copy.branch.spec.name;
-                    tracing::warn!(%branch, %error, "a directory cannot be listed: what is below it is not looked at");
+                    tracing::warn!(%branch, %error, "a directory cannot be listed: everything below it is skipped");
                     self.summary.directories_failed += 1;
                 }
             }

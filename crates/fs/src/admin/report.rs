@@ -66,8 +66,8 @@ impl Admin {
         let used = (self.io.open_handles().len() + self.tree.dir_fds.len()) as u64;
         (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
             format!(
-                "the daemon may have {limit} descriptors and uses about {used} for files and directories; further opens will fail: raise its hard limit \
-                 (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
+                "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; when none is left, further opens \
+                 fail. Raise the daemon's hard limit (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
             )
         })
     }

@@ -58,13 +58,13 @@ pub enum BranchError {
         theirs: Option<String>,
     },
     /// While the branch was online, something else came to be at its path.
-    #[error("{path:?} is not the directory any more that was opened there")]
+    #[error("{path:?} is no longer the directory that was opened there")]
     Replaced {
         /// Path of the branch.
         path: PathBuf,
     },
     /// It was removed from the pool or replaced meanwhile.
-    #[error("{path:?} is no branch of this pool any more")]
+    #[error("{path:?} is no longer a branch of this pool")]
     Retired {
         /// Path of the branch.
         path: PathBuf,
@@ -101,7 +101,7 @@ pub enum BranchError {
     },
     /// The hidden folder is not ours.
     #[error(
-        "{path:?}/.umbrella {problem} (it holds what a crash needs to be undone, so it must be a folder that only the daemon can write; look at it, then move it away)"
+        "{path:?}/.umbrella {problem} (it holds what is needed after a crash, so only the daemon may be able to write it; inspect it, then move it away)"
     )]
     Hidden {
         /// Path of the branch.
@@ -171,7 +171,7 @@ pub enum HiddenProblem {
 fn advice(name: &str, theirs: Option<&str>) -> String {
     match theirs {
         Some(theirs) => format!(
-            ": it is the disk of branch {theirs:?}; have the disks changed their mount points, or the paths in the configuration? Put them back, nothing else is to be done"
+            ": it is the disk of branch {theirs:?}; correct the mount points, or the paths in the configuration; nothing else is needed"
         ),
         None => format!(
             "; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`"

@@ -263,7 +263,7 @@ impl Walker<'_> {
             size: ByteSize(0),
             rule: String::new(),
             outcome: MoveOutcome::Failed,
-            detail: Some(format!("it cannot be looked at: {error}")),
+            detail: Some(format!("it cannot be read: {error}")),
         };
         self.tick(Some(event));
     }

@@ -68,7 +68,7 @@ impl Placement {
             ASTRAY,
             format!(
                 "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room, are offline, or take nothing new \
-                 (`umbrella explain` says which): mend that, then `umbrella enforce` moves it and names all such files"
+                 (`umbrella explain` says which): correct that, then run `umbrella enforce`, which moves it and names all such files"
             ),
         );
     }

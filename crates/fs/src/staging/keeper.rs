@@ -94,8 +94,7 @@ impl Staging {
         match self.take_back_staged() {
             Ok(()) => self.context.unwarn("staging"),
             Err(error) => {
-                self.context
-                    .warn("staging", format!("the staging area cannot be looked through: {error}; it is tried again"));
+                self.context.warn("staging", format!("the staging area cannot be listed: {error}; trying again"));
             }
         }
         area.watch_memory();

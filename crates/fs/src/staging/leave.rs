@@ -400,7 +400,7 @@ impl Staging {
     pub(crate) fn empty_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         if let Err(error) = self.take_back_staged() {
-            tracing::error!(%error, "the staging area cannot be looked through");
+            tracing::error!(%error, "the staging area cannot be listed");
         }
         let until = Instant::now() + LAST_PATIENCE;
         let mut waiting = self.all_free(area);

@@ -317,7 +317,7 @@ impl Staging {
                 let waited = HANGS.as_secs();
                 tracing::warn!(
                     branch,
-                    "it has not taken a file that leaves the staging area for {waited} s: what goes there stays in memory"
+                    "it has not taken a file that leaves the staging area for {waited} s: its files stay in memory"
                 );
             } else {
                 tracing::info!(branch, "it takes files that leave the staging area again");

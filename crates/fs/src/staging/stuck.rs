@@ -49,12 +49,14 @@ impl Staging {
 fn told(node: &Arc<Node>, why: &str, others: usize) -> String {
     let file = show(node);
     match others {
-        0 => format!("{file} cannot leave the staging area: {why}; it stays there and is tried again"),
+        0 => format!("{file} cannot leave the staging area: {why}; it stays there, and the daemon tries again"),
         1 => {
-            format!("{file} and another file cannot leave the staging area: {why}; they stay there and are tried again")
+            format!(
+                "{file} and another file cannot leave the staging area: {why}; they stay there, and the daemon tries again"
+            )
         }
         _ => format!(
-            "{file} and {others} other files cannot leave the staging area: {why}; they stay there and are tried again"
+            "{file} and {others} other files cannot leave the staging area: {why}; they stay there, and the daemon tries again"
         ),
     }
 }

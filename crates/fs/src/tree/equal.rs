@@ -161,7 +161,7 @@ impl Tree {
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
                     let branch = self.placement.branch_name(copy.branch);
-                    tracing::warn!(%branch, %error, "a directory's copy cannot be looked at; it is left out");
+                    tracing::warn!(%branch, %error, "a directory's copy cannot be read; it is left out");
                 }
             }
         }
@@ -348,7 +348,7 @@ impl Tree {
         };
         let mount = self.context.spec.mount.display();
         Some(format!(
-            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run they become what is shown, with `--like BRANCH` what that branch has"
+            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run it makes all copies as shown, with `--like BRANCH` as on that branch"
         ))
     }
 

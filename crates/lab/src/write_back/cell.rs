@@ -225,8 +225,7 @@ impl Cell {
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
         if self.machine.scale < LEAST_TELLING {
             warnings.push(format!(
-                "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} \
-                 on it is more certain that who is ahead stays ahead at full size",
+                "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} on, the winner is more likely to win at full size too",
                 self.machine.scale,
                 self.batch(),
                 page_cache::Config::default().batch

@@ -39,7 +39,7 @@ impl std::str::FromStr for Pace {
 
 /// A text that is no [`Pace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a number from 0.001 to 1000000, or `max`, is wanted")]
+#[error("give a number from 0.001 to 1000000, or `max`")]
 pub struct BadPace;
 
 /// What to do with addresses beyond the disk's end.

@@ -25,7 +25,7 @@ pub enum BpfError {
         name: &'static str,
     },
     /// A structure of the kernel lacks what the programs read.
-    #[error("this kernel has no {field}, so its dirty pages cannot be told")]
+    #[error("this kernel has no {field}, so its dirty pages cannot be seen")]
     NoField {
         /// Structure and member.
         field: String,
@@ -121,7 +121,7 @@ pub enum WatchError {
         source: io::Error,
     },
     /// Another flusher has it.
-    #[error("{}: process {holder} orders its write-back already (stop that one first)", path.display())]
+    #[error("{}: process {holder} already orders its write-back (stop that one first)", path.display())]
     AlreadyRunning {
         /// Where it is mounted.
         path: PathBuf,

@@ -33,7 +33,7 @@ pub(super) struct AddArgs {
     name: String,
     /// Its directory.
     path: PathBuf,
-    /// Place nothing new here when less than this is free ("10GiB" or "5%").
+    /// Place no new files here when less than this is free ("10GiB" or "5%").
     #[arg(long, value_name = "AMOUNT")]
     min_free: Option<Amount>,
     /// Below this much free space, writes go through the daemon.
@@ -42,13 +42,13 @@ pub(super) struct AddArgs {
     /// Write, move and delete nothing here.
     #[arg(long)]
     read_only: bool,
-    /// The pool starts without it when it is missing.
+    /// Let the pool start without it when it is missing.
     #[arg(long)]
     optional: bool,
     /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root file system.
     #[arg(long, value_name = "BOOL")]
     require_mount: Option<bool>,
-    /// A file that came here stays at least so long before a rule moves it ("1d").
+    /// How long a file that came here stays before a rule may move it ("1d").
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     min_stay: Option<Duration>,
     /// All reads and writes go through the daemon.
@@ -112,7 +112,7 @@ impl AddArgs {
             "it is on no list, so no new file goes there: name it in a rule or in the default list of the configuration, then `umbrella rules reload`".to_owned()
         } else {
             let lists = quoted_list(lists.iter().map(String::as_str));
-            format!("new files go there by {lists}; `umbrella enforce` moves there what belongs there already")
+            format!("new files go there by {lists}; `umbrella enforce` moves the files that already belong there")
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {

@@ -32,7 +32,7 @@ use crate::text::{count, visible_path};
 
 /// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
 ///
-/// Changes nothing. Of a disk that is served the configuration is checked, and its daemon asked what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. For a disk that is served, it checks the configuration and asks the daemon what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -43,7 +43,7 @@ EXAMPLES:
 pub(super) struct CheckArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Of a log store, compare all data with its checksums too, which reads everything that is in use.
+    /// Also compare all data of a log store with its checksums, which reads everything that is in use.
     #[arg(long)]
     data: bool,
     /// Print JSON.
@@ -64,7 +64,7 @@ struct Report {
     pair: Option<CheckReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
-    /// Why what is on it was not looked at: somebody uses it.
+    /// Why its data was not checked: somebody uses it.
     unread: Option<String>,
     /// There is a log store, and somebody serves it.
     #[serde(skip)]
@@ -210,14 +210,14 @@ fn look_for_users(disk: &DiskSpec, report: &mut Report) {
         }
         report.unread = Some(format!("{name} is served (process {pid})"));
         return report.warn(format!(
-            "{name} is served (process {pid}): what is on it was not looked at (`umbrella disk detach {name}` first)"
+            "{name} is served (process {pid}): its data was not checked (`umbrella disk detach {name}` first)"
         ));
     }
     let flash = disk.cache.as_ref().map(|cache| &cache.flash);
     let Some(used) = std::iter::once(&disk.disk).chain(flash).find_map(in_use) else { return };
     // A look at its beginning harms nobody.
     report.serves_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
-    report.warn(format!("{used}: what is on it was not looked at"));
+    report.warn(format!("{used}: its data was not checked"));
     report.unread = Some(used);
 }
 
@@ -313,7 +313,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     let size = device.size();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !open::may_be_made(path) => {
-            Err(format!("{shown} does not exist; is the name of the device right?"))
+            Err(format!("{shown} does not exist; check the name of the device"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
             Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
@@ -321,7 +321,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
         }
-        Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
+        Err(error) => Err(format!("{shown} cannot be read: {error}")),
         Ok(data) if data.is_file() && data.len() == 0 => match size {
             Some(_) => Ok(Some(format!("{shown} is empty (`umbrella disk create` makes it)"))),
             None => Err(format!("{shown} is empty; say its size so that `create` can make it")),
@@ -329,7 +329,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
             let [is, size] = ByteSize(data.len()).told_apart(size);
-            format!("{shown} has {is}, and not {size}; what is there counts")
+            format!("{shown} has {is}, not {size}; its own size counts")
         })),
     }
 }

@@ -116,12 +116,12 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
 fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
     let scheme = log.scheme.to_string();
     let scheme = (log.scheme != LogSpec::default().scheme && scheme != store.scheme)
-        .then(|| format!("log store: its scheme is {}, and not {scheme}", store.scheme));
+        .then(|| format!("log store: its scheme is {}, not {scheme}", store.scheme));
     let segment = log
         .segment
         .filter(|segment| *segment != store.segment)
-        .map(|segment| format!("log store: its segments have {}, and not {segment}", store.segment));
-    let counts = |difference| format!("{difference}; what is there counts (both are chosen when a store is made)");
+        .map(|segment| format!("log store: its segments have {}, not {segment}", store.segment));
+    let counts = |difference| format!("{difference}; the store's own counts (you choose both when you make a store)");
     scheme.into_iter().chain(segment).map(counts).collect()
 }
 

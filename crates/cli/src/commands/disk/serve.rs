@@ -26,9 +26,8 @@ use crate::{output, pool};
 
 /// Offer a disk over NBD.
 ///
-/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first
-/// signal finishes what is under way; what is on flash stays there for the next start. The second ends at once, which loses nothing that was
-/// flushed.
+/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first signal finishes
+/// requests under way; data on the flash stays there for the next start. The second ends at once, which loses nothing that was flushed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -43,7 +42,7 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Go on without flushed data that is damaged. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
+    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only if nobody knows which blocks are lost.
     #[arg(long)]
     salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.

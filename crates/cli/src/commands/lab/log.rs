@@ -33,8 +33,8 @@ const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
 ///
-/// Every input is run in every store: each --scheme with each --victim and --used. The log is as large as makes the data of the input that share
-/// of it; the data are written once before anything is counted, then the input is repeated until four times what the log holds was written.
+/// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of the input fill that share of
+/// it. The data are written once before anything is counted. Then the input is repeated until four times the size of the log was written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -56,7 +56,7 @@ pub(super) struct LogArgs {
     /// Percent of the accesses with locality that read
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = values::percent(0..=99))]
     reads: u32,
-    /// Data of the inputs that are no traces
+    /// Data of the inputs that are not traces
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = data)]
     data: Pages,
     /// Placement schemes, with parameters if you like [default: all that a disk can have]
@@ -65,7 +65,7 @@ pub(super) struct LogArgs {
     /// How the segment to clean is chosen: greedy, cost-benefit
     #[arg(long, value_name = "HOW", default_value = "cost-benefit", value_delimiter = ',')]
     victim: Vec<Victim>,
-    /// How much of the log the data are, in percent
+    /// Share of the log that the data fill, in percent
     #[arg(long, value_name = "PERCENT", default_value = "80", value_delimiter = ',', value_parser = values::percent(1..=99))]
     used: Vec<u32>,
     /// Size of a segment, a power of two [default: 1MiB, or less, so that the data fill 2048]

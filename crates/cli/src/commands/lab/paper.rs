@@ -17,7 +17,7 @@ use super::watch::Bars;
 use crate::commands::claims::{Shown, Watts, heading, print_claims, print_count, rows};
 use crate::output;
 
-/// Run the figures of a paper again, and hold its claims against what comes out.
+/// Run the figures of a paper again, and compare its claims with the results.
 ///
 /// For each claim: what was published, what is measured here, and whether it holds in sign and within a stated tolerance. Figures
 /// are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.

@@ -231,7 +231,7 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
         ),
         (
             format!("{flash}[cache]\nspin_down = \"optimum\"\n"),
-            &["6:13: spin_down: the policy \"optimum\" must be told the future, which only the lab can"],
+            &["6:13: spin_down: the policy \"optimum\" needs to know the future, which only the lab does"],
         ),
         (
             format!("{flash}[cache]\nspin_down = \"fixed:time=1m\"\n"),

@@ -159,10 +159,7 @@ impl<'a> Recovering<'a> {
             Ok(dir) => Some(dir),
             Err(Errno::NOENT) => None,
             Err(errno) => {
-                self.warn(format!(
-                    "branch {}: {HIDDEN_DIR}/{which} cannot be opened ({errno}); look at it",
-                    branch.uuid
-                ));
+                self.warn(format!("branch {}: {HIDDEN_DIR}/{which} cannot be opened ({errno}); check it", branch.uuid));
                 None
             }
         }
@@ -210,7 +207,7 @@ impl<'a> Recovering<'a> {
         let shown = name.display().to_string();
         if shown.starts_with(BAD) {
             self.warn(format!(
-                "branch {}: unreadable intent {shown} is kept aside; delete it when looked at",
+                "branch {}: unreadable intent {shown} is set aside; check it, then delete it",
                 branch.uuid
             ));
             return Ok(Kept::Unknown);
