@@ -134,7 +134,7 @@ impl Pool {
             Ok(true) => self.warn(
                 subject,
                 format!(
-                    "branch {name:?}: its folder .umbrella was deleted: nothing can move there, and the next mount will not know the disk (after the unmount: \
+                    "branch {name:?}: its folder .umbrella was deleted: no file can move there, and the next mount will not recognise the disk (after the unmount: \
                      `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
                 ),
             ),
