@@ -69,7 +69,7 @@ impl Shared {
             }
             Err(HybridError::Closed | HybridError::Stopped) => {}
             Err(error) => {
-                tracing::error!(%error, "what the flash has could not be brought to the disk; it stays on flash");
+                tracing::error!(%error, "the data on the flash could not be written to the disk; it stays on the flash");
                 state.drain_failure = Some((Instant::now(), error.clone()));
             }
         }

@@ -270,7 +270,7 @@ pub enum HybridError {
     },
     /// Damage that cannot be skipped.
     #[error(
-        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk is only read as it is"
+        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk can only be read as it is"
     )]
     LossUnknown {
         /// The flash.

@@ -81,12 +81,12 @@ impl fmt::Display for Loss {
         if self.is_certain {
             write!(
                 f,
-                "flushed data is lost: the log is damaged at chunk {first}, and had been flushed up to chunk {last}; of"
+                "flushed data is lost: the log is damaged at chunk {first}, and had been flushed up to chunk {last};"
             )?;
         } else {
             write!(
                 f,
-                "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last}; of"
+                "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last};"
             )?;
         }
         let mut told = false;
@@ -95,15 +95,15 @@ impl fmt::Display for Loss {
             told = true;
         }
         if !self.among.is_empty() {
-            write!(f, "{} some of blocks {}", if told { ", and of" } else { "" }, BlockRanges(&self.among))?;
+            write!(f, "{} some of blocks {}", if told { ", and" } else { "" }, BlockRanges(&self.among))?;
             told = true;
         }
         match (self.unknown, told) {
             (0, _) => {}
-            (unknown, false) => write!(f, " blocks that nobody knows, in {unknown} chunks,")?,
-            (unknown, true) => write!(f, ", and of blocks that nobody knows in {unknown} chunks,")?,
+            (unknown, false) => write!(f, " unknown blocks in {unknown} chunks")?,
+            (unknown, true) => write!(f, ", and unknown blocks in {unknown} chunks")?,
         }
-        write!(f, " there is what was written before")
+        write!(f, " have older data")
     }
 }
 

@@ -55,7 +55,7 @@ impl Named {
         }
         tracing::warn!(
             store = self.name,
-            "the store tells from now on what damage loses (marks of flushes, repeats): earlier versions of this program do not open it any more"
+            "the store now records what damage loses (marks of flushes, repeats): earlier versions of this program cannot open it any more"
         );
         Ok(superblock)
     }

@@ -57,13 +57,17 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::SuperblockCopy(at) => {
-                write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+                write!(
+                    f,
+                    "the copy of the superblock at block {} is damaged or old (the next opening repairs it)",
+                    at.0
+                )
             }
             Problem::Loss(loss) => write!(f, "{loss}"),
             Problem::Checkpoint(error) => {
                 write!(
                     f,
-                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening mends it)"
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening repairs it)"
                 )
             }
             Problem::LogUnreadable(error) => {

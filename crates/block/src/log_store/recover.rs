@@ -181,7 +181,7 @@ impl Recovered {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
-                "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
+                "something lies behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; otherwise the disk has damaged the log there"
             );
         }
         if let Some(error) = &self.unreadable {

@@ -135,7 +135,7 @@ impl Admin {
             Ok(true) => self.context.warn(
                 subject,
                 format!(
-                    "branch {name:?}: its folder .umbrella was deleted: nothing can move there, and the next mount will not know the disk (after the unmount: \
+                    "branch {name:?}: its folder .umbrella was deleted: no file can move there, and the next mount will not recognise the disk (after the unmount: \
                      `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
                 ),
             ),

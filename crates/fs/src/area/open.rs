@@ -61,8 +61,7 @@ pub(crate) fn open(
     };
     let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
     if known.is_none() && is_there(&base) {
-        let reason = "it holds the staged files of another pool, or of this one under another state directory; mount that once more, or \
-                      empty it and unmount it";
+        let reason = "it holds the staged files of another pool, or of this one under another state directory; mount that pool once more, or empty the area and unmount it";
         return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
     }
     if spec.volatile {

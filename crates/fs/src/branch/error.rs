@@ -93,7 +93,7 @@ pub enum BranchError {
     },
     /// Another daemon uses the branch.
     #[error(
-        "{path:?} is in use by a daemon that is mounted (`umbrella status` lists pools: unmount the one that has it; a disk of this pool itself cannot be taken in again while it is used)"
+        "{path:?} is in use by a mounted pool (`umbrella status` lists pools: unmount the one that has it; a disk that this pool uses cannot be added again)"
     )]
     InUse {
         /// Path of the branch.

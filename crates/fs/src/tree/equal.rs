@@ -348,7 +348,7 @@ impl Tree {
         };
         let mount = self.context.spec.mount.display();
         Some(format!(
-            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk; `umbrella repair --equalise {mount} --dry-run` lists them; without --dry-run it makes all copies as shown, with `--like BRANCH` as on that branch"
+            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk. To list them: `umbrella repair --equalise {mount} --dry-run`. To make the copies equal: the same without --dry-run; `--like BRANCH` makes them as on that branch"
         ))
     }
 

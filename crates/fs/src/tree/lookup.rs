@@ -125,7 +125,7 @@ impl Tree {
         self.context.warn(
             format!("duplicate {path}"),
             format!(
-                "{path} is on several branches ({}); the newest, on {shown:?}, is used and the others are left alone",
+                "{path} is on several branches ({}); the pool uses the newest, on {shown:?}, and leaves the others alone",
                 holders.join(", ")
             ),
         );

@@ -164,7 +164,7 @@ fn a_discard_of_much_that_is_lost_takes_a_line() {
     let (bytes, at) = killed(work, 300);
     let found = losses(&damaged(bytes, &[at]));
     assert_eq!(found[0].blocks, [0..200, 300..301], "{found:?}");
-    assert!(found[0].to_string().contains("of blocks 0-199, 300"), "{}", found[0]);
+    assert!(found[0].to_string().contains("; blocks 0-199, 300"), "{}", found[0]);
 }
 
 #[test]
