@@ -156,7 +156,7 @@ fn staging(area: &StagingStatus) -> String {
 /// Branches with their space, and below the table why one is not in use.
 pub(crate) fn branches(branches: &[BranchStatus]) -> String {
     let mut table =
-        new_table(&["BRANCH", "STATE", "USED", "FREE", "SIZE", "KEEP FREE", "IN", "OUT", "TYPE", "LACKS", "PATH"]);
+        new_table(&["BRANCH", "STATE", "USED", "FREE", "SIZE", "MIN FREE", "IN", "OUT", "TYPE", "LACKS", "PATH"]);
     for branch in branches {
         table.add_row([
             visible(&branch.name),
