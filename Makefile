@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo test test-policies test-conformance test-long test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
@@ -38,7 +38,11 @@ demo: setup-build ## a pool over three small disks: see which file goes where, a
 build: setup-build ## the release binary (FEATURES=ublk: with ublk)
 	cargo build --release --locked --bin umbrella --features "$(FEATURES)"
 
-test: setup ## every test, on real mounts (root); the most telling ones on both transports
+docs: ## the documentation site in target/book; fails on a broken link (builds mdBook the first time: under a minute)
+	@scripts/setup.sh docs
+	@scripts/book.py target/tools/bin/mdbook
+
+test: setup docs ## every test, on real mounts (root); the most telling ones on both transports
 	scripts/test.sh
 
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that building (`setup.sh build`), testing (`setup.sh test`, `setup.sh ublk`) and judging the dependencies of (`setup.sh deny`) Umbrella need, on Debian 12 as root.
+# What Umbrella needs on Debian 12, as root: `setup.sh build` to build it, `test` and `ublk` to test it, `docs` for the documentation site, `deny` to check its dependencies.
 # Does nothing that is done already, asks nothing, and needs no terminal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,9 +55,17 @@ install_rust() {
 
 install_tool() {
     local name=$1 version=$2
+    shift 2
     grep -qs "^\"$name $version " "$tools/.crates.toml" && [[ -x $tools/bin/$name ]] && return 0
     say "building $name $version"
-    cargo install --quiet --locked --root "$tools" --target-dir target/tools-build "$name@$version" </dev/null
+    cargo install --quiet --locked --root "$tools" --target-dir target/tools-build "$@" "$name@$version" </dev/null
+}
+
+# Unoptimised and without its server: it is built in 40 s, and fast enough for this site.
+install_mdbook() {
+    install_packages gcc libc6-dev python3
+    install_rust
+    CARGO_PROFILE_DEV_DEBUG=0 install_tool mdbook 0.5.4 --profile dev --no-default-features --features search
 }
 
 # The tests mount real file systems and never skip in silence: say now what is missing.
@@ -113,10 +121,13 @@ case $goal in
         install_rust
         fetch_kernel
         ;;
+    docs)
+        install_mdbook
+        ;;
     deny)
         install_packages "${build_packages[@]}"
         install_rust
         install_tool cargo-deny 0.20.2
         ;;
-    *) fail "unknown goal '$goal' (build, test, ublk, deny)" ;;
+    *) fail "unknown goal '$goal' (build, test, ublk, docs, deny)" ;;
 esac
