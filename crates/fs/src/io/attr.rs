@@ -13,6 +13,7 @@ use crate::at::FileAt;
 use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
 use crate::io::Io;
+use crate::io::data::Effect;
 use crate::kernel_cache::KernelCache;
 use crate::migrate::is_due;
 use crate::node::{File, FileState, HandleId, Node, NodeId};
@@ -150,7 +151,7 @@ impl Io {
             let target = self.tree.reach(&state)?;
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
-                self.staged.resized(node, target.branch.id, size);
+                self.after_write(node, &target, Effect::Resized { size });
             }
             if change.drop_set_id {
                 self.tree.drop_set_id(node, &target)?;
@@ -192,7 +193,6 @@ impl Io {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
-        self.write_back.note_truncated(target, size);
         Ok(())
     }
 

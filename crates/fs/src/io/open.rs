@@ -17,6 +17,7 @@ use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::io::Io;
+use crate::io::data::Effect;
 use crate::meta::Meta;
 use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
@@ -121,7 +122,7 @@ impl Io {
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
-            self.write_back.note_truncated(&opened, 0);
+            self.after_write(node, &opened, Effect::Resized { size: 0 });
             state.unjudged = true;
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;

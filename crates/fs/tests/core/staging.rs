@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_fs::pool::{Change, Pool, Replace};
+use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_policy::placement::spec::{DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
@@ -89,6 +89,17 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
     scene.pool.fallocate(opened.handle, rustix::fs::FallocateFlags::empty(), 0, 49 << 10, false).unwrap();
     assert_eq!(scene.holders("room"), ["slow"]);
     scene.pool.release(opened.handle).unwrap();
+}
+
+#[test]
+fn a_file_that_is_emptied_as_it_is_opened_takes_no_room_in_memory_any_more() {
+    let scene = Scene::new(small_area());
+    let file = scene.put("file", &pattern(1, 10_000));
+    assert_eq!(scene.pool.status().staging.unwrap().used, ByteSize(12 << 10));
+    let opened = scene.pool.open(file, OpenRequest { truncate: true, ..WRITE }).unwrap();
+    assert_eq!(scene.pool.status().staging.unwrap().used, ByteSize(0));
+    scene.pool.release(opened.handle).unwrap();
+    assert_eq!(scene.holders("file"), STAGED);
 }
 
 #[test]
