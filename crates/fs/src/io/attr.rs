@@ -123,7 +123,7 @@ impl Io {
         }
         let attr = self.tree.attr_of(&node)?;
         if is_due(&node) {
-            self.migrate.judge_meta(&node, &attr.meta);
+            self.migrate.evaluate_meta(&node, &attr.meta);
         }
         Ok(attr)
     }
@@ -160,7 +160,7 @@ impl Io {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,
                 None => change.apply(&target)?,
             }
-            state.unjudged = true;
+            state.needs_evaluation = true;
         }
         Ok(())
     }
@@ -240,8 +240,8 @@ impl Io {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
         let mut names = self.on_node(&node, FileAt::list_xattr)?;
-        if let Some(unlike) = node.unlike() {
-            let Rights { access, default, .. } = &unlike.shown.rights;
+        if let Some(divergence) = node.divergence() {
+            let Rights { access, default, .. } = &divergence.shown.rights;
             let acls = [(ACCESS, access), (DEFAULT, default)];
             names = without(names, |name| acls.iter().any(|(acl, _)| name == acl.as_bytes()));
             for (acl, _) in acls.iter().filter(|(_, value)| value.is_some()) {

@@ -138,7 +138,7 @@ impl Io {
         let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
-            self.staging.make_way(branch, need);
+            self.staging.destage_before_write(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
