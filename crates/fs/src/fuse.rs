@@ -5,9 +5,9 @@ mod answer;
 mod convert;
 mod data;
 mod list;
+mod notify;
 mod readers;
 mod session;
-mod tell;
 mod trace;
 
 use std::sync::Arc;

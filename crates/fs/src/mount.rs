@@ -71,7 +71,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let listener = Arc::clone(&pool);
     helpers.push(spawn("disk-errors", move || listener.admin.run_disk_errors())?);
     let stager = Arc::clone(&pool);
-    helpers.push(spawn("staging", move || stager.staging.run_staging())?);
+    helpers.push(spawn("staging", move || stager.staging.run())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
     let serving = control.serve(PoolService {

@@ -2,7 +2,7 @@
 //!
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`, `exchange`: changes of names; `unclaimed`: names that came too late
+//! - `create`, `remove`, `rename`, `exchange`: changes of names; `orphans`: names that came too late
 //! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `equalise`: copies of a directory that differ, and changes of all of them; `repair`: making them equal
 //! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
 //! - `staging`: new files that wait in memory
@@ -212,9 +212,9 @@ impl Pool {
         self.migrate.move_all_queued()
     }
 
-    /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
-    pub fn keep_staging(&self) {
-        self.staging.keep_staging()
+    /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
+    pub fn destage_due(&self) {
+        self.staging.destage_due()
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.

@@ -25,7 +25,7 @@ impl Admin {
         }
         self.keep_errors();
         self.migrate.stop();
-        self.staging.stop_keeper();
+        self.staging.stop();
         self.write_back.stop_flushers();
         let hanging = self.staging.hanging_branches();
         for branch in self.branches.list.load().iter() {

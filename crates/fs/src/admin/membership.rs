@@ -165,7 +165,7 @@ impl Admin {
         if let Some(online) = now {
             self.drop_hung(online);
             // While nobody waits, and before directories get the names that they were given meanwhile.
-            if !self.intents_can_be_read(branch) || !self.tree.remove_unclaimed(branch, online) {
+            if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
             // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.

@@ -101,12 +101,12 @@ impl Admin {
     /// What would make a directory's copies equal; `None` where they are. The caller holds the lock on its attributes.
     fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<Plan>> {
         self.tree.compare(node, dir)?;
-        let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
+        let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
         let faces = self.tree.faces(node, dir)?;
         let counts = |face: &&Face| {
             !self.branches.is_staging(face.at.id())
                 && face.at.online.abilities.ownership
-                && !unlike.empty.contains(&face.at.id())
+                && !divergence.empty.contains(&face.at.id())
         };
         let faces: Vec<&Face> = faces.iter().filter(counts).collect();
         let wanted = match like {
@@ -114,7 +114,7 @@ impl Admin {
                 Some(face) => face.rights(),
                 None => return Ok(None),
             },
-            None => unlike.shown.rights.clone(),
+            None => divergence.shown.rights.clone(),
         };
         let others: Vec<BranchId> =
             faces.iter().filter(|face| face.can_follow() && !face.has(&wanted)).map(|face| face.at.id()).collect();
@@ -153,8 +153,8 @@ impl<'a> Walk<'a> {
         let _attributes = dir.attributes.lock();
         let plan = pool.plan(node, dir, self.like)?;
         let has_model = |like: BranchId| {
-            let unlike = node.unlike();
-            unlike.is_none_or(|it| it.left.iter().any(|(branch, _)| *branch == like) && !it.empty.contains(&like))
+            let divergence = node.divergence();
+            divergence.is_none_or(|it| it.left.iter().any(|(branch, _)| *branch == like) && !it.empty.contains(&like))
         };
         if self.like.is_some_and(|like| !has_model(like)) {
             self.summary.directories_without_model += 1;

@@ -72,7 +72,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Whether the keeper has nothing to look after.
+    /// Whether the scheduler has nothing to look after.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
     }
@@ -143,7 +143,7 @@ impl Area {
         self.used() > self.limit()
     }
 
-    /// Whether another file may come. Wakes the keeper early enough that there is room again soon, and when the limit may have been found while
+    /// Whether another file may come. Wakes the scheduler early enough that there is room again soon, and when the limit may have been found while
     /// memory was short.
     pub(crate) fn has_room(&self) -> bool {
         let (used, limit) = (self.used().0, self.limit().0);
@@ -323,7 +323,7 @@ impl Staged {
     /// For `umbrella status`.
     pub(crate) fn status(&self) -> Option<StagingStatus> {
         let area = self.area.as_deref()?;
-        // The keeper looks at memory only while something waits.
+        // The scheduler looks at memory only while something waits.
         area.watch_memory();
         let (files, used) = {
             let queue = area.queue.lock();

@@ -13,6 +13,7 @@ use crate::at::FileAt;
 use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
 use crate::io::Io;
+use crate::io::data::Effect;
 use crate::kernel_cache::KernelCache;
 use crate::migrate::is_due;
 use crate::node::{File, FileState, HandleId, Node, NodeId};
@@ -122,7 +123,7 @@ impl Io {
         }
         let attr = self.tree.attr_of(&node)?;
         if is_due(&node) {
-            self.migrate.judge_meta(&node, &attr.meta);
+            self.migrate.evaluate_meta(&node, &attr.meta);
         }
         Ok(attr)
     }
@@ -150,7 +151,7 @@ impl Io {
             let target = self.tree.reach(&state)?;
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
-                self.staged.resized(node, target.branch.id, size);
+                self.after_write(node, &target, Effect::Resized { size });
             }
             if change.drop_set_id {
                 self.tree.drop_set_id(node, &target)?;
@@ -159,7 +160,7 @@ impl Io {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,
                 None => change.apply(&target)?,
             }
-            state.unjudged = true;
+            state.needs_evaluation = true;
         }
         Ok(())
     }
@@ -192,7 +193,6 @@ impl Io {
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
             None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
         }
-        self.write_back.note_truncated(target, size);
         Ok(())
     }
 
@@ -240,8 +240,8 @@ impl Io {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
         let mut names = self.on_node(&node, FileAt::list_xattr)?;
-        if let Some(unlike) = node.unlike() {
-            let Rights { access, default, .. } = &unlike.shown.rights;
+        if let Some(divergence) = node.divergence() {
+            let Rights { access, default, .. } = &divergence.shown.rights;
             let acls = [(ACCESS, access), (DEFAULT, default)];
             names = without(names, |name| acls.iter().any(|(acl, _)| name == acl.as_bytes()));
             for (acl, _) in acls.iter().filter(|(_, value)| value.is_some()) {

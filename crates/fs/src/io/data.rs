@@ -6,11 +6,12 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
+use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
 use crate::io::Io;
 use crate::io::releases::Patience;
 use crate::metrics::Metric;
-use crate::node::{DataPath, File, Handle, HandleId, NodeId};
+use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,7 +31,43 @@ pub struct TreeSpace {
 /// Bytes copied by one call at most, so that a call cannot keep a thread for long.
 const COPY_SLICE: usize = 8 << 20;
 
+/// What was done to the contents of a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Effect {
+    /// Bytes were written.
+    Wrote { offset: u64, length: usize },
+    /// Space was allocated, freed or shifted; `size`: how long the file is now.
+    Allocated { mode: FallocateFlags, offset: u64, length: u64, size: u64 },
+    /// It has another length.
+    Resized { size: u64 },
+}
+
 impl Io {
+    /// Contents of a file were changed: whoever has to know of it is told here, and nowhere else.
+    pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
+        let branch = file.branch.id;
+        match effect {
+            Effect::Wrote { offset, length } => {
+                self.write_back.note_written(file, offset, length);
+                self.staged.wrote(node, branch, offset.saturating_add(length as u64));
+            }
+            Effect::Allocated { mode, offset, length, size } => {
+                self.write_back.note_allocated(file, mode, offset, length);
+                self.staged.resized(node, branch, size);
+            }
+            Effect::Resized { size } => {
+                self.write_back.note_truncated(file, size);
+                self.staged.resized(node, branch, size);
+            }
+        }
+    }
+
+    /// As [`Io::after_write`], through a handle: the file's place is evaluated when it is closed.
+    fn after_write_by(&self, handle: &Handle, file: &FileAt, effect: Effect) {
+        self.after_write(&handle.node, file, effect);
+        handle.note_write();
+    }
+
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
     pub(crate) fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
         let branch = || self.handle(handle).ok().map(|handle| handle.current().branch.id);
@@ -73,9 +110,7 @@ impl Io {
                 Err(error) => return Err(error),
             }
         }
-        self.write_back.note_written(&file, offset, done);
-        handle.note_write();
-        self.staged.wrote(&handle.node, file.branch.id, end);
+        self.after_write_by(&handle, &file, Effect::Wrote { offset, length: done });
         Ok(done)
     }
 
@@ -103,7 +138,7 @@ impl Io {
         let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
-            self.staging.make_way(branch, need);
+            self.staging.destage_before_write(branch, need);
             match call() {
                 Err(error) if error.is_full() => {
                     let handle = self.handle(handle)?;
@@ -158,9 +193,8 @@ impl Io {
                     DataPath::Mediated => Err(error),
                 };
             }
-            self.write_back.note_allocated(&file, mode, offset, length);
-            handle.note_write();
-            self.staged.resized(&handle.node, file.branch.id, file.stat()?.size);
+            let size = file.stat()?.size;
+            self.after_write_by(&handle, &file, Effect::Allocated { mode, offset, length, size });
             Ok(())
         })
     }
@@ -211,9 +245,7 @@ impl Io {
             }
             done => done?,
         };
-        self.write_back.note_written(&target, at, copied);
-        to.note_write();
-        self.staged.wrote(&to.node, target.branch.id, at.saturating_add(copied as u64));
+        self.after_write_by(&to, &target, Effect::Wrote { offset: at, length: copied });
         Ok(copied)
     }
 

@@ -91,7 +91,7 @@ impl Io {
             let mut state = file.state.write();
             state.disturb();
             // A file that may move now.
-            state.unjudged = true;
+            state.needs_evaluation = true;
             return self.tree.reach(&state)?.change_inode(set).map(|_| ());
         };
         self.tree.refresh(node, dir)?;

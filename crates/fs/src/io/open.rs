@@ -17,6 +17,7 @@ use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::io::Io;
+use crate::io::data::Effect;
 use crate::meta::Meta;
 use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
@@ -94,7 +95,7 @@ impl Io {
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let branch = self.branches.get(state.backing.branch)?;
-        let mapped = self.is_mapped_past_us(&mut state, &branch, request);
+        let mapped = self.is_mapped_in_passthrough(&mut state, &branch, request);
         let opened = loop {
             let opened = match state.names.first() {
                 Some((parent, name)) => {
@@ -121,8 +122,8 @@ impl Io {
         if request.truncate {
             // Only now: what was opened is the file.
             opened.truncate(0)?;
-            self.write_back.note_truncated(&opened, 0);
-            state.unjudged = true;
+            self.after_write(node, &opened, Effect::Resized { size: 0 });
+            state.needs_evaluation = true;
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
@@ -146,7 +147,7 @@ impl Io {
     ) -> OpResult<Opened> {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
-        state.unjudged = true;
+        state.needs_evaluation = true;
         Ok(self.register(node, &mut state, Descriptor { file: opened, access }, request, meta))
     }
 
@@ -225,14 +226,14 @@ impl Io {
 
     /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
     /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
-    fn is_mapped_past_us(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
+    fn is_mapped_in_passthrough(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
         let served =
             branch.space().free < branch.headroom() || (request.write && self.write_back.has_flusher(branch.id));
-        if !state.past_us || !state.handles.is_empty() || !served {
+        if !state.was_passthrough || !state.handles.is_empty() || !served {
             return false;
         }
         let mapped = self.tree.held_elsewhere(state) != Some(false);
-        state.past_us = mapped;
+        state.was_passthrough = mapped;
         mapped
     }
 
@@ -242,7 +243,7 @@ impl Io {
         match kernel.register(opened.fd.as_fd()) {
             Ok(token) => {
                 state.token = Some(token);
-                state.past_us = true;
+                state.was_passthrough = true;
                 DataPath::Passthrough
             }
             Err(error) => {
@@ -273,18 +274,18 @@ impl Io {
             accessed = state.take_accessed();
             self.migrate.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
-                state.unjudged = true;
+                state.needs_evaluation = true;
             }
-            state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+            state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
         };
         // Unregistering is a system call: not under the lock.
         drop(ended);
         if judge {
             let _names = self.tree.rename_lock.read();
-            self.migrate.judge_closed(&node, &handle.current());
+            self.migrate.evaluate_closed(&node, &handle.current());
         } else if let Some(before) = accessed {
             let _names = self.tree.rename_lock.read();
-            self.migrate.judge_read(&node, &handle.current(), before);
+            self.migrate.evaluate_read(&node, &handle.current(), before);
         }
         Ok(())
     }

@@ -19,19 +19,19 @@ impl Migrations {
         let Some(file) = node.file() else { return };
         if self.placement.rules.load().rules.asked().access_times
             && file.state.read().accessed.is_none()
-            && self.placement.depends_on_access_time(&node.judged_path(), meta, branch)
+            && self.placement.depends_on_access_time(&node.rule_path(), meta, branch)
         {
             file.state.write().accessed.get_or_insert(meta.atime);
         }
     }
 
     /// The last handle is closed, and nothing but a read can have changed what rules look at. The caller holds the rename lock shared.
-    pub(crate) fn judge_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
+    pub(crate) fn evaluate_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
         if let Ok(meta) = file.stat()
             && meta.atime != before
             && meta.nlink > 0
         {
-            self.judge_meta(node, &meta);
+            self.evaluate_meta(node, &meta);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::migrate::copying::Endpoint;
 use crate::migrate::moving::MovedLink;
 use crate::relocate;
 use crate::relocate::{
-    BranchUuid, Call, Decision, Durability, LeftAt, Move, MovedName, Place, RelocateError, Removal, Side,
+    BranchUuid, Call, Decision, Durability, EntryAt, LeftAt, Move, MovedName, RelocateError, Removal, Side,
 };
 use crate::workers;
 use crate::workers::Lost;
@@ -47,8 +47,8 @@ pub(crate) fn commit_guarded(
         let names: Vec<_> = owned
             .iter()
             .map(|(from, to, name, path)| MovedName {
-                source: Place { dir: from.as_fd(), name },
-                target: Place { dir: to.as_fd(), name },
+                source: EntryAt { dir: from.as_fd(), name },
+                target: EntryAt { dir: to.as_fd(), name },
                 path,
             })
             .collect();
@@ -56,7 +56,7 @@ pub(crate) fn commit_guarded(
             from: BranchUuid(from.uuid),
             to: BranchUuid(target.uuid),
             names: &names,
-            temp: Place { dir: hidden.tmp.as_fd(), name: &temp },
+            temp: EntryAt { dir: hidden.tmp.as_fd(), name: &temp },
             intents: intents.intents.as_fd(),
             copied: &copied,
             durability,

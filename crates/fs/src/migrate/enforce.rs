@@ -280,7 +280,7 @@ impl Walker<'_> {
         if self.pool.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
             if let Ok(file) = Pinned::lookup(&self.pool.tree, dir, &name).as_ref() {
-                self.pool.judge_staged(&file.node, meta);
+                self.pool.evaluate_staged(&file.node, meta);
             }
             return;
         }

@@ -25,7 +25,7 @@ pub(crate) struct Leftover {
 }
 
 /// One directory, on the branch to be emptied and on those others that have it.
-struct Place {
+struct DirPair {
     here: DirAt,
     others: Vec<DirAt>,
     path: PathBuf,
@@ -38,7 +38,7 @@ impl Migrations {
         let others = others.iter().filter(|other| other.id != branch.id && !self.branches.is_staging(other.id));
         let others = others.filter(|other| other.is_online()).filter_map(|other| DirAt::root(other).ok()).collect();
         let mut left = Leftover::default();
-        let mut stack = vec![Place { here: DirAt::root(branch)?, others, path: PathBuf::new() }];
+        let mut stack = vec![DirPair { here: DirAt::root(branch)?, others, path: PathBuf::new() }];
         while let Some(place) = stack.pop() {
             for entry in place.here.list(true)? {
                 if place.path.as_os_str().is_empty() && entry.name == crate::branch::HIDDEN {
@@ -52,7 +52,7 @@ impl Migrations {
 }
 
 impl Leftover {
-    fn look(&mut self, place: &Place, name: &OsStr, stack: &mut Vec<Place>) -> OpResult<()> {
+    fn look(&mut self, place: &DirPair, name: &OsStr, stack: &mut Vec<DirPair>) -> OpResult<()> {
         let Some(meta) = place.here.find(name)? else { return Ok(()) };
         let path = place.path.join(name);
         let is_dir = meta.kind == FileKind::Directory;
@@ -69,7 +69,7 @@ impl Leftover {
             }
         }
         if is_dir {
-            stack.push(Place { here: place.here.descend(name)?, others: below, path });
+            stack.push(DirPair { here: place.here.descend(name)?, others: below, path });
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Leftover {
     }
 }
 
-fn note(seen: &mut Option<Twice>, place: &Place, other: &DirAt, path: &Path) {
+fn note(seen: &mut Option<Twice>, place: &DirPair, other: &DirAt, path: &Path) {
     let on = |dir: &DirAt| dir.branch.spec.path.join(path);
     seen.get_or_insert_with(|| Twice { names: 0, here: on(&place.here), there: on(other) }).names += 1;
 }

@@ -189,7 +189,7 @@ impl Mover {
 
 impl Migrations {
     /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
-    pub(crate) fn judge_staged(&self, node: &Node, meta: &Meta) {
+    pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         if let Some(area) = &self.staged.area
             && self.placement.forbids(&node.paths(), meta, area.branch.id)
         {
@@ -199,47 +199,47 @@ impl Migrations {
     }
 
     /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock shared.
-    pub(crate) fn judge_closed(&self, node: &Arc<Node>, file: &FileAt) {
+    pub(crate) fn evaluate_closed(&self, node: &Arc<Node>, file: &FileAt) {
         if let Ok(meta) = file.stat() {
-            self.judge_meta(node, &meta);
+            self.evaluate_meta(node, &meta);
         }
     }
 
-    /// As `judge_closed`, for a file that changed without being open.
-    pub(crate) fn judge_soon(&self, node: &Arc<Node>) {
+    /// As `evaluate_closed`, for a file that changed without being open.
+    pub(crate) fn evaluate_soon(&self, node: &Arc<Node>) {
         if is_due(node)
             && let Ok(attr) = self.tree.attr_of(node)
         {
-            self.judge_meta(node, &attr.meta);
+            self.evaluate_meta(node, &attr.meta);
         }
     }
 
-    /// As `judge_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One that has a great many names,
+    /// As `evaluate_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One that has a great many names,
     /// which are all looked at, is left to the enforcer, or each new one would cost more than the one before.
-    pub(crate) fn judge_made(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(crate) fn evaluate_created(&self, node: &Arc<Node>, meta: &Meta) {
         if meta.nlink <= MOST_NAMES && is_due(node) {
-            self.judge_meta(node, meta);
+            self.evaluate_meta(node, meta);
         }
     }
 
-    pub(crate) fn judge_meta(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(crate) fn evaluate_meta(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file() else { return };
         let branch = {
             let mut state = file.state.write();
             if !self.branches.is_staging(state.backing.branch) {
-                state.unjudged = false;
+                state.needs_evaluation = false;
             }
             state.backing.branch
         };
         // What is staged is judged when it leaves.
         if self.branches.is_staging(branch) {
-            return self.judge_staged(node, meta);
+            return self.evaluate_staged(node, meta);
         }
         let Ok(branch) = self.branches.get(branch) else { return };
         if branch.spec.read_only {
             return;
         }
-        if let Choice::Place(target) = self.placement.judge(&node.judged_path(), meta, &branch)
+        if let Choice::Place(target) = self.placement.evaluate(&node.rule_path(), meta, &branch)
             && self.mover.push(node, self.lane(&branch, target))
         {
             self.context.count(Metric::RelocationsPending);
@@ -284,7 +284,7 @@ impl Migrations {
             && let Some(file) = node.file()
         {
             // Its next close, or the enforcer, finds it.
-            file.state.write().unjudged = true;
+            file.state.write().needs_evaluation = true;
             self.moves_left.store(true, Ordering::Relaxed);
         }
         self.tree.nodes.release(&node, 1);
@@ -307,20 +307,20 @@ impl Migrations {
     }
 
     /// Where a queued file belongs now: since it was queued it may have changed again.
-    fn judge_again(&self, node: &Arc<Node>) -> Option<BranchId> {
+    fn evaluate_again(&self, node: &Arc<Node>) -> Option<BranchId> {
         let meta = {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
-        match self.placement.decide(&node.judged_path(), &meta, &branch).choice {
+        match self.placement.decide(&node.rule_path(), &meta, &branch).choice {
             Choice::Place(target) => Some(target),
             Choice::Stay | Choice::NoRoom => None,
         }
     }
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
-        let Some(target) = self.judge_again(node) else { return Turn::Over };
+        let Some(target) = self.evaluate_again(node) else { return Turn::Over };
         match self.transfer(node, target, Cause::Rule, Pace::default()) {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.placement.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
@@ -399,7 +399,7 @@ impl Migrations {
 pub(crate) fn is_due(node: &Arc<Node>) -> bool {
     node.file().is_some_and(|file| {
         let state = file.state.read();
-        state.unjudged && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+        state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
     })
 }
 

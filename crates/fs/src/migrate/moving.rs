@@ -16,7 +16,7 @@ use crate::kernel_cache::KernelCache;
 use crate::migrate::not_moved::NotMoved;
 use crate::node::Node;
 use crate::relocate;
-use crate::relocate::{Durability, Place, Throttle};
+use crate::relocate::{Durability, EntryAt, Throttle};
 use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
 
@@ -77,7 +77,8 @@ impl MovedLink {
     /// As [`relocate::verify_unchanged`], wherever the source may hang.
     pub(crate) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
         let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
-        let verify = move |_: &Online| Ok(relocate::verify_unchanged(Place { dir: dir.as_fd(), name: &name }, &copied));
+        let verify =
+            move |_: &Online| Ok(relocate::verify_unchanged(EntryAt { dir: dir.as_fd(), name: &name }, &copied));
         Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
     }
 

@@ -124,26 +124,26 @@ impl Migrations {
         self.revisits.wake.notify_all();
     }
 
-    /// A file has another name, or lost one: as [`Migrations::judge_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
-    pub(crate) fn judge_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
+    /// A file has another name, or lost one: as [`Migrations::evaluate_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
+    pub(crate) fn evaluate_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
         let found = found.map(|found| self.tree.attr_with(node, found));
         let Some(attr) = found.or_else(|| self.tree.attr_of(node).ok()) else { return };
-        self.judge_meta(node, &attr.meta);
+        self.evaluate_meta(node, &attr.meta);
         if self.placement.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
             self.search_names(node);
         }
     }
 
     /// One of a file's names is gone, and these attributes are left. The caller holds the rename lock shared.
-    pub(crate) fn judge_left(&self, node: &Arc<Node>, meta: &Meta) {
+    pub(crate) fn evaluate_unlinked(&self, node: &Arc<Node>, meta: &Meta) {
         let Some(file) = node.file().filter(|_| self.placement.rules.load().rules.asked().names) else { return };
         self.revisits.forget(file.state.read().backing);
         if file.state.read().names.len() < meta.nlink as usize {
             self.search_names(node);
         } else if is_due(node) {
-            self.judge_meta(node, meta);
+            self.evaluate_meta(node, meta);
         }
     }
 

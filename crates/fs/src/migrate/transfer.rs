@@ -34,7 +34,7 @@ use crate::node::key_of;
 use crate::node::{Backing, FileState, Handle, Node, path_of};
 use crate::placement::settled_facts;
 use crate::relocate;
-use crate::relocate::{Durability, Limits, Place, RelocateError, Removal};
+use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
 
 /// One move of one file.
@@ -99,18 +99,20 @@ impl Migrations {
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
     /// of one before it that was killed; or a creation that has made the file and not yet its node.
     fn may_be_mapped(&self, state: &FileState) -> bool {
-        state.past_us || state.handles.is_empty()
+        state.was_passthrough || state.handles.is_empty()
     }
 
     /// A mapping of an earlier passthrough open would go on with the old inode.
     fn not_mapped(&self, state: &mut FileState) -> Result<(), NotMoved> {
         match self.tree.held_elsewhere(state) {
             Some(false) => {
-                state.past_us = false;
+                state.was_passthrough = false;
                 Ok(())
             }
             Some(true) => Err(NotMoved::Mapped),
-            None if state.past_us => Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory")),
+            None if state.was_passthrough => {
+                Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory"))
+            }
             None => Ok(()),
         }
     }
@@ -230,8 +232,8 @@ impl Migrations {
         let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
-            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
-            let copied = relocate::copy(Place { dir: dir.as_fd(), name: &name }, temp, &abilities, limits)?;
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let copied = relocate::copy(EntryAt { dir: dir.as_fd(), name: &name }, temp, &abilities, limits)?;
             Ok((copied, TempCopy::new(Arc::clone(&online), temp_name)))
         };
         let (copied, made) = self.copy_over(copying, copy)?;
@@ -391,7 +393,7 @@ pub(crate) fn reopen_all(
 /// Whether the file may move now; otherwise it is judged again when it is closed.
 fn may_move(state: &mut FileState, cause: Cause) -> Result<(), NotMoved> {
     let may = may_move_now(state, cause);
-    state.unjudged |= may.is_err();
+    state.needs_evaluation |= may.is_err();
     may
 }
 

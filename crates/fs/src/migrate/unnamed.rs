@@ -23,7 +23,7 @@ use crate::migrate::transfer::{drop_copy, reopen_all};
 use crate::node::key_of;
 use crate::node::{Backing, FileState, Handle, Node};
 use crate::relocate;
-use crate::relocate::{Copied, Durability, Fingerprint, Limits, Place, RelocateError};
+use crate::relocate::{Copied, Durability, EntryAt, Fingerprint, Limits, RelocateError};
 use crate::write_back::Holds;
 
 /// A finished copy, and how those who have the file open get at it.
@@ -156,7 +156,7 @@ impl Migrations {
         let temp_name = name.clone();
         let copy = move |limits: &Limits<'_>| {
             let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
-            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
             let copied = relocate::copy_from_fd(fd.as_fd(), temp, &abilities, limits)?;
             Ok((copied, TempCopy::new(Arc::clone(&theirs), temp_name)))
         };

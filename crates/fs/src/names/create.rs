@@ -30,12 +30,12 @@ use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::names::Names;
-use crate::node::{Node, NodeId, Unlike, path_of};
+use crate::node::{Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
 use crate::tree::found::Found;
 use crate::tree::lookup::file_state;
-use crate::tree::unclaimed::Made;
+use crate::tree::orphans::Made;
 use crate::tree::{Attr, is_reserved};
 
 impl Names {
@@ -48,16 +48,16 @@ impl Names {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
-        self.staging.make_way_for_file();
+        self.staging.destage_before_create();
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
         let call = |dir: &DirAt| {
-            let unlike = parent.unlike();
-            let first = first_perm(unlike.as_deref(), dir, perm & !set_id);
-            self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, unlike))
+            let divergence = parent.divergence();
+            let first = first_perm(divergence.as_deref(), dir, perm & !set_id);
+            self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, divergence))
         };
         let made = match self.make_alone(&new, call)? {
             Some(made) => Some(made),
@@ -72,8 +72,8 @@ impl Names {
                 None => self.staging.make_staged(&new, call)?,
             },
         };
-        let (dir, (file, unlike)) = made.map_or_else(|| self.make(&new, call), Ok)?;
-        let interned = give_to(&new, &file, &dir, set_id, unlike.as_deref()).and_then(|meta| {
+        let (dir, (file, divergence)) = made.map_or_else(|| self.make(&new, call), Ok)?;
+        let interned = set_owner(&new, &file, &dir, set_id, divergence.as_deref()).and_then(|meta| {
             let node = self.tree.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
             Ok((meta, node))
         });
@@ -99,7 +99,7 @@ impl Names {
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
         let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
-        let meta = give_to(&new, &file, &dir, 0, parent.unlike().as_deref())?;
+        let meta = set_owner(&new, &file, &dir, 0, parent.divergence().as_deref())?;
         let backing = Backing::of(&dir.branch, &meta);
         let (ino, born) = self.tree.identity(&dir.online, &meta);
         let mut state = file_state(backing, None);
@@ -143,18 +143,18 @@ impl Names {
         let parent = self.tree.dir_node(parent)?;
         let new = NewFile { parent: &parent, name, kind, perm, caller };
         let call = |dir: &DirAt| {
-            let unlike = parent.unlike();
-            call(dir, first_perm(unlike.as_deref(), dir, perm)).map(|()| unlike)
+            let divergence = parent.divergence();
+            call(dir, first_perm(divergence.as_deref(), dir, perm)).map(|()| divergence)
         };
-        let (dir, unlike) = match self.make_alone(&new, call)? {
+        let (dir, divergence) = match self.make_alone(&new, call)? {
             Some(made) => made,
             None if self.tree.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
             None => self.make(&new, call)?,
         };
         // What is made as root for root is as it should be.
-        let given = match unlike.as_deref() {
+        let given = match divergence.as_deref() {
             None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
-            unlike => dir.refer(name).and_then(|made| give_to(&new, &made, &dir, 0, unlike)),
+            divergence => dir.refer(name).and_then(|made| set_owner(&new, &made, &dir, 0, divergence)),
         };
         let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(kind)))?;
         let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
@@ -163,8 +163,8 @@ impl Names {
         }
         let (node, attr) = self.tree.intern(&parent, name, &found)?;
         if let Some(file) = node.file() {
-            file.state.write().unjudged = true;
-            self.migrate.judge_made(&node, &attr.meta);
+            file.state.write().needs_evaluation = true;
+            self.migrate.evaluate_created(&node, &attr.meta);
         }
         Ok(attr)
     }
@@ -211,7 +211,7 @@ impl Names {
             state.may_be_linked = false;
             state.past_path = None;
         }
-        state.unjudged = true; // Rules may look at the number of links.
+        state.needs_evaluation = true; // Rules may look at the number of links.
         // Before the lock is let go of: afterwards the file may move, and all its names with it.
         let meta = to.stat(name);
         drop(state);
@@ -220,7 +220,7 @@ impl Names {
         if meta.nlink <= 1 {
             self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
         }
-        self.migrate.judge_made(&node, &meta);
+        self.migrate.evaluate_created(&node, &meta);
         Ok(self.tree.attr_with(&node, meta))
     }
 
@@ -238,7 +238,7 @@ impl Names {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
         }
-        if self.staged.takes_new_files() || new.parent.unlike().is_some() {
+        if self.staged.takes_new_files() || new.parent.divergence().is_some() {
             return Ok(None);
         }
         let Some((dir, _locked)) = self.tree.only_copy(new.parent)? else { return Ok(None) };
@@ -310,17 +310,23 @@ impl Names {
 
 /// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
 /// has what is shown.
-fn first_perm(unlike: Option<&Unlike>, dir: &DirAt, perm: u32) -> u32 {
-    let passes_on = unlike.is_none_or(|unlike| unlike.passes_on.contains(&dir.id()));
+fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
+    let passes_on = divergence.is_none_or(|divergence| divergence.passes_on.contains(&dir.id()));
     if passes_on { perm } else { perm & 0o700 }
 }
 
 /// Gives what was just made to the caller. A set-group-id directory has already given it its group.
-/// With it come the bits that it could not have while it was root's. `unlike`: of the parent, as [`first_perm`] saw it.
-fn give_to(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, set_id: u32, unlike: Option<&Unlike>) -> OpResult<Meta> {
+/// With it come the bits that it could not have while it was root's. `divergence`: of the parent, as [`first_perm`] saw it.
+fn set_owner(
+    new: &NewFile<'_>,
+    made: &FileAt,
+    dir: &DirAt,
+    set_id: u32,
+    divergence: Option<&Divergence>,
+) -> OpResult<Meta> {
     let caller = new.caller;
-    if let Some(unlike) = unlike.filter(|unlike| !unlike.passes_on.contains(&dir.id())) {
-        return give_as_shown(new, made, dir, &unlike.shown);
+    if let Some(divergence) = divergence.filter(|divergence| !divergence.passes_on.contains(&dir.id())) {
+        return give_as_shown(new, made, dir, &divergence.shown);
     }
     let meta = made.stat()?;
     if caller.uid == 0 && caller.gid == 0 {

@@ -10,7 +10,7 @@ use crate::error::{OpError, OpResult};
 use crate::names::Names;
 use crate::names::rename::rename_known;
 use crate::names::several;
-use crate::names::several::{End, Site};
+use crate::names::several::{RenameSide, Site};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
 use crate::tree::found::Found;
@@ -19,8 +19,8 @@ impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
     pub(crate) fn exchange_dirs(
         &self,
-        one: &End<'_>,
-        other: &End<'_>,
+        one: &RenameSide<'_>,
+        other: &RenameSide<'_>,
         (node, found): (&Arc<Node>, &Found),
         (other_node, other_found): (&Arc<Node>, &Found),
     ) -> OpResult<()> {
@@ -44,9 +44,9 @@ impl Names {
                     let mut state = file.state.write();
                     state.disturb();
                     rename_known(&mut state, old, new);
-                    state.unjudged = true;
+                    state.needs_evaluation = true;
                     drop(state);
-                    self.migrate.judge_renamed(node, None);
+                    self.migrate.evaluate_renamed(node, None);
                 }
             }
         }
@@ -56,8 +56,8 @@ impl Names {
     /// The branches that have either name, each with both directories: what is missing of them is made.
     fn exchange_sites(
         &self,
-        one: &End<'_>,
-        other: &End<'_>,
+        one: &RenameSide<'_>,
+        other: &RenameSide<'_>,
         found: &Found,
         other_found: &Found,
     ) -> OpResult<Vec<Site>> {

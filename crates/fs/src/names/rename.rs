@@ -17,7 +17,7 @@ use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
-use crate::names::several::{Behind, End};
+use crate::names::several::{Behind, RenameSide};
 use crate::names::{Names, several};
 use crate::node::{FileState, Node, NodeId, path_of};
 use crate::tree::found::Found;
@@ -73,8 +73,8 @@ impl Names {
         replace: Replace,
         behind: Behind,
     ) -> OpResult<()> {
-        let from = End { parent: self.tree.dir_node(parent)?, name, behind };
-        let to = End { parent: self.tree.dir_node(to)?, name: to_name, behind: Behind::Nothing };
+        let from = RenameSide { parent: self.tree.dir_node(parent)?, name, behind };
+        let to = RenameSide { parent: self.tree.dir_node(to)?, name: to_name, behind: Behind::Nothing };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
             return Err(OpError::Reserved);
         }
@@ -85,10 +85,10 @@ impl Names {
             let locked = self.tree.rename_lock.read();
             match self.rename_file(&from, &to, replace, synced)? {
                 Renamed::Done(node, found, other) => {
-                    self.migrate.judge_renamed(&node, Some(Meta { ctime: now(), ..found }));
+                    self.migrate.evaluate_renamed(&node, Some(Meta { ctime: now(), ..found }));
                     self.tree.nodes.release(&node, 1);
                     if let Some(other) = other {
-                        self.migrate.judge_renamed(&other, None);
+                        self.migrate.evaluate_renamed(&other, None);
                         self.tree.nodes.release(&other, 1);
                     }
                     return Ok(());
@@ -110,7 +110,7 @@ impl Names {
                 Renamed::MoveFirst { node, other, here, there } => {
                     let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
-                    let moved = self.bring_together(&node, &other, [here, there], moves);
+                    let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
                     self.tree.nodes.release(&node, 1);
                     self.tree.nodes.release(&other, 1);
                     moved?;
@@ -138,8 +138,8 @@ impl Names {
     /// rule of its names forbids it (`spill = false`); else where that of its new name does not.
     fn ways_together<'a>(
         &self,
-        from: &End<'_>,
-        to: &End<'_>,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
         [(node, there), (other, here)]: [(&'a Arc<Node>, BranchId); 2],
     ) -> Vec<(&'a Arc<Node>, BranchId)> {
         let (from, to) = (path_of(&from.parent, from.name), path_of(&to.parent, to.name));
@@ -160,7 +160,7 @@ impl Names {
     }
 
     /// Two files that are to change names, on `here` and `there`, come to one branch. Nothing comes into the staging area.
-    fn bring_together(
+    fn move_to_one_branch(
         &self,
         node: &Arc<Node>,
         other: &Arc<Node>,
@@ -192,22 +192,22 @@ impl Names {
         opened.fsync(false)
     }
 
-    fn intern_end(&self, end: &End<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
+    fn intern_end(&self, end: &RenameSide<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
         found.map(|found| self.tree.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
     }
 
-    fn source(&self, from: &End<'_>) -> OpResult<Found> {
+    fn source(&self, from: &RenameSide<'_>) -> OpResult<Found> {
         self.tree.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
     }
 
     /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the branch says itself. `None`: something has it,
     /// or it has to be looked for.
-    fn rename_alone(&self, from: &End<'_>, to: &End<'_>, source: &Found) -> OpResult<Option<Renamed>> {
+    fn rename_alone(&self, from: &RenameSide<'_>, to: &RenameSide<'_>, source: &Found) -> OpResult<Option<Renamed>> {
         let (dir, meta) = source.first()?;
         if source.kind() == FileKind::Directory
             || self.branches.is_staging(dir.id())
             || !dir.branch.abilities().rename_flags
-            || to.parent.unlike().is_some()
+            || to.parent.divergence().is_some()
         {
             return Ok(None);
         }
@@ -228,7 +228,7 @@ impl Names {
     }
 
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
-    fn staged_end(&self, ends: [(&End<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
+    fn staged_end(&self, ends: [(&RenameSide<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
         for (end, found) in ends {
             if found.kind() != FileKind::Directory && self.branches.is_staging(found.first()?.0.id()) {
                 return Ok(Some(self.tree.intern(&end.parent, end.name, found)?.0));
@@ -238,7 +238,13 @@ impl Names {
     }
 
     /// `synced`: the file that is renamed has been synced just now.
-    fn rename_file(&self, from: &End<'_>, to: &End<'_>, replace: Replace, synced: bool) -> OpResult<Renamed> {
+    fn rename_file(
+        &self,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
+        replace: Replace,
+        synced: bool,
+    ) -> OpResult<Renamed> {
         loop {
             let source = self.source(from)?;
             if replace != Replace::Exchange
@@ -313,8 +319,8 @@ impl Names {
     /// False: something moved meanwhile, look again.
     fn rename_nodes(
         &self,
-        from: &End<'_>,
-        to: &End<'_>,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
         replace: Replace,
         (node, source, to_dir): (&Arc<Node>, &Found, &DirAt),
         target: Option<(&Arc<Node>, &Found)>,
@@ -380,14 +386,14 @@ impl Names {
             })?,
         }
         rename_known(&mut state, from, to);
-        state.unjudged = true;
+        state.needs_evaluation = true;
         if let (Some(state), Some((other, _))) = (other_state.as_mut(), target) {
             if replace == Replace::Exchange {
                 rename_known(state, to, from);
-                state.unjudged = true;
+                state.needs_evaluation = true;
             } else {
                 forget_name(state, to);
-                state.unjudged = true;
+                state.needs_evaluation = true;
                 if last_link {
                     state.lose_last_name(&to.parent, to.name);
                     state.kept = kept;
@@ -402,7 +408,7 @@ impl Names {
     }
 
     /// Renames a directory on every branch that has it. The caller holds the rename lock exclusively.
-    fn rename_dir(&self, from: &End<'_>, to: &End<'_>, replace: Replace) -> OpResult<()> {
+    fn rename_dir(&self, from: &RenameSide<'_>, to: &RenameSide<'_>, replace: Replace) -> OpResult<()> {
         let (source, target) = (self.source(from)?, self.tree.probe(&to.parent, to.name)?);
         match (&target, replace) {
             (Some(_), Replace::No) => return Err(OpError::Sys(Errno::EXIST)),
@@ -437,7 +443,13 @@ impl Names {
         done
     }
 
-    fn replace_dir(&self, from: &End<'_>, to: &End<'_>, node: &Arc<Node>, other: Option<&Arc<Node>>) -> OpResult<()> {
+    fn replace_dir(
+        &self,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
+        node: &Arc<Node>,
+        other: Option<&Arc<Node>>,
+    ) -> OpResult<()> {
         let copies = self.tree.copies(node)?;
         let mut places = Vec::with_capacity(copies.len());
         for copy in &copies {
@@ -459,7 +471,12 @@ impl Names {
     }
 }
 
-fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
+fn rename_copies(
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
+    places: &[(DirAt, DirAt)],
+    replaced: bool,
+) -> OpResult<()> {
     match places {
         [(old, new)] => old.rename(from.name, new, to.name, from.flags()),
         places => {
@@ -471,15 +488,15 @@ fn rename_copies(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replac
 
 /// Changes entries of the copies of both directories for a user.
 fn change_both<T>(
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
     (old, new): (&DirAt, &DirAt),
     change: impl FnOnce() -> OpResult<T>,
 ) -> OpResult<T> {
     from.parent.change_entries(old, || to.parent.change_entries(new, change))
 }
 
-impl End<'_> {
+impl RenameSide<'_> {
     fn flags(&self) -> RenameFlags {
         match self.behind {
             Behind::Nothing => RenameFlags::empty(),
@@ -489,7 +506,7 @@ impl End<'_> {
 }
 
 /// Where several branches are concerned the whiteout is a step of its own: after a crash before it, the name is just gone.
-fn leave_behind(from: &End<'_>, dir: &DirAt) -> OpResult<()> {
+fn leave_behind(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
     const WHITEOUT_DEVICE: u64 = 0;
     match from.behind {
         Behind::Nothing => Ok(()),
@@ -506,11 +523,11 @@ fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
     }
 }
 
-pub(crate) fn rename_known(state: &mut FileState, from: &End<'_>, to: &End<'_>) {
+pub(crate) fn rename_known(state: &mut FileState, from: &RenameSide<'_>, to: &RenameSide<'_>) {
     forget_name(state, from);
     state.names.push((Arc::clone(&to.parent), to.name.to_owned()));
 }
 
-fn forget_name(state: &mut FileState, end: &End<'_>) {
+fn forget_name(state: &mut FileState, end: &RenameSide<'_>) {
     state.names.retain(|(parent, name)| parent.id != end.parent.id || name != end.name);
 }

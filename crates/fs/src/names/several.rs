@@ -30,7 +30,7 @@ pub enum Behind {
 }
 
 /// One end of a rename.
-pub(crate) struct End<'a> {
+pub(crate) struct RenameSide<'a> {
     pub(crate) parent: Arc<Node>,
     pub(crate) name: &'a OsStr,
     pub(crate) behind: Behind,
@@ -70,7 +70,12 @@ impl Reach for Reached {
 }
 
 /// Renames a directory on all branches that have it: from the first of each pair of directories to the second.
-pub(crate) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)], replaced: bool) -> OpResult<()> {
+pub(crate) fn rename_dir(
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
+    places: &[(DirAt, DirAt)],
+    replaced: bool,
+) -> OpResult<()> {
     let site = |(old, new): &(DirAt, DirAt)| DirSite {
         branch: BranchUuid(old.online.uuid),
         reach: Reached::of(old),
@@ -91,7 +96,7 @@ pub(crate) fn rename_dir(from: &End<'_>, to: &End<'_>, places: &[(DirAt, DirAt)]
 }
 
 /// Exchanges two names, of which one at least is a directory's, on all branches that have either.
-pub(crate) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResult<()> {
+pub(crate) fn exchange(one: &RenameSide<'_>, other: &RenameSide<'_>, sites: &[Site]) -> OpResult<()> {
     let swap = |site: &Site| Swap {
         branch: BranchUuid(site.one.online.uuid),
         reach: Reached::of(&site.one),
@@ -112,7 +117,13 @@ pub(crate) fn exchange(one: &End<'_>, other: &End<'_>, sites: &[Site]) -> OpResu
 }
 
 /// Renames a file, from `dir` to `to_dir` on one branch, over one that is in `target_dir` on another.
-pub(crate) fn supersede(from: &End<'_>, to: &End<'_>, dir: &DirAt, to_dir: &DirAt, target_dir: &DirAt) -> OpResult<()> {
+pub(crate) fn supersede(
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
+    dir: &DirAt,
+    to_dir: &DirAt,
+    target_dir: &DirAt,
+) -> OpResult<()> {
     let winner = DirSite {
         branch: BranchUuid(dir.online.uuid),
         reach: Reached::of(dir),
@@ -171,7 +182,7 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
     }
 }
 
-fn spot(dir: &DirAt, end: &End<'_>) -> Spot {
+fn spot(dir: &DirAt, end: &RenameSide<'_>) -> Spot {
     Spot { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 

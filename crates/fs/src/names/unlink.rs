@@ -79,9 +79,9 @@ impl Names {
             self.tree.nodes.remove_backing(backing, node);
             self.tree.drop_number(number);
         } else {
-            state.unjudged = true;
+            state.needs_evaluation = true;
             drop(state);
-            self.migrate.judge_left(node, &Meta { nlink: meta.nlink - 1, ..*meta });
+            self.migrate.evaluate_unlinked(node, &Meta { nlink: meta.nlink - 1, ..*meta });
         }
         Ok(true)
     }

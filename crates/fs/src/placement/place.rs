@@ -49,7 +49,7 @@ impl Placement {
     }
 
     /// Where a settled file of these attributes belongs, judged where it is now; counted.
-    pub(crate) fn judge(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
+    pub(crate) fn evaluate(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
         let decision = self.decide(path, meta, branch);
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Placement {
         );
     }
 
-    /// As `judge`, without counting.
+    /// As `evaluate`, without counting.
     pub(crate) fn decide(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Decision {
         let resident = self.resident(branch, meta);
         let (active, views) = (self.rules.load(), self.views());

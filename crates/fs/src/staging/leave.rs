@@ -27,12 +27,12 @@ use crate::migrate::{Cause, Pace};
 use crate::node::{Backing, Node, NodeId};
 use crate::placement::settled_facts;
 use crate::staging::Staging;
-use crate::staging::leavers::{HANGS, Leaving, Outcome, Tried};
+use crate::staging::workers::{HANGS, Leaving, Outcome, Tried};
 use crate::tree::Pinned;
 use crate::tree::dirs::modified_at;
 
 /// Told of an entry of the area: its directory, its name, its attributes.
-type Tell<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
+type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
 /// How often a file is tried whose attributes change while it is copied.
 const ATTEMPTS: usize = 5;
@@ -40,7 +40,7 @@ const ATTEMPTS: usize = 5;
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a leaver waits for locks of a file and of directories: somebody may hold one who waits for a branch that hangs.
+/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
@@ -79,10 +79,10 @@ impl Staging {
         self.leave_by(area, node, &mut Tried::nothing(area), &Reach::ANY).map(drop)
     }
 
-    /// Takes a file out of the staging area to one branch, as its leaver: other branches and locks are not waited for.
+    /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
     pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
         let Some(area) = &self.staged.area else { return Outcome::Left };
-        let alive = || self.leavers.gets_on(branch);
+        let alive = || self.workers.gets_on(branch);
         let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
         match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
             Ok(Way::Left) => Outcome::Left,
@@ -122,7 +122,7 @@ impl Staging {
                 area.remove(node);
                 self.context.count(Metric::StagedLeft);
                 let _names = self.tree.rename_lock.read();
-                self.migrate.judge_soon(node);
+                self.migrate.evaluate_soon(node);
             }
             Ok(Way::Elsewhere(_)) => {}
             Err(NotMoved::Op(OpError::Stale)) => {
@@ -145,7 +145,7 @@ impl Staging {
     ) -> Result<Way, NotMoved> {
         if let Some(file) = node.file() {
             // What changes from now on is not in what its rule is asked with.
-            file.state.write().unjudged = false;
+            file.state.write().needs_evaluation = false;
         }
         let meta = {
             let _names = self.tree.rename_lock.read();
@@ -268,8 +268,8 @@ impl Staging {
         let mut done = self.take_back_staged();
         // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it cannot.
         let all = area.all();
-        self.hand_to_leavers(area, self.all_free(area));
-        self.leavers.settle();
+        self.hand_to_workers(area, self.all_free(area));
+        self.workers.settle();
         for node in all.iter().filter(|node| area.holds(node)) {
             match self.leave_staging(node) {
                 Ok(()) => self.write_back.await_room(node),
@@ -343,7 +343,7 @@ impl Staging {
             self.empty_staging();
             let hanging = self.hanging_branches();
             // One that hung a moment ago may answer just now: what it takes is not left behind.
-            if !hanging.is_empty() || !self.leavers.are_at_work() {
+            if !hanging.is_empty() || !self.workers.are_at_work() {
                 break hanging;
             }
         };
@@ -408,8 +408,8 @@ impl Staging {
             tracing::info!(files = waiting.len(), "staged files go to their branches");
         }
         loop {
-            self.hand_to_leavers(area, waiting);
-            self.leavers.settle();
+            self.hand_to_workers(area, waiting);
+            self.workers.settle();
             self.tell_hanging();
             self.release_left();
             waiting = self.not_stuck(area);
@@ -451,7 +451,7 @@ impl Staging {
     }
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
-    fn walk_staged(&self, tell: &mut Tell<'_>) -> OpResult<()> {
+    fn walk_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {

@@ -24,17 +24,17 @@
 //! | the daemon is killed | the tmpfs stays mounted; the next mount takes it back and its files leave at once |
 //! | the daemon is killed while a file leaves | the intent lies in the staging area: the move is undone or finished at the next mount |
 //! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
-//! | a branch hangs | what goes there stays in memory until it answers, and nothing else waits for it ([`leavers`]) |
+//! | a branch hangs | what goes there stays in memory until it answers, and nothing else waits for it ([`workers`]) |
 //! | no branch has room | nothing is staged that its branch could not take when it was created, and who writes to a branch does not take that room; what cannot leave all the same stays, with a warning |
 //! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
 //! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
-mod keeper;
 mod leave;
-mod leavers;
 mod room;
+mod scheduler;
 mod stuck;
+mod workers;
 
 use crate::area::Staged;
 use crate::branch::Branches;
@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(crate) use leavers::{HANGS, Leavers};
+pub(crate) use workers::{DestageWorkers, HANGS};
 
 use crate::area::{SPARE_INODES, is_stageable, keeps_all};
 use crate::at::DirAt;
@@ -65,7 +65,7 @@ pub(crate) struct Staging {
     placement: Arc<Placement>,
     tree: Arc<Tree>,
     migrate: Arc<Migrations>,
-    leavers: Arc<Leavers>,
+    workers: Arc<DestageWorkers>,
     /// What an earlier mount left was looked for.
     taken_back: Mutex<bool>,
     /// When not all could leave that was to make way for writers. Held while it leaves.
@@ -82,7 +82,7 @@ impl Staging {
             placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),
             migrate: Arc::clone(migrate),
-            leavers: Arc::new(Leavers::new(this.clone())),
+            workers: Arc::new(DestageWorkers::new(this.clone())),
             taken_back: Mutex::default(),
             stuck: Mutex::default(),
         })
@@ -130,5 +130,5 @@ impl Staging {
     }
 }
 
-/// How long the keeper sleeps while anything waits, when nobody wakes it.
+/// How long the scheduler sleeps while anything waits, when nobody wakes it.
 const TICK: Duration = Duration::from_millis(200);

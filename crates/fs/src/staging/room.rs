@@ -4,7 +4,7 @@
 //! program was told that all is well, would find no place any more. So where the branches together have little more than was promised, what waits
 //! leaves first, and who writes afterwards is told that they are full, as without staging.
 //!
-//! Files that are made and writes that pass through the daemon wait for it ([`Staging::make_way`]). Those that go past it are followed by the keeper, which leaves
+//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). Those that go past it are followed by the scheduler, which leaves
 //! them some room ([`MOST_AHEAD`]) while it looks away.
 
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::area::{Area, SPARE_INODES, id_of, keeps_all};
 use crate::branch::{Branch, Space};
 use crate::staging::Staging;
 
-/// What is written past the daemon before the keeper looks again, at most; on small branches a twentieth of them.
+/// What is written past the daemon before the scheduler looks again, at most; on small branches a twentieth of them.
 const MOST_AHEAD: u64 = 512 << 20;
 /// How long nobody tries again after one of them could not leave.
 const RETRY: Duration = Duration::from_secs(1);
@@ -52,41 +52,41 @@ impl Room {
 
 impl Staging {
     /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
-    pub(crate) fn make_way(&self, branch: BranchId, need: u64) {
+    pub(crate) fn destage_before_write(&self, branch: BranchId, need: u64) {
         if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
-            self.ease(area, need);
+            self.destage_if_short(area, need);
         }
     }
 
-    /// As [`Staging::make_way`], before a file is made.
-    pub(crate) fn make_way_for_file(&self) {
+    /// As [`Staging::destage_before_write`], before a file is made.
+    pub(crate) fn destage_before_create(&self) {
         if let Some(area) = &self.staged.area {
-            self.ease(area, 0);
+            self.destage_if_short(area, 0);
         }
     }
 
     /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
-    pub(crate) fn ease(&self, area: &Area, need: u64) {
-        if !self.needs_way(area, need) {
+    pub(crate) fn destage_if_short(&self, area: &Area, need: u64) {
+        if !self.is_short_of_room(area, need) {
             return;
         }
         // Who comes meanwhile waits as well.
         let mut stuck = self.stuck.lock();
-        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.needs_way(area, need) {
+        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.is_short_of_room(area, need) {
             return;
         }
-        *stuck = if self.leave_as_can(area) { None } else { Some(Instant::now()) };
+        *stuck = if self.destage_all_possible(area) { None } else { Some(Instant::now()) };
     }
 
-    /// As [`Staging::ease`] after no write, without waiting for what leaves.
-    pub(crate) fn begin_to_ease(&self, area: &Area) {
+    /// As [`Staging::destage_if_short`] after no write, without waiting for what leaves.
+    pub(crate) fn begin_destage_if_short(&self, area: &Area) {
         let Some(stuck) = self.stuck.try_lock() else { return };
-        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.needs_way(area, 0) {
-            self.hand_to_leavers(area, self.all_free(area));
+        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.is_short_of_room(area, 0) {
+            self.hand_to_workers(area, self.all_free(area));
         }
     }
 
-    fn needs_way(&self, area: &Area, need: u64) -> bool {
+    fn is_short_of_room(&self, area: &Area, need: u64) -> bool {
         area.files() > 0
             // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
             && self.room_for_staged(Branch::space).less(&STALE).is_short(area, need)
@@ -113,10 +113,10 @@ impl Staging {
     }
 
     /// All that waits leaves, as far as it can without waiting for a branch that hangs; whether nothing is left of it.
-    fn leave_as_can(&self, area: &Area) -> bool {
+    fn destage_all_possible(&self, area: &Area) -> bool {
         let all = area.all();
-        self.hand_to_leavers(area, self.all_free(area));
-        self.leavers.settle();
+        self.hand_to_workers(area, self.all_free(area));
+        self.workers.settle();
         self.release_left();
         let queue = area.queue.lock();
         !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))

@@ -27,11 +27,11 @@ impl Area {
 }
 
 impl Staging {
-    /// Files that no leaver has and that nothing keeps here but that they were in use when it was their turn.
+    /// Files that no worker has and that nothing keeps here but that they were in use when it was their turn.
     pub(crate) fn not_stuck(&self, area: &Area) -> Vec<Arc<Node>> {
         let queue = area.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
-        self.leavers.keep_free(&mut files);
+        self.workers.keep_free(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 

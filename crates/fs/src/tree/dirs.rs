@@ -442,10 +442,10 @@ impl Tree {
         let face = self.face_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());
         let call = move || {
-            use crate::relocate::{Place, clone_dir_whole};
+            use crate::relocate::{EntryAt, clone_dir_whole};
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
-            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
-            let place = Place { dir: to.as_fd(), name: &new_name };
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = EntryAt { dir: to.as_fd(), name: &new_name };
             clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         match [parent, &source].into_iter().find(|at| at.online.guarded) {

@@ -29,7 +29,7 @@ use umbrella_units::{BranchId, Ino};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
-use crate::node::{Dir, Look, Node, NodeId, Unlike};
+use crate::node::{Dir, Divergence, Look, Node, NodeId};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
@@ -66,9 +66,9 @@ impl Tree {
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
         }
-        let as_compared = match &dir.state.read().unlike {
+        let as_compared = match &dir.state.read().divergence {
             None => looks.iter().all(|(_, look)| looks.first().is_some_and(|(_, first)| first == look)),
-            Some(unlike) => looks.iter().all(|look| unlike.left.contains(look)),
+            Some(divergence) => looks.iter().all(|look| divergence.left.contains(look)),
         };
         if as_compared {
             return Ok(false);
@@ -102,22 +102,24 @@ impl Tree {
 
     fn compare_copies(&self, node: &Arc<Node>, dir: &Dir, cache: KernelCache) -> OpResult<bool> {
         let mut faces = self.faces(node, dir)?;
-        let (unlike, changed, differ) = if faces.len() < 2 {
+        let (divergence, changed, differ) = if faces.len() < 2 {
             (None, false, false)
         } else {
             let late = self.carry_over(node, &mut faces, cache);
             let counted = self.counted(node, &faces, &late);
             let shown = self.rule(&counted);
             let differ = !counted.iter().all(|face| face.has(&shown.rights));
-            (self.unlike(node, &faces, &counted, shown), late.changed, differ)
+            (self.divergence(node, &faces, &counted, shown), late.changed, differ)
         };
         self.note_differing(node, differ.then_some(&*faces));
-        let before = std::mem::replace(&mut dir.state.write().unlike, unlike.clone());
-        Ok(changed || before.map(|unlike| unlike.shown.clone()) != unlike.map(|unlike| unlike.shown.clone()))
+        let before = std::mem::replace(&mut dir.state.write().divergence, divergence.clone());
+        Ok(changed
+            || before.map(|divergence| divergence.shown.clone())
+                != divergence.map(|divergence| divergence.shown.clone()))
     }
 
     /// What is remembered of copies that do not all have what is shown.
-    fn unlike(&self, node: &Arc<Node>, faces: &[Face], counted: &[&Face], shown: Shown) -> Option<Arc<Unlike>> {
+    fn divergence(&self, node: &Arc<Node>, faces: &[Face], counted: &[&Face], shown: Shown) -> Option<Arc<Divergence>> {
         let follows = |face: &&Face| {
             let wanted = || Face::wearing(&shown.rights, face, ChangedAt::default());
             // Memory is no disk of the user's.
@@ -138,7 +140,7 @@ impl Tree {
             .filter(|face| self.branches.is_staging(face.at.id()) && !shown.umask_counts)
             .map(|face| face.at.id());
         let empty = others.iter().filter(|face| node.id == NodeId::ROOT && is_empty_root(&face.at));
-        Some(Arc::new(Unlike {
+        Some(Arc::new(Divergence {
             model: model.map(|face| face.at.id()),
             left: faces.iter().map(|face| (face.at.id(), look(&now(face)))).collect(),
             passes_on: passes_on.map(|face| face.at.id()).chain(staged).collect(),
@@ -355,7 +357,7 @@ impl Tree {
     /// The copy whose attributes users see, besides what is shown of owner, mode and ACLs.
     pub(crate) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
-        let model: Option<BranchId> = dir.state.read().unlike.as_ref().and_then(|unlike| unlike.model);
+        let model: Option<BranchId> = dir.state.read().divergence.as_ref().and_then(|divergence| divergence.model);
         let model = copies.iter().find(|copy| model == Some(copy.id()));
         let chosen = model.or_else(|| copies.iter().find(|copy| keeps_all(copy))).or(copies.first());
         chosen.cloned().ok_or(OpError::Offline)
@@ -366,8 +368,8 @@ impl Tree {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;
         let state = dir.state.read();
-        let Some(unlike) = &state.unlike else { return Ok(None) };
-        let Shown { rights, .. } = &unlike.shown;
+        let Some(divergence) = &state.divergence else { return Ok(None) };
+        let Shown { rights, .. } = &divergence.shown;
         let value = if name == ACCESS { &rights.access } else { &rights.default };
         value.clone().map(Some).ok_or(OpError::Sys(Errno::NODATA))
     }

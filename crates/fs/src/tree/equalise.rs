@@ -83,7 +83,7 @@ impl Tree {
         if noted {
             note_change(copies, &away)?;
         }
-        let unlike = dir.state.read().unlike.is_some();
+        let divergence = dir.state.read().divergence.is_some();
         if let Some(rights) = wanted {
             let intention =
                 Intention { rights: rights.clone(), copies: copies.iter().map(|copy| copy_id(dir, copy)).collect() };
@@ -94,7 +94,7 @@ impl Tree {
         let change = |copy: &DirAt| {
             // First: what fails changes nothing.
             call(&copy.as_file())?;
-            if let Some(wanted) = wanted.filter(|_| unlike) {
+            if let Some(wanted) = wanted.filter(|_| divergence) {
                 let face = Face::of(copy.clone())?;
                 if face.can_follow() && !face.has(wanted) {
                     face.become_like(Face::wearing(wanted, &face, ChangedAt::default()), cache);
@@ -122,7 +122,7 @@ impl Tree {
             // Where it cannot be noted, what all copies allow is shown.
             let _not_noted = note_change(&changed, &owed.collect::<Vec<_>>());
         }
-        if unlike || !failed.is_empty() {
+        if divergence || !failed.is_empty() {
             self.compare_later(node, dir);
         }
         outcome(done.into_iter())
@@ -130,8 +130,8 @@ impl Tree {
 
     /// What users see of a directory. The caller holds the lock on its attributes.
     fn rights_shown(&self, dir: &Dir, copies: &Copies) -> OpResult<Rights> {
-        if let Some(unlike) = &dir.state.read().unlike {
-            return Ok(unlike.shown.rights.clone());
+        if let Some(divergence) = &dir.state.read().divergence {
+            return Ok(divergence.shown.rights.clone());
         }
         let keeping_all = copies.iter().find(|copy| keeps_all(copy)).or(copies.first());
         Ok(Face::of(keeping_all.ok_or(OpError::Offline)?.clone())?.rights())
@@ -196,17 +196,17 @@ impl Tree {
         let Some(dir) = self.root.dir() else { return };
         let is_empty = || {
             let state = dir.state.read();
-            state.unlike.as_ref().filter(|unlike| unlike.empty.contains(&at.id())).cloned()
+            state.divergence.as_ref().filter(|divergence| divergence.empty.contains(&at.id())).cloned()
         };
         if is_empty().is_none() {
             return;
         }
         let _attributes = dir.attributes.lock();
-        let Some(unlike) = is_empty() else { return };
+        let Some(divergence) = is_empty() else { return };
         if is_empty_root(at)
             && let Ok(face) = Face::of(at.clone())
         {
-            let rights = &unlike.shown.rights;
+            let rights = &divergence.shown.rights;
             // What it cannot keep, it does not count for.
             let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()), KernelCache::SAME_SHOWN);
         }
@@ -222,9 +222,9 @@ impl Tree {
 
     /// What a new copy of a directory gets besides the times of `source`; `None`: all that `source` has.
     pub(crate) fn face_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirFace>> {
-        let Some(unlike) = dir.state.read().unlike.clone() else { return Ok(None) };
+        let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
         let face = Face::of(source.clone())?;
-        Ok(Some(Face::wearing(&unlike.shown.rights, &face, ChangedAt::default())))
+        Ok(Some(Face::wearing(&divergence.shown.rights, &face, ChangedAt::default())))
     }
 }
 

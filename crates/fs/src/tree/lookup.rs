@@ -391,8 +391,8 @@ impl Tree {
             ctime: umbrella_units::Timestamp::default(),
             btime: None,
         });
-        if let Some(unlike) = node.dir().and_then(|dir| dir.state.read().unlike.clone()) {
-            let shown = &unlike.shown.rights;
+        if let Some(divergence) = node.dir().and_then(|dir| dir.state.read().divergence.clone()) {
+            let shown = &divergence.shown.rights;
             (meta.perm, meta.uid, meta.gid) = (shown.perm, shown.uid, shown.gid);
         }
         meta.btime = node.born.or(meta.btime);
@@ -452,13 +452,13 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         passthrough: 0,
         cached: 0,
         token: None,
-        past_us: false,
+        was_passthrough: false,
         shared_mapping: false,
         may_be_linked: false,
         kept: None,
         accessed: None,
         past_path: None,
-        unjudged: false,
+        needs_evaluation: false,
         copying: None,
         copy_is_awaited: false,
     }

@@ -3,7 +3,7 @@
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes; `list`: listings
 //! - `equal`, `equalise`: copies of a directory that differ, and changes of all of them
-//! - `file`: what the kernel may keep of a file; `remove_dir`: directories that go; `unclaimed`: names that came too late
+//! - `file`: what the kernel may keep of a file; `remove_dir`: directories that go; `orphans`: names that came too late
 //! - `pinned`: nodes that a walk needs
 
 pub(crate) mod dirs;
@@ -14,9 +14,9 @@ mod file;
 pub(crate) mod found;
 mod list;
 pub(crate) mod lookup;
+pub(crate) mod orphans;
 mod pinned;
 pub(crate) mod remove_dir;
-pub(crate) mod unclaimed;
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) struct Tree {
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RwLock<()>,
     /// What branches may have made although they did not say so.
-    unclaimed: Mutex<Vec<unclaimed::Unclaimed>>,
+    orphans: Mutex<Vec<orphans::OrphanName>>,
     /// Directories whose copies differ.
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
@@ -82,7 +82,7 @@ impl Tree {
             dir_fds: dirs::DirFds::new(),
             slow_commits: RwLock::new(()),
             rename_lock: RwLock::new(()),
-            unclaimed: Mutex::default(),
+            orphans: Mutex::default(),
             differing: equal::Differing::default(),
             copies_away: Mutex::default(),
             duplicates_told: AtomicBool::new(false),

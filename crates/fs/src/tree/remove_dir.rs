@@ -12,7 +12,7 @@ use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::node::Node;
-use crate::relocate::{DirFace, Place, clone_dir_whole};
+use crate::relocate::{DirFace, EntryAt, clone_dir_whole};
 use crate::tree::Tree;
 
 /// An inode of which something is known, kept from being used again.
@@ -141,8 +141,8 @@ impl Tree {
         let (online, temp_name, new_name) = (Arc::clone(&above.online), self.temp_name(), name.to_owned());
         let call = move || {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
-            let temp = Place { dir: hidden.tmp.as_fd(), name: &temp_name };
-            let place = Place { dir: to.as_fd(), name: &new_name };
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = EntryAt { dir: to.as_fd(), name: &new_name };
             clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         if above.online.guarded || like.online.guarded {

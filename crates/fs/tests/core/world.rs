@@ -458,7 +458,7 @@ impl World {
             Op::SetXattr { what, name, len } => self.set_xattr(what, name, Some(len)),
             Op::RemoveXattr { what, name } => self.set_xattr(what, name, None),
             Op::Settle => {
-                self.pool().keep_staging();
+                self.pool().destage_due();
                 self.pool().move_all_queued();
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`leavers`](crate::staging::leavers).
+//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`workers`](crate::staging::workers).
 
 use crate::error::OpError;
 use crate::error::OpResult;
@@ -20,16 +20,16 @@ use crate::staging::TICK;
 const BATCH: usize = 4096;
 
 impl Staging {
-    /// Files whose time has come and that no leaver has.
+    /// Files whose time has come and that no worker has.
     fn due(&self, area: &Area) -> Vec<Arc<Node>> {
         let now = area.now();
         let (used, limit) = (area.used(), area.limit());
         let queue = area.queue.lock();
         let mut due = queue.waiting.expired(now);
-        self.leavers.keep_free(&mut due);
+        self.workers.keep_free(&mut due);
         if due.is_empty() && used > high_water(limit) {
-            // What leavers that get on have is as good as gone; what waits for a branch that hangs is not.
-            let (leaving, handed) = self.leavers.handed();
+            // What workers that get on have is as good as gone; what waits for a branch that hangs is not.
+            let (leaving, handed) = self.workers.handed();
             let leaving: u64 = leaving.iter().map(|file| (queue.waiting.pages_of(*file).0 + 1) * PAGE_BYTES).sum();
             let excess = used.0.saturating_sub(low_water(limit).0).saturating_sub(leaving);
             due = queue.waiting.pressure_among(Pages(excess.div_ceil(PAGE_BYTES)), |file| !handed.contains(&file));
@@ -37,21 +37,21 @@ impl Staging {
         due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    /// All files that wait and that no leaver has.
+    /// All files that wait and that no worker has.
     pub(crate) fn all_free(&self, area: &Area) -> Vec<Arc<Node>> {
         let queue = area.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().copied().collect();
-        self.leavers.keep_free(&mut files);
+        self.workers.keep_free(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    /// The keeper's thread.
-    pub(crate) fn run_staging(&self) {
+    /// The scheduler's thread.
+    pub(crate) fn run(&self) {
         let Some(area) = &self.staged.area else { return };
         while !self.context.is_stopping() {
             // What came to an end since the last look is told once more.
             let rested = area.queue.lock().is_at_rest();
-            self.look_after_staging(area);
+            self.look_after(area);
             let taken_back = *self.taken_back.lock();
             let mut queue = area.queue.lock();
             if self.context.is_stopping() {
@@ -65,8 +65,8 @@ impl Staging {
         }
     }
 
-    /// Ends the keeper.
-    pub(crate) fn stop_keeper(&self) {
+    /// Ends the scheduler.
+    pub(crate) fn stop(&self) {
         if let Some(area) = &self.staged.area {
             // Who has looked already waits by now.
             drop(area.queue.lock());
@@ -74,13 +74,13 @@ impl Staging {
         }
     }
 
-    /// Lets files leave whose time has come, as the keeper does, and waits for it; not for branches that hang.
-    pub(crate) fn keep_staging(&self) {
+    /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
+    pub(crate) fn destage_due(&self) {
         let Some(area) = &self.staged.area else { return };
         loop {
-            let any = self.look_after_staging(area);
+            let any = self.look_after(area);
             // Also for what was handed over only to make room.
-            self.leavers.settle();
+            self.workers.settle();
             self.tell_hanging();
             self.release_left();
             if !any {
@@ -89,8 +89,8 @@ impl Staging {
         }
     }
 
-    /// One round of the keeper: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
-    fn look_after_staging(&self, area: &Area) -> bool {
+    /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
+    fn look_after(&self, area: &Area) -> bool {
         match self.take_back_staged() {
             Ok(()) => self.context.unwarn("staging"),
             Err(error) => {
@@ -101,11 +101,11 @@ impl Staging {
         self.release_left();
         self.tell_hanging();
         self.prune_area();
-        self.begin_to_ease(area);
+        self.begin_destage_if_short(area);
         let mut any = false;
         loop {
             let due = self.due(area);
-            if due.is_empty() || self.context.is_stopping() || !self.hand_to_leavers(area, due) {
+            if due.is_empty() || self.context.is_stopping() || !self.hand_to_workers(area, due) {
                 return any;
             }
             any = true;

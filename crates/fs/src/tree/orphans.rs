@@ -25,7 +25,7 @@ use crate::tree::Tree;
 
 /// A name that is to go.
 #[derive(Debug, Clone)]
-pub(crate) struct Unclaimed {
+pub(crate) struct OrphanName {
     branch: BranchUuid,
     path: Vec<u8>,
     made: Made,
@@ -51,7 +51,7 @@ impl Made {
     }
 }
 
-impl Unclaimed {
+impl OrphanName {
     /// Takes the name away. A doubtful error: nobody knows.
     fn remove(&self, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let gone = |errno: &Errno| matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST);
@@ -96,7 +96,7 @@ impl Tree {
         match removed {
             Err(error) if is_unsure(error) => {
                 let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
-                self.unclaimed.lock().push(Unclaimed { branch, path, made });
+                self.orphans.lock().push(OrphanName { branch, path, made });
                 // While it is in use somebody else might get the name.
                 dir.branch.take_offline_if(&dir.online, "it does not say whether it has made something".to_owned());
             }
@@ -116,29 +116,29 @@ impl Tree {
 
     /// Somebody got a name of which another did not know whether it was made.
     pub(crate) fn claim(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt) {
-        let mut unclaimed = if dir.online.guarded { self.unclaimed.lock() } else { return };
-        if !unclaimed.is_empty() {
+        let mut orphans = if dir.online.guarded { self.orphans.lock() } else { return };
+        if !orphans.is_empty() {
             let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
-            unclaimed.retain(|one| one.branch != branch || one.path != path);
+            orphans.retain(|one| one.branch != branch || one.path != path);
         }
     }
 
     /// Takes away what a branch made too late, before it is used again. False: it does not say; try again.
-    pub(crate) fn remove_unclaimed(&self, branch: &Branch, online: &Online) -> bool {
+    pub(crate) fn remove_orphans(&self, branch: &Branch, online: &Online) -> bool {
         let uuid = BranchUuid(online.uuid);
-        let mut unclaimed: Vec<_> = self.unclaimed.lock().extract_if(.., |one| one.branch == uuid).collect();
-        if unclaimed.is_empty() {
+        let mut orphans: Vec<_> = self.orphans.lock().extract_if(.., |one| one.branch == uuid).collect();
+        if orphans.is_empty() {
             return true;
         }
-        let theirs = unclaimed.clone();
+        let theirs = orphans.clone();
         let remove = move |online: &Online| {
-            let is_left = |one: &Unclaimed| one.remove(online.root.as_fd()).is_err_and(is_doubtful);
+            let is_left = |one: &OrphanName| one.remove(online.root.as_fd()).is_err_and(is_doubtful);
             Ok(theirs.into_iter().filter(is_left).collect())
         };
         // As long as one of them is under way, its directory is locked.
-        unclaimed = branch.io_within(PATIENCE, remove).unwrap_or(unclaimed);
-        let all_gone = unclaimed.is_empty();
-        self.unclaimed.lock().extend(unclaimed);
+        orphans = branch.io_within(PATIENCE, remove).unwrap_or(orphans);
+        let all_gone = orphans.is_empty();
+        self.orphans.lock().extend(orphans);
         all_gone
     }
 }

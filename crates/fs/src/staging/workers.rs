@@ -1,9 +1,9 @@
 //! The threads that bring files to their branches: one for each branch, while it has something to do.
 //!
 //! Who wants many files to leave only decides where each goes, and hands them over. So a branch whose disk never answers holds up its own files, and
-//! no others. A leaver that finds that a file belongs elsewhere by now, or that its branch has no room, hands it on.
+//! no others. A worker that finds that a file belongs elsewhere by now, or that its branch has no room, hands it on.
 //!
-//! A branch *hangs* here when its leaver has got no further with a file for [`HANGS`]. Nobody waits for such a branch who can do without: its files stay
+//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Nobody waits for such a branch who can do without: its files stay
 //! in memory until it answers, and what has to be freed is freed by others.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ use crate::staging::Staging;
 
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
-/// After so many failures in a row the rest of a leaver's files wait for another time.
+/// After so many failures in a row the rest of a worker's files wait for another time.
 const HOPELESS: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
@@ -46,7 +46,7 @@ pub(crate) struct Leaving {
     pub(crate) tried: Tried,
 }
 
-/// What becomes of a file that a leaver was given.
+/// What becomes of a file that a worker was given.
 pub(crate) enum Outcome {
     /// It left, or is not there any more.
     Left,
@@ -56,9 +56,9 @@ pub(crate) enum Outcome {
     Elsewhere(BranchId, Leaving),
 }
 
-/// What one branch's leaver has to do.
+/// What one branch's worker has to do.
 #[derive(Default)]
-struct Leaver {
+struct DestageWorker {
     files: VecDeque<Leaving>,
     /// When it got on last; `None`: there is no thread.
     since: Option<Instant>,
@@ -70,7 +70,7 @@ struct Leaver {
     told: bool,
 }
 
-impl Leaver {
+impl DestageWorker {
     fn hangs(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= HANGS)
     }
@@ -82,15 +82,15 @@ impl Leaver {
 
 #[derive(Default)]
 struct State {
-    leavers: BTreeMap<BranchId, Leaver>,
-    /// Files that some leaver has.
+    workers: BTreeMap<BranchId, DestageWorker>,
+    /// Files that some worker has.
     handed: FxHashSet<FileId>,
     /// How often one has handed a file on to another, since the mount.
     handed_on: u64,
 }
 
 /// See the module. A leaf among the locks.
-pub(crate) struct Leavers {
+pub(crate) struct DestageWorkers {
     staging: Weak<Staging>,
     state: Mutex<State>,
     changed: Condvar,
@@ -106,52 +106,52 @@ pub(crate) struct Hanging {
     pub(crate) files: u64,
 }
 
-impl Leavers {
-    pub(crate) fn new(staging: Weak<Staging>) -> Leavers {
-        Leavers { staging, state: Mutex::default(), changed: Condvar::new() }
+impl DestageWorkers {
+    pub(crate) fn new(staging: Weak<Staging>) -> DestageWorkers {
+        DestageWorkers { staging, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Leaves of files those that no leaver has.
+    /// Leaves of files those that no worker has.
     pub(crate) fn keep_free(&self, files: &mut Vec<FileId>) {
         let state = self.state.lock();
         files.retain(|file| !state.handed.contains(file));
     }
 
-    /// Files of leavers that get on, and files of all.
+    /// Files of workers that get on, and files of all.
     pub(crate) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
         let state = self.state.lock();
-        let moving = state.leavers.values().filter(|leaver| !leaver.hangs());
-        (moving.flat_map(|leaver| &leaver.files).map(|it| id_of(&it.node)).collect(), state.handed.clone())
+        let moving = state.workers.values().filter(|worker| !worker.hangs());
+        (moving.flat_map(|worker| &worker.files).map(|it| id_of(&it.node)).collect(), state.handed.clone())
     }
 
-    /// Gives a branch's leaver files, in this order; those that a leaver has already stay there. Whether any were new.
+    /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
     fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = Leaving>) -> bool {
         let mut state = self.state.lock();
-        let State { leavers, handed, .. } = &mut *state;
-        let leaver = leavers.entry(branch).or_default();
-        let before = leaver.files.len();
-        leaver.files.extend(files.into_iter().filter(|it| handed.insert(id_of(&it.node))));
-        let any = leaver.files.len() > before;
+        let State { workers, handed, .. } = &mut *state;
+        let worker = workers.entry(branch).or_default();
+        let before = worker.files.len();
+        worker.files.extend(files.into_iter().filter(|it| handed.insert(id_of(&it.node))));
+        let any = worker.files.len() > before;
         self.start(state, branch);
         any
     }
 
-    /// Starts the leaver of a branch, if it has something to do and no thread. Without a thread it is done here.
+    /// Starts the worker of a branch, if it has something to do and no thread. Without a thread it is done here.
     fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>, branch: BranchId) {
-        let Some(leaver) = state.leavers.get_mut(&branch) else { return };
-        if leaver.files.is_empty() || leaver.since.is_some() {
+        let Some(worker) = state.workers.get_mut(&branch) else { return };
+        if worker.files.is_empty() || worker.since.is_some() {
             return;
         }
-        leaver.since = Some(Instant::now());
+        worker.since = Some(Instant::now());
         drop(state);
         let this = Arc::clone(self);
-        let started = std::thread::Builder::new().name("leaver".to_owned()).spawn(move || this.run(branch));
+        let started = std::thread::Builder::new().name("worker".to_owned()).spawn(move || this.run(branch));
         if started.is_err() {
             self.run(branch);
         }
     }
 
-    /// A leaver's thread. It holds the room only while it has a file at hand.
+    /// A worker's thread. It holds the room only while it has a file at hand.
     fn run(self: &Arc<Self>, branch: BranchId) {
         let mut failures = 0;
         while let Some(leaving) = self.next(branch) {
@@ -161,7 +161,7 @@ impl Leavers {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 staging
                     .as_ref()
-                    .map_or(Outcome::Stays, |staging| staging.let_one_leave(branch, leaving, failures >= HOPELESS))
+                    .map_or(Outcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
             }));
             drop(staging);
             match outcome {
@@ -175,41 +175,41 @@ impl Leavers {
 
     fn next(&self, branch: BranchId) -> Option<Leaving> {
         let mut state = self.state.lock();
-        let leaver = state.leavers.get_mut(&branch)?;
-        let next = leaver.files.pop_front();
-        leaver.at_work = next.is_some();
-        leaver.since = next.is_some().then(Instant::now);
+        let worker = state.workers.get_mut(&branch)?;
+        let next = worker.files.pop_front();
+        worker.at_work = next.is_some();
+        worker.since = next.is_some().then(Instant::now);
         next
     }
 
-    /// A branch takes what its leaver brings.
+    /// A branch takes what its worker brings.
     pub(crate) fn gets_on(&self, branch: BranchId) {
-        if let Some(leaver) = self.state.lock().leavers.get_mut(&branch) {
-            leaver.since = Some(Instant::now());
+        if let Some(worker) = self.state.lock().workers.get_mut(&branch) {
+            worker.since = Some(Instant::now());
         }
     }
 
     fn done(self: &Arc<Self>, branch: BranchId, file: FileId, outcome: Outcome) {
         let mut state = self.state.lock();
-        if let Some(leaver) = state.leavers.get_mut(&branch) {
-            (leaver.finished, leaver.at_work) = (leaver.finished + 1, false);
+        if let Some(worker) = state.workers.get_mut(&branch) {
+            (worker.finished, worker.at_work) = (worker.finished + 1, false);
         }
         self.changed.notify_all();
         match outcome {
             Outcome::Left | Outcome::Stays => _ = state.handed.remove(&file),
             Outcome::Elsewhere(other, leaving) => {
                 state.handed_on += 1;
-                state.leavers.entry(other).or_default().files.push_back(leaving);
+                state.workers.entry(other).or_default().files.push_back(leaving);
                 self.start(state, other);
             }
         }
     }
 
-    /// Waits until the leavers have done what they have now, also what one hands on to another, but not for those that hang.
+    /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that hang.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
-        for _ in 0..=state.leavers.len() + 1 {
+        for _ in 0..=state.workers.len() + 1 {
             let handed_on = state.handed_on;
             self.settle_once(&mut state);
             if state.handed_on == handed_on {
@@ -220,30 +220,30 @@ impl Leavers {
 
     fn settle_once(&self, state: &mut MutexGuard<'_, State>) {
         let marks: Vec<(BranchId, u64)> =
-            state.leavers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
+            state.workers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
         loop {
             let waited_for = marks.iter().filter_map(|(branch, mark)| {
-                let leaver = state.leavers.get(branch)?;
-                (leaver.finished < *mark && !leaver.hangs()).then_some(leaver.since.unwrap_or_else(Instant::now))
+                let worker = state.workers.get(branch)?;
+                (worker.finished < *mark && !worker.hangs()).then_some(worker.since.unwrap_or_else(Instant::now))
             });
             let Some(first) = waited_for.min() else { return };
             self.changed.wait_until(state, first + HANGS);
         }
     }
 
-    /// Whether some leaver has anything to do.
+    /// Whether some worker has anything to do.
     pub(crate) fn are_at_work(&self) -> bool {
-        self.state.lock().leavers.values().any(|leaver| leaver.left_to_do() > 0)
+        self.state.lock().workers.values().any(|worker| worker.left_to_do() > 0)
     }
 
     /// The branches that hang.
     pub(crate) fn hanging(&self) -> Vec<Hanging> {
         let state = self.state.lock();
-        let hanging = state.leavers.iter().filter(|(_, leaver)| leaver.hangs());
-        let told = |(branch, leaver): (&BranchId, &Leaver)| Hanging {
+        let hanging = state.workers.iter().filter(|(_, worker)| worker.hangs());
+        let told = |(branch, worker): (&BranchId, &DestageWorker)| Hanging {
             branch: *branch,
-            for_now: leaver.since.map_or(Duration::ZERO, |since| since.elapsed()),
-            files: leaver.left_to_do(),
+            for_now: worker.since.map_or(Duration::ZERO, |since| since.elapsed()),
+            files: worker.left_to_do(),
         };
         hanging.map(told).collect()
     }
@@ -251,18 +251,18 @@ impl Leavers {
     /// Branches that came to hang, or to get on again, since this was asked last.
     fn news(&self) -> Vec<(BranchId, bool)> {
         let mut state = self.state.lock();
-        let changed = state.leavers.iter_mut().filter(|(_, leaver)| leaver.told != leaver.hangs());
-        let told = changed.map(|(branch, leaver)| {
-            leaver.told = !leaver.told;
-            (*branch, leaver.told)
+        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.told != worker.hangs());
+        let told = changed.map(|(branch, worker)| {
+            worker.told = !worker.told;
+            (*branch, worker.told)
         });
         told.collect()
     }
 }
 
 impl Staging {
-    /// Hands files to the leavers of the branches that they go to, in the order of their paths. Whether any were not there already.
-    pub(crate) fn hand_to_leavers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
+    /// Hands files to the workers of the branches that they go to, in the order of their paths. Whether any were not there already.
+    pub(crate) fn hand_to_workers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
         let placed = nodes.into_iter().filter_map(|node| {
             let (target, path) = self.destination(area, &node)?;
             Some((target, path, node))
@@ -273,7 +273,7 @@ impl Staging {
         for files in placed.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((target, ..)) = files.first() else { continue };
             let files = files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
-            any |= self.leavers.hand_over(*target, files);
+            any |= self.workers.hand_over(*target, files);
         }
         any
     }
@@ -292,8 +292,8 @@ impl Staging {
         Some((target.unwrap_or(area.branch.id), path))
     }
 
-    /// A leaver's work on one file; where others could not leave before, it is left for another time.
-    fn let_one_leave(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
+    /// A worker's work on one file; where others could not leave before, it is left for another time.
+    fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
         let Some(area) = &self.staged.area else { return Outcome::Left };
         if self.context.is_stopping() {
             return Outcome::Stays;
@@ -311,7 +311,7 @@ impl Staging {
 
     /// Says in the log which branches have come to hang, and which get on again.
     pub(crate) fn tell_hanging(&self) {
-        for (branch, hangs) in self.leavers.news() {
+        for (branch, hangs) in self.workers.news() {
             let branch = self.placement.branch_name(branch);
             if hangs {
                 let waited = HANGS.as_secs();
@@ -327,7 +327,7 @@ impl Staging {
 
     /// What `umbrella status` says of branches that hold up files.
     pub(crate) fn hanging_warnings(&self) -> Vec<String> {
-        let hanging = self.leavers.hanging();
+        let hanging = self.workers.hanging();
         let told = |it: &Hanging| {
             let files = if it.files == 1 { "1 file waits".to_owned() } else { format!("{} files wait", it.files) };
             let waited = format_duration(Duration::from_secs(it.for_now.as_secs()));
@@ -341,7 +341,7 @@ impl Staging {
 
     /// Names of the branches that hold up files that leave the staging area.
     pub(crate) fn hanging_branches(&self) -> Vec<String> {
-        let hanging = self.leavers.hanging();
+        let hanging = self.workers.hanging();
         hanging
             .iter()
             .filter(|it| !self.branches.is_staging(it.branch))

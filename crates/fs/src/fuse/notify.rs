@@ -10,12 +10,12 @@ use crate::control::protocol::TransportStatus;
 use crate::node::{NodeId, PassthroughToken};
 
 /// See the module.
-pub(crate) struct Tell {
+pub(crate) struct KernelNotifier {
     pub(crate) notifier: Notifier,
     pub(crate) transport: TransportStatus,
 }
 
-impl Kernel for Tell {
+impl Kernel for KernelNotifier {
     fn drop_attributes(&self, node: NodeId) {
         let _ = self.notifier.inval_inode(umbrella_fuse::NodeId(node.0), -1, 0);
     }
