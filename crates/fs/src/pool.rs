@@ -162,7 +162,7 @@ impl Pool {
 
     /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
     pub fn end_listing(&self, node: NodeId) {
-        self.tree.end_listing(node)
+        self.tree.end_listing(node);
     }
 
     /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
@@ -187,12 +187,12 @@ impl Pool {
 
     /// Gives `count` references to a node back (the kernel's FORGET).
     pub fn forget(&self, id: NodeId, count: u64) {
-        self.tree.forget(id, count)
+        self.tree.forget(id, count);
     }
 
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
-    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         self.migrate.enforce(walk, tell)
     }
 
@@ -209,17 +209,17 @@ impl Pool {
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
     pub fn move_all_queued(&self) {
-        self.migrate.move_all_queued()
+        self.migrate.move_all_queued();
     }
 
     /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
     pub fn destage_due(&self) {
-        self.staging.destage_due()
+        self.staging.destage_due();
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
     pub fn close_staging(&self) {
-        self.staging.close_staging()
+        self.staging.close_staging();
     }
 
     /// Opens a file.
@@ -244,7 +244,7 @@ impl Pool {
 
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
     pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
-        self.io.when_room(handle, wrote, answer)
+        self.io.when_room(handle, wrote, answer);
     }
 
     /// Allocates or frees space in a file.
@@ -421,7 +421,7 @@ impl Pool {
 
     /// Asks every branch now, and tells the tree of those that came or went.
     pub fn probe_now(&self) {
-        self.admin.probe_now()
+        self.admin.probe_now();
     }
 
     /// All branches.
@@ -441,12 +441,12 @@ impl Pool {
 
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub fn shut_down(&self) {
-        self.admin.shut_down()
+        self.admin.shut_down();
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
     pub fn announce_passthrough(&self) {
-        self.admin.announce_passthrough()
+        self.admin.announce_passthrough();
     }
 
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on

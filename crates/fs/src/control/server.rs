@@ -44,7 +44,7 @@ impl Service for PoolService {
             Request::Explain { path } => Answer::Explain(Box::new(pool.admin.explain(&path)?)),
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
-                Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
+                Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell))
             }
             Request::Equalise { path, like, dry_run } => {
                 Answer::Equalised(pool.admin.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)

@@ -29,7 +29,7 @@ use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::mover::show;
 use crate::migrate::moving::{Cause, MoveSeqGuard, MovedLink, Pace};
-use crate::migrate::not_moved::{NotMoved, OTHER_NAMES};
+use crate::migrate::moving::{NotMoved, OTHER_NAMES};
 use crate::node::key_of;
 use crate::node::{Backing, FileState, Handle, Node, path_of};
 use crate::placement::settled_facts;

@@ -33,7 +33,7 @@ use crate::names::Names;
 use crate::node::{Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
-use crate::tree::found::Found;
+use crate::tree::lookup::Found;
 use crate::tree::lookup::file_state;
 use crate::tree::orphans::Made;
 use crate::tree::{Attr, is_reserved};

@@ -13,7 +13,7 @@ use crate::names::several;
 use crate::names::several::{RenameSide, Site};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
-use crate::tree::found::Found;
+use crate::tree::lookup::Found;
 
 impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.

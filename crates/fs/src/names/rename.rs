@@ -20,8 +20,8 @@ use crate::migrate::MoveSeqGuard;
 use crate::names::several::{Behind, RenameSide};
 use crate::names::{Names, several};
 use crate::node::{FileState, Node, NodeId, path_of};
-use crate::tree::found::Found;
 use crate::tree::is_reserved;
+use crate::tree::lookup::Found;
 use crate::tree::remove_dir::keep_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.

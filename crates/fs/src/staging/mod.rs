@@ -33,7 +33,6 @@
 mod leave;
 mod room;
 mod scheduler;
-mod stuck;
 mod workers;
 
 use crate::area::Staged;

@@ -36,7 +36,7 @@ use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
-use crate::tree::found::Found;
+use crate::tree::lookup::Found;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;

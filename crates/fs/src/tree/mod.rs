@@ -11,7 +11,6 @@ pub(crate) mod equal;
 mod equalise;
 pub(crate) mod face;
 mod file;
-pub(crate) mod found;
 mod list;
 pub(crate) mod lookup;
 pub(crate) mod orphans;
