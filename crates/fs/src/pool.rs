@@ -197,7 +197,7 @@ impl Pool {
     }
 
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Migrations::stop_drain`].
+    /// over unmounts too, until [`Pool::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
     }

@@ -7,7 +7,7 @@
 //! A file leaves ([`leave`]) when
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
-//! - memory gets short ([`memory`]): those used longest ago first;
+//! - memory gets short (`area`): those used longest ago first;
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;

@@ -551,8 +551,8 @@ impl World {
     }
 
     fn enforce(&self) -> Done {
-        self.pool().enforce(Walk::default(), &mut |_| true);
-        Ok(())
+        let summary = self.pool().enforce(Walk::default(), &mut |_| true);
+        if summary.stopped { Err("nobody stopped the walk".to_owned()) } else { Ok(()) }
     }
 
     fn copy_range(&mut self, from: Pick, to: Pick) -> Done {
