@@ -1,68 +1,53 @@
-//! The pool: branches, rules and the merged tree over them. Knows nothing of FUSE.
+//! The pool: one method a request. What it does is in its rooms, each of which stands on those before it:
 //!
-//! - `dirs`: copies of a directory on the branches, and their descriptors
-//! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`, `exchange`: changes of names; `orphans`: names that came too late
-//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `equalise`: copies of a directory that differ, and changes of all of them; `repair`: making them equal
-//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
-//! - `staging`: new files that wait in memory
-//! - `govern`: write-back in the order of a policy
-//! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
+//! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`: what waits in memory
+//! - `write_back`: who writes a branch back; `placement`: where a file belongs
+//! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that leave memory
+//! - `io`: open files and attributes; `names`: changes of names; `admin`: branches that come and go, status
+//!
+//! Knows nothing of FUSE.
 
-use crate::admin::Admin;
-use crate::admin::DiskErrors;
-use crate::area;
-use crate::area::Staged;
-use crate::control::protocol::BranchStatus;
-use crate::control::protocol::EnforceSummary;
-use crate::control::protocol::Explanation;
-use crate::control::protocol::Progress;
-use crate::control::protocol::Status;
-use crate::creds::Caller;
-use crate::inode_flags::FsXattr;
-use crate::io::Io;
-use crate::listing::Entry;
-use crate::listing::Listing;
-use crate::migrate::Migrations;
-use crate::names::Names;
-use crate::placement::ActiveRules;
-use crate::placement::Placement;
-use crate::staging::Staging;
-use crate::tree::Tree;
-use crate::tree::new_root;
-use rustix::fs::FallocateFlags;
-use rustix::fs::SeekFrom;
-use rustix::fs::XattrFlags;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
+use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
+use crate::admin::{Admin, DiskErrors};
+use crate::area;
+use crate::area::Staged;
+use crate::branch::{Branch, Branches};
+use crate::context::Context;
+use crate::control::protocol::{BranchStatus, EnforceSummary, Explanation, Progress, Status};
+use crate::creds::Caller;
+use crate::error::{Error, OpResult};
+use crate::inode_flags::FsXattr;
+use crate::inode_map::InodeMap;
+use crate::io::Io;
+use crate::listing::{Entry, Listing};
+use crate::migrate::Migrations;
+use crate::names::Names;
+use crate::node::{HandleId, NodeId, NodeTable};
+use crate::placement::{ActiveRules, Placement};
+use crate::spec::PoolSpec;
+use crate::staging::Staging;
+use crate::tree::{Tree, new_root};
+use crate::write_back::WriteBack;
+
 pub use crate::admin::Equalise;
+pub use crate::area::obstacle as staging_obstacle;
+pub use crate::branch::HIDDEN;
+pub use crate::context::Kernel;
 pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
 pub use crate::migrate::Walk;
 pub use crate::names::{Behind, Replace};
 pub use crate::tree::Attr;
 
-pub use crate::area::obstacle as staging_obstacle;
-
-use crate::branch::{Branch, Branches};
-use crate::context::Context;
-use crate::error::{Error, OpResult};
-use crate::inode_map::InodeMap;
-use crate::node::{HandleId, NodeId, NodeTable};
-use crate::spec::PoolSpec;
-use crate::write_back::WriteBack;
-
-pub use crate::branch::HIDDEN;
-
-pub use crate::context::Kernel;
-
-/// See the module.
+/// See the module. Its doors are `fuse`, `control` and `mount`.
 pub struct Pool {
     pub(crate) context: Arc<Context>,
     pub(crate) write_back: Arc<WriteBack>,
@@ -453,10 +438,5 @@ impl Pool {
     /// it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         self.admin.remove_branch(name, force)
-    }
-
-    /// How the pool was configured at its start.
-    pub fn spec(&self) -> &PoolSpec {
-        &self.context.spec
     }
 }

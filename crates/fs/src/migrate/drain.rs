@@ -1,5 +1,14 @@
 //! A branch is emptied: every file moves to where else it may be, and directories that are only there get a copy elsewhere.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::BranchId;
+
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
@@ -9,13 +18,6 @@ use crate::migrate::{Migrations, Walk};
 use crate::node::{Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::tree::Pinned;
-use smallvec::SmallVec;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::BranchId;
 
 impl Migrations {
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,

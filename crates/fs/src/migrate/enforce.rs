@@ -8,6 +8,18 @@
 //!
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, Rules};
+use umbrella_units::{BranchId, ByteSize};
+
 use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{
@@ -16,22 +28,11 @@ use crate::control::protocol::{
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::moving::NotMoved;
-use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
-use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::cell::{Cell, RefCell};
-use std::ffi::{OsStr, OsString};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, Rules};
-use umbrella_units::{BranchId, ByteSize};
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);

@@ -24,18 +24,18 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
-pub(crate) use commit::COMMIT_PATIENCE;
-pub use enforce::Walk;
-pub(crate) use mover::{MOVERS, is_due, show};
-pub(crate) use moving::NotMoved;
-pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::placement::Placement;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
+
+pub(crate) use commit::COMMIT_PATIENCE;
+pub use enforce::Walk;
+pub(crate) use mover::{MOVERS, is_due, show};
+pub(crate) use moving::NotMoved;
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
 
 /// See the module.
 pub(crate) struct Migrations {

@@ -1,5 +1,14 @@
 //! What one move is about: why the file moves, what holds the move back, and its names on both branches.
 
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
 use crate::area::Area;
 use crate::at::DirAt;
 use crate::branch::Online;
@@ -10,13 +19,6 @@ use crate::relocate;
 use crate::relocate::{Durability, EntryAt, RelocateError, Throttle};
 use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
-use rustix::io::Errno;
-use smallvec::SmallVec;
-use std::ffi::OsString;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,9 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::error::{OpError, OpResult};
-use crate::names::Names;
 use crate::names::rename::rename_known;
-use crate::names::several;
 use crate::names::several::{RenameSide, Site};
+use crate::names::{Names, several};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
 use crate::tree::lookup::Found;

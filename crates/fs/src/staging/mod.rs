@@ -35,25 +35,23 @@ mod room;
 mod scheduler;
 mod workers;
 
-use crate::area::Staged;
-use crate::branch::Branches;
-use crate::context::Context;
-use crate::migrate::Migrations;
-use crate::placement::Placement;
-use crate::tree::Tree;
-use crate::write_back::WriteBack;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(crate) use workers::{DestageWorkers, HANGS};
-
-use crate::area::{SPARE_INODES, is_stageable, keeps_all};
+use crate::area::{SPARE_INODES, Staged, is_stageable, keeps_all};
 use crate::at::DirAt;
+use crate::branch::Branches;
+use crate::context::Context;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
-use crate::placement::NewFile;
+use crate::migrate::Migrations;
+use crate::placement::{NewFile, Placement};
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+
+pub(crate) use workers::{DestageWorkers, HANGS};
 
 /// See the module.
 pub(crate) struct Staging {

@@ -1,5 +1,10 @@
 //! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`workers`](crate::staging::workers).
 
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use umbrella_units::{PAGE_BYTES, Pages};
+
 use crate::area::{Area, high_water, id_of, low_water};
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
@@ -7,9 +12,6 @@ use crate::migrate::show;
 use crate::node::{Node, NodeId, inode_key};
 use crate::staging::{Staging, TICK};
 use crate::tree::dirs::modified_at;
-use rustix::io::Errno;
-use std::sync::Arc;
-use umbrella_units::{PAGE_BYTES, Pages};
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;

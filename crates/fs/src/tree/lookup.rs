@@ -1,5 +1,14 @@
 //! Names to nodes, and what users see of a node.
 
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+use smallvec::{SmallVec, smallvec};
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::{BranchId, Ino};
+
 use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::{OpError, OpResult};
@@ -9,13 +18,6 @@ use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::Copies;
 use crate::tree::face::look;
 use crate::tree::{Tree, is_reserved};
-use rustix::io::Errno;
-use smallvec::{SmallVec, smallvec};
-use std::ffi::OsStr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::{BranchId, Ino};
 
 /// Attributes of a node as users see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
