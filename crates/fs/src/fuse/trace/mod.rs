@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::mem;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{io, mem, thread};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::OFlags;
