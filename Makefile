@@ -64,7 +64,8 @@ test-ublk: ## the ublk front end, on a machine with the driver that qemu emulate
 	cargo test --locked -p umbrella-block --features ublk --lib serve::
 	cargo test --locked -p umbrella --features ublk --test ublk -- --nocapture
 
-lint: ## formatting, clippy and documentation, with warnings as errors
+lint: ## formatting, clippy, documentation and the prose of pages, with warnings as errors
+	scripts/prose.py
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked --features umbrella-fuse/live-tests -- -D warnings
 	cargo clippy -p umbrella-block -p umbrella --features ublk --all-targets --locked -- -D warnings
@@ -94,7 +95,7 @@ install: build ## the binary, completions, the names that mount(8) looks for, an
 	install -d "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)" "$(DESTDIR)/etc/umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella"
 	ln -sfn "$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.umbrella"
-	for unit in umbrella@.service umbrella-disk@.service umbrella-governor@.service; do \
+	for unit in umbrella@.service umbrella-disk@.service umbrella-write-back@.service; do \
 	    sed 's|@BINDIR@|$(PREFIX)/bin|g' "packaging/$$unit" > "$(DESTDIR)$(UNITDIR)/$$unit"; \
 	done
 
@@ -103,7 +104,7 @@ uninstall: ## take away what `make install` put in place; configurations stay
 	rm -f "$(DESTDIR)$(PREFIX)/bin/umbrella" "$(DESTDIR)$(SBINDIR)/mount.fuse.umbrella" \
 	    "$(DESTDIR)$(SBINDIR)/mount.umbrella" "$(DESTDIR)$(UNITDIR)/umbrella@.service" \
 	    "$(DESTDIR)$(BASHDIR)/umbrella" "$(DESTDIR)$(ZSHDIR)/_umbrella" "$(DESTDIR)$(FISHDIR)/umbrella.fish" \
-	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-governor@.service"
+	    "$(DESTDIR)$(UNITDIR)/umbrella-disk@.service" "$(DESTDIR)$(UNITDIR)/umbrella-write-back@.service"
 
 clean: ## what was built, the test programs too
 	cargo clean

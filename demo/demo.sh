@@ -1,15 +1,41 @@
 #!/usr/bin/env bash
 # A pool over three small disks, from mount to unmount: which file goes where and why, how files move when they change,
-# and what happens when a disk is full. Needs root; makes everything in a temporary folder and takes it away again.
-# Fails when anything is not where the rules say. Usage: demo.sh path/to/umbrella
+# and what happens when a disk is full. Needs root. Its /pool, /disk, /flash and /crypt are in a mount namespace of its own: nobody else sees
+# them, and they go with it. Fails when anything is not where the rules say. Usage: demo.sh path/to/umbrella
 set -euo pipefail
 
 [[ $EUID == 0 ]] || { echo "demo: mounting needs root" >&2; exit 1; }
-umbrella=$(realpath -- "${1:?usage: demo.sh path/to/umbrella}")
+
+# First in the namespace, where a new root has all directories of the real one and those of the demo; then there, with the folder for its files.
+case ${1:?usage: demo.sh path/to/umbrella} in
+--in-namespace)
+    root=$3/root
+    mkdir "$root"
+    mount -t tmpfs -o mode=755 umbrella-demo "$root"
+    for entry in /*; do
+        if [[ -L $entry ]]; then
+            cp -P "$entry" "$root$entry"
+        elif [[ -d $entry ]]; then
+            mkdir "$root$entry"
+            mount --rbind "$entry" "$root$entry"
+        fi
+    done
+    mkdir -p "$root"/{pool,disk,flash,crypt}
+    exec chroot "$root" "$4" --in-root "$2" "$3"
+    ;;
+--in-root) ;;
+*)
+    work=$(mktemp -d "${TMPDIR:-/tmp}/umbrella-demo-XXXXXX")
+    trap 'rm -rf --one-file-system -- "$work"' EXIT
+    script=$(realpath -- "$0")
+    unshare --mount --propagation private -- "$script" --in-namespace "$(realpath -- "$1")" "$work" "$script"
+    exit
+    ;;
+esac
+
+readonly umbrella=$2 work=$3 pool=/pool
 repository=$(realpath -- "$(dirname -- "$0")/..")
-work=$(mktemp -d "${TMPDIR:-/tmp}/umbrella-demo-XXXXXX")
-pool=$work/pool
-readonly umbrella repository work pool
+readonly repository
 readonly branches=(disk flash crypt)
 readonly MIB=$((1 << 20))
 
@@ -24,15 +50,13 @@ clean_up() {
         timeout 20 "$umbrella" unmount "$pool" >/dev/null 2>&1 || umount --lazy "$pool" || true
     fi
     for branch in "${branches[@]}"; do
-        mountpoint -q "$work/$branch" || continue
-        umount "$work/$branch" 2>/dev/null || umount --lazy "$work/$branch" || true
+        mountpoint -q "/$branch" || continue
+        umount "/$branch" 2>/dev/null || umount --lazy "/$branch" || true
     done
-    if ((code != 0)) && [[ -s $work/daemon.log ]]; then
+    if ((code != 0)) && [[ -s /daemon.log ]]; then
         printf '\ndemo: FAILED; the daemon said:\n' >&2
-        tail -n 40 "$work/daemon.log" >&2
+        tail -n 40 /daemon.log >&2
     fi
-    # Never into anything that is still mounted.
-    rm -rf --one-file-system -- "$work"
     exit "$code"
 }
 trap clean_up EXIT
@@ -47,23 +71,22 @@ fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 # Shows a command as a user would type it, then runs it.
 show() { printf '%s$ %s%s\n' "$bold" "${*/#"$umbrella"/umbrella}" "$plain"; "$@"; }
 
-# A small file system of its own under $work: ext4 in a file, or tmpfs where there are no loop devices.
+# A small file system of its own: ext4 in a file, or tmpfs where there are no loop devices.
 make_branch() {
     local name=$1 mib=$2
-    mkdir "$work/$name"
     truncate -s "${mib}M" "$work/$name.img"
     mkfs.ext4 -q -F -m 0 "$work/$name.img"
-    if ! mount -o loop "$work/$name.img" "$work/$name" 2>/dev/null; then
-        mount -t tmpfs -o "size=${mib}m,mode=755" tmpfs "$work/$name"
+    if ! mount -o loop "$work/$name.img" "/$name" 2>/dev/null; then
+        mount -t tmpfs -o "size=${mib}m,mode=755" tmpfs "/$name"
     fi
-    rmdir "$work/$name/lost+found" 2>/dev/null || true
+    rmdir "/$name/lost+found" 2>/dev/null || true
 }
 
 # The branches that hold a file, looked up on the branches themselves and not asked from the daemon.
 found_on() {
     local branch found=()
     for branch in "${branches[@]}"; do
-        if [[ -e $work/$branch$1 || -L $work/$branch$1 ]]; then found+=("$branch"); fi
+        if [[ -e /$branch$1 || -L /$branch$1 ]]; then found+=("$branch"); fi
     done
     printf '%s' "${found[*]:-nowhere}"
 }
@@ -109,21 +132,21 @@ heading "three disks and the rules"
 make_branch disk 64
 make_branch flash 160
 make_branch crypt 24
-mkdir "$pool" "$UMBRELLA_RUN_DIR" "$UMBRELLA_STATE_DIR"
-cat >"$work/pool.toml" <<CONFIG
+mkdir "$UMBRELLA_RUN_DIR" "$UMBRELLA_STATE_DIR"
+cat >/pool.toml <<CONFIG
 mount = "$pool"
 default = ["disk"]                       # where a file goes that no rule names
 
 [[branch]]
 name = "disk"
-path = "$work/disk"
+path = "/disk"
 [[branch]]
 name = "flash"
-path = "$work/flash"
-keep_free = "5%"
+path = "/flash"
+min_free = "5%"
 [[branch]]
 name = "crypt"                           # stands for an encrypted file system
-path = "$work/crypt"
+path = "/crypt"
 
 [[rule]]
 name = "read-only files on flash"
@@ -139,15 +162,15 @@ match = [                                # the name table: the longest match win
 
 [[rule]]
 name = "small files on flash"
-when = { size = "< 16KiB", band = "4KiB" }   # the band keeps a file from moving to and fro
+when = { size = "< 16KiB", hysteresis = "4KiB" }   # hysteresis keeps a file from moving to and fro
 to = ["flash", "disk"]
 CONFIG
-cat "$work/pool.toml"
+cat /pool.toml
 printf '\n'
-show "$umbrella" check "$work/pool.toml"
-show "$umbrella" mount "$work/pool.toml" --daemon --log "$work/daemon.log"
+show "$umbrella" check /pool.toml
+show "$umbrella" mount /pool.toml --daemon --log /daemon.log
 mountpoint -q "$pool" || fail "mount --daemon returned before the pool was mounted"
-df -h --output=target,size,avail "$work/disk" "$work/flash" "$work/crypt" "$pool"
+df -h --output=target,size,avail /disk /flash /crypt "$pool"
 
 heading "files of every kind are copied in"
 say "this repository's own tree, as /src, and a few files that the rules name"
@@ -167,7 +190,7 @@ settle
 diff -r "$work/original" "$pool/src" || fail "the copy of the repository differs from the original"
 say "the copy is equal to the original; the branches hold:"
 for branch in "${branches[@]}"; do
-    printf '  %-6s %5d files\n' "$branch" "$(find "$work/$branch" -xdev -type f -not -path '*/.umbrella*' | wc -l)"
+    printf '  %-6s %5d files\n' "$branch" "$(find "/$branch" -xdev -type f -not -path '*/.umbrella*' | wc -l)"
 done
 
 heading "which file went where"
@@ -187,6 +210,7 @@ heading "and why"
 show "$umbrella" explain "$pool/home/dave/films/holiday.avi"
 
 heading "files that change move"
+say "each moves as soon as it is closed:"
 say "chmod a-w /music/song.flac            (becomes read-only)"
 say "append 30 KiB to /home/erin/notes.txt (is small no more)"
 say "mv holiday.avi holiday.txt            (has another name)"
@@ -195,7 +219,6 @@ chmod a-w "$pool/music/song.flac"
 data 30720 >>"$pool/home/erin/notes.txt"
 mv "$pool/home/dave/films/holiday.avi" "$pool/home/dave/films/holiday.txt"
 settle
-show "$umbrella" enforce "$pool"
 must_be_on /music/song.flac flash
 must_be_on /home/erin/notes.txt disk
 must_be_on /home/dave/films/holiday.txt crypt
@@ -232,7 +255,11 @@ heading "unmounted: plain files on plain disks"
 show "$umbrella" unmount "$pool"
 mountpoint -q "$pool" && fail "the pool is still mounted"
 for branch in "${branches[@]}"; do
-    printf '  %-6s %5d files, %s\n' "$branch" "$(find "$work/$branch" -xdev -type f -not -path '*/.umbrella*' | wc -l)" \
-        "$(cd "$work/$branch" && find . -maxdepth 2 -mindepth 1 -not -path './.umbrella*' | sort | head -n 5 | paste -sd ' ')"
+    printf '  %-6s %5d files, %s\n' "$branch" "$(find "/$branch" -xdev -type f -not -path '*/.umbrella*' | wc -l)" \
+        "$(cd "/$branch" && find . -maxdepth 2 -mindepth 1 -not -path './.umbrella*' | sort | head -n 5 | paste -sd ' ')"
 done
-printf '\nall as the rules say, in %d s\n' "$SECONDS"
+heading "what next"
+say "all as the rules say, in $SECONDS s"
+say "make install                     the program, its manual and its systemd units"
+say "docs/README.md                   your first pool, and a guide for each task"
+say "umbrella lab list workloads      try write-back policies without a disk"

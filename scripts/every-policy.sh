@@ -10,7 +10,7 @@ failed=()
 for policy in $policies; do
     printf '=== %s\n' "$policy"
     if ! UMBRELLA_TEST_POLICY=$policy UMBRELLA_FSX_OPS=${UMBRELLA_FSX_OPS:-2000} UMBRELLA_MODEL_SECONDS=${UMBRELLA_MODEL_SECONDS:-20} \
-        cargo test --locked -p umbrella --test posix --test model -- governed; then
+        cargo test --locked -p umbrella --test posix --test model -- ordered_write_back; then
         failed+=("$policy")
     fi
 done

@@ -48,7 +48,7 @@ def paragraphs(text):
 def sentences(paragraph):
     plain = re.sub(r"`+[^`]*`+", "code", paragraph)
     plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", plain)
-    plain = re.sub(r"[*_]{1,2}(\S(?:[^*_]*\S)?)[*_]{1,2}", r"\1", plain)
+    plain = re.sub(r"[*_]{1,2}([^\s*_](?:[^*_]*[^\s*_])?)[*_]{1,2}", r"\1", plain)
     return re.split(r"(?<=[.!?:])\s+(?=[\"'(]?[A-Z0-9]|code\b)", plain)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/papers-r-lfs.md that are not claims, as Markdown, from the runs behind them:
+"""The tables of docs/reproductions/r-lfs.md that are not claims, as Markdown, from the runs behind them:
 
     UMBRELLA_TRACES=FOLDER umbrella lab paper r-lfs --csv > runs.csv
     scripts/r-lfs-tables.py runs.csv

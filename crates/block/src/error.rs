@@ -121,7 +121,7 @@ pub(crate) fn with_remedy(source: &io::Error) -> String {
 fn remedy(source: &io::Error) -> &'static str {
     let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
     if source.raw_os_error().is_some_and(|code| full.contains(&code)) {
-        "; make room for it, then detach it and attach it again: what was flushed is there"
+        "; make room for it, then detach it and attach it again: flushed data is safe"
     } else {
         ""
     }

@@ -1,4 +1,4 @@
-//! Staging and governed write-back on emulated disks: `make bench-write-back`, `make bench-staging`, or
+//! Staging and ordered write-back on emulated disks: `make bench-write-back`, `make bench-staging`, or
 //! `cargo bench -p umbrella --bench live -- --help`.
 //!
 //! Each run gets a fresh copy of one ext4 image, on a disk that takes the time of a real one (some times as fast), and ends when

@@ -58,13 +58,17 @@ pub(crate) enum ClientError {
     #[error("the daemon closed the connection without an answer (see its log)")]
     HungUp,
     /// The answer is no reply.
-    #[error("the daemon's answer cannot be read ({reason}); is it of another version?")]
+    #[error(
+        "cannot read the daemon's answer ({reason}); restart the daemon if its version differs from this program's"
+    )]
     Garbled {
         /// Why.
         reason: String,
     },
     /// A reply of another kind than the question.
-    #[error("the daemon answered another question; is it of another version?")]
+    #[error(
+        "the daemon's answer does not match the request; restart the daemon if its version differs from this program's"
+    )]
     Unexpected,
     /// The daemon refuses or failed.
     #[error("{}", visible(message))]
@@ -292,7 +296,7 @@ impl<L: Language> ClientOf<L> {
                 Err(error) if is_late(&error) => {
                     told = true;
                     tell!(
-                        "the daemon at {} has not answered for {} s: it finishes what is under way, or hangs ({})",
+                        "the daemon at {} has not answered for {} s: it is still working, or it hangs ({})",
                         visible_path(&self.socket),
                         longest.as_secs(),
                         L::FORCE

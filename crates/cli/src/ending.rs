@@ -93,7 +93,7 @@ fn wait_for(
         if !told {
             told = true;
             tracing::info!(
-                "{} was unmounted, and its daemon{} still finishes what was under way: waiting for its end",
+                "{} is unmounted; waiting for its daemon{} to finish and end",
                 visible_path(&pool.mount),
                 last_pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
             );
@@ -103,7 +103,7 @@ fn wait_for(
         }
         if began.elapsed() > UNMOUNT_PATIENCE {
             bail!(
-                "the daemon that had {} mounted has not ended for {} s (see its log{}; the next mount puts right what it leaves)",
+                "the daemon of {} has not ended after {} s (see its log{}; the next mount repairs what it leaves)",
                 visible_path(&pool.mount),
                 UNMOUNT_PATIENCE.as_secs(),
                 last_pid.map(|pid| format!("; `kill -9 {pid}` ends it")).unwrap_or_default()

@@ -144,7 +144,7 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
             Err(error) if !told => {
                 told = true;
                 tracing::error!(
-                    "unmounting: {error}; it is tried again each second, and a second signal detaches the mount at once"
+                    "cannot unmount yet: {error}; trying again each second (a second signal detaches the mount at once)"
                 );
             }
             Err(_) => {}
@@ -171,7 +171,9 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
                 std::process::exit(128 + signal);
             } else {
                 asked = true;
-                tracing::info!("signal: finishing what is under way, then unmounting (again to detach at once)");
+                tracing::info!(
+                    "signal received: finishing requests, then unmounting (a second signal detaches at once)"
+                );
                 ask_to_unmount(pool.clone(), Arc::clone(&mounted));
             }
         }

@@ -22,13 +22,11 @@ pub(crate) enum HelperError {
     Usage,
     #[error(transparent)]
     Option(#[from] OptionError),
-    #[error(
-        "{switch} is no switch that mount(8) gives; known: -s, -f, -n, -v, -r, -w, -o OPTIONS, -t TYPE, -N NAMESPACE"
-    )]
+    #[error("unknown switch {switch}; known: -s, -f, -n, -v, -r, -w, -o OPTIONS, -t TYPE, -N NAMESPACE")]
     Switch { switch: String },
     /// mount(8) makes the device by itself, and passes it in the place of the configuration.
     #[error(
-        "{device} is a block device, and no configuration: mount option \"loop\" is refused, as a pool is no image; leave it out, and name the configuration as the source"
+        "{device} is a block device, not a configuration: leave out the mount option \"loop\", and name the configuration as the source"
     )]
     Device { device: String },
     #[error("{option} needs a value")]

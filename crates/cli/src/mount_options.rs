@@ -96,10 +96,10 @@ const TABLE: [(&str, Meaning); 63] = [
     ("rootcontext=", Refused(OF_A_LABEL)),
     ("seclabel", Refused(OF_A_LABEL)),
     ("remount", Refused(CANNOT_BE_REMOUNTED)),
-    ("loop", Refused("a pool is no image: name its configuration as the source")),
-    ("loop=", Refused("a pool is no image: name its configuration as the source")),
-    ("offset=", Refused("a pool is no image: name its configuration as the source")),
-    ("sizelimit=", Refused("a pool is no image: name its configuration as the source")),
+    ("loop", Refused("a pool is not an image: name its configuration as the source")),
+    ("loop=", Refused("a pool is not an image: name its configuration as the source")),
+    ("offset=", Refused("a pool is not an image: name its configuration as the source")),
+    ("sizelimit=", Refused("a pool is not an image: name its configuration as the source")),
 ];
 
 /// An option that a pool cannot be mounted with.

@@ -211,7 +211,7 @@ pub(crate) fn silence(path: &Path) -> Option<String> {
     let (at, kind) = (visible_path(&at), visible(&mounted.kind));
     (!answers(&path, PATIENCE)).then(|| {
         format!(
-            "lies on {at} ({kind}), which did not answer within {} s; see to its daemon or server, or unmount it (`umount -l {at}`)",
+            "lies on {at} ({kind}), which did not answer within {} s; check its daemon or server, or unmount it (`umount -l {at}`)",
             PATIENCE.as_secs()
         )
     })

@@ -39,8 +39,24 @@ pub(crate) fn line(text: &str) -> Result<(), OutputError> {
     print(&format!("{text}\n"))
 }
 
-/// Writes a value as one JSON document, indented for people.
+/// The version of all that `--json` prints. It grows when a key goes, or means something else.
+const SCHEMA: u32 = 1;
+
+/// An object with the version of its shape.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    value: &'a T,
+}
+
+/// Writes an object as one JSON document, indented for people.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), OutputError> {
+    json_list(&Document { schema: SCHEMA, value })
+}
+
+/// Writes a list as one JSON document, indented for people.
+pub(crate) fn json_list(value: &impl Serialize) -> Result<(), OutputError> {
     line(&serde_json::to_string_pretty(value).map_err(|error| OutputError { source: error.into() })?)
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum PoolError {
     },
     /// The daemon was killed and left its mount.
     #[error(
-        "the daemon of {} is gone and left a dead mount: `umbrella mount CONFIG` mounts it again, `umbrella unmount` takes it away{}",
+        "the daemon of {} is gone and left a dead mount: mount it again with `umbrella mount CONFIG`, or remove it with `umbrella unmount`{}",
         shown(mounts).join(", "),
         left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
     )]

@@ -47,10 +47,19 @@ pub(crate) enum Look {
     See,
     /// The path without symbolic links: a [`Resolved`].
     Resolve,
+    /// What keeps it from being a staging area in volatile memory.
+    VolatileStaging,
+    /// What keeps it from being a staging area on memory that keeps its contents, and whether it is on a disk.
+    LastingStaging,
 }
 
 impl Look {
-    const ALL: [(Look, &str); 2] = [(Look::See, "see"), (Look::Resolve, "resolve")];
+    const ALL: [(Look, &str); 4] = [
+        (Look::See, "see"),
+        (Look::Resolve, "resolve"),
+        (Look::VolatileStaging, "volatile-staging"),
+        (Look::LastingStaging, "lasting-staging"),
+    ];
 
     fn word(self) -> &'static str {
         Look::ALL.iter().find(|(look, _)| *look == self).map_or("", |(_, word)| word)

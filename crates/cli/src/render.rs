@@ -52,10 +52,10 @@ pub(crate) fn status(status: &Status) -> String {
         let _ = writeln!(text, "{}", detached(status));
     }
     let _ = writeln!(text, "\n{}", branches(&status.branches));
-    let governed: Vec<_> =
+    let ordered: Vec<_> =
         status.branches.iter().filter_map(|it| Some((it.name.as_str(), it.write_back.as_ref()?))).collect();
-    if !governed.is_empty() {
-        let _ = writeln!(text, "{}", write_back::table(&governed));
+    if !ordered.is_empty() {
+        let _ = writeln!(text, "{}", write_back::table(&ordered));
     }
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
@@ -79,8 +79,9 @@ pub(crate) fn pools(pools: &[(Status, Option<ByteSize>)]) -> String {
     let mut table = new_table(&["POOL", "UP", "BRANCHES", "OFFLINE", "FREE", "WARNINGS"]);
     for (pool, free) in pools {
         let offline = pool.branches.iter().filter(|branch| branch.state != BranchState::Online).count();
+        let mark = if pool.detached { " (detached)" } else { "" };
         table.add_row([
-            visible_path(&pool.mount),
+            format!("{}{mark}", visible_path(&pool.mount)),
             uptime(pool),
             pool.branches.len().to_string(),
             offline.to_string(),
@@ -109,7 +110,7 @@ pub(crate) fn detached(status: &Status) -> String {
 pub(crate) fn ending(mount: &Path, pid: Option<u32>) -> String {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
     format!(
-        "{} is unmounted, and its daemon{process} is ending: it finishes what is under way, and nothing has to be done",
+        "{} is unmounted, and its daemon{process} is ending: it finishes its work, and you need to do nothing",
         visible_path(mount)
     )
 }
@@ -140,8 +141,11 @@ fn staging(area: &StagingStatus) -> String {
     if !area.accepts {
         return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
     }
-    let closed =
-        if area.limit < area.max_file { "; nothing more comes while less than one such file may wait" } else { "" };
+    let closed = if area.limit < area.max_file {
+        "; no more files are staged until memory has room for one of that size"
+    } else {
+        ""
+    };
     let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
     format!(
         "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before{closed}",
@@ -152,7 +156,7 @@ fn staging(area: &StagingStatus) -> String {
 /// Branches with their space, and below the table why one is not in use.
 pub(crate) fn branches(branches: &[BranchStatus]) -> String {
     let mut table =
-        new_table(&["BRANCH", "STATE", "USED", "FREE", "SIZE", "KEEP FREE", "IN", "OUT", "TYPE", "LACKS", "PATH"]);
+        new_table(&["BRANCH", "STATE", "USED", "FREE", "SIZE", "MIN FREE", "IN", "OUT", "TYPE", "LACKS", "PATH"]);
     for branch in branches {
         table.add_row([
             visible(&branch.name),
@@ -160,7 +164,7 @@ pub(crate) fn branches(branches: &[BranchStatus]) -> String {
             bar(branch.total, branch.free),
             branch.free.to_string(),
             branch.total.to_string(),
-            branch.keep_free.to_string(),
+            branch.min_free.to_string(),
             branch.files_moved_in.to_string(),
             branch.files_moved_out.to_string(),
             visible(&branch.fs_type),
@@ -203,7 +207,9 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         let _ = writeln!(text, "  {name:<12}{}", visible(value));
     };
     match (explanation.exists, explanation.on.as_slice()) {
-        (false, _) => fact("is on", "no branch: it does not exist (shown is where a new file of this name would go)"),
+        (false, _) => {
+            fact("is on", "no branch: the file does not exist (a new file of this name would go to the branch shown)")
+        }
         (true, []) => fact("is on", "no branch that is online"),
         (true, on) => fact("is on", &on.join(", ")),
     }

@@ -285,7 +285,7 @@ fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon(
     assert_eq!(kept["outcome"], "detached_with_cache");
     assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()]);
     // Nobody serves it now: it is named by its configuration.
-    house.refused(&["detach", "media"], 1, &["\"media\" is neither a disk that is served", "no disk is served"]);
+    house.refused(&["detach", "media"], 1, &["\"media\" is not a served disk", "no disk is served"]);
     let detached = house.json(&["detach", config]);
     assert_eq!(detached["drained"], MIB);
     assert_eq!(first(&house.path("media.disk"), data.len()), data);
@@ -377,7 +377,7 @@ fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
     house.given(&["attach", config]);
     ends(house.signal("media", Signal::KILL));
     let told = said(&house.run(&["status"]));
-    assert!(told.contains("media: its daemon is gone without having ended it; attach or serve it again"), "{told}");
+    assert!(told.contains("media: its daemon is gone and did not clean up; attach or serve it again"), "{told}");
     let device = house.given(&["attach", config]).trim().to_owned();
     assert_eq!(house.status("media")["device"], device.as_str());
     house.given(&["detach"]);
@@ -389,7 +389,7 @@ fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
     let config = house.hybrid("media", "never");
     let config = config.to_str().expect("text");
     house.given(&["create", config]);
-    let cleared = "media: what its daemon left behind is cleared away";
+    let cleared = "media: cleaned up what its daemon left behind";
     let kill = || {
         let device = house.given(&["attach", config]).trim().to_owned();
         house.write("media", &bytes(7, MIB));
@@ -503,7 +503,7 @@ fn several_disks_are_told_apart() {
         house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
     }
     house.refused(&["detach"], 1, &["2 disks are served; say which: one, two"]);
-    house.refused(&["status", "three"], 1, &["\"three\" is neither a disk that is served", "served: one, two"]);
+    house.refused(&["status", "three"], 1, &["\"three\" is not a served disk", "served: one, two"]);
     let all = house.json(&["status"]);
     let names: Vec<_> = all.as_array().into_iter().flatten().map(|disk| disk["name"].as_str().unwrap_or("")).collect();
     assert_eq!(names, ["one", "two"]);

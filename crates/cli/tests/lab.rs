@@ -97,8 +97,8 @@ fn a_wrong_name_is_told_with_the_known_ones() {
         (&["--sweep", "memry=1GiB"], "did you mean \"memory\"?", "known: memory"),
         (&["--policy", "zone:zone=1TiB"], "zone=1TiB is not possible", "give a size"),
         (&["--scheduler", "nope"], "no request scheduler is called \"nope\"", "known: noop"),
-        (&["--sweep", "nope=1"], "nothing called \"nope\" can be swept", "known: memory"),
-        (&["--policy", "file", "--sweep", "zone=1MiB"], "nothing called \"zone\" can be swept", "chunk (of file)"),
+        (&["--sweep", "nope=1"], "cannot sweep \"nope\"", "known: memory"),
+        (&["--policy", "file", "--sweep", "zone=1MiB"], "cannot sweep \"zone\"", "chunk (of file)"),
         (&["--sweep", "memory=much"], "--memory \"much\"", "write for example"),
         (&["--sweep", "seed=1", "--sweep", "seed=2"], "--sweep seed is given twice", "seed=A,B,C"),
         (&["--metric", "nope"], "no figure is called \"nope\"", "known: time_s"),
@@ -160,7 +160,7 @@ fn too_little_memory_is_told_before_anything_runs() {
         let message = ["--memory \"", "too little at scale 0.002", "at least 256 KiB"];
         refused(lab("run").args(SMALL).args(["--memory", memory]), 1, &message);
     }
-    refused(lab("run").args(["--workload", "rnd-write", "--scale", "1e-300"]), 1, &["is no scale"]);
+    refused(lab("run").args(["--workload", "rnd-write", "--scale", "1e-300"]), 1, &["is not a scale"]);
     refused(lab("compare").args(SMALL).args(["--sweep", "memory=512MiB,0"]), 1, &["too little"]);
     let least = ["--workload", "seq-write:duration=10ms", "--disk", "cheetah_10k7", "--memory", "256KiB"];
     given(lab("compare").args(least));
@@ -203,7 +203,7 @@ fn a_replay_can_be_swept() {
     assert!(times[1] > times[3] && times[3] >= times[5], "faster and faster: {times:?}");
     for (sweep, message) in [
         ("speed=0", "a number from 0.001"),
-        ("speed=fast", "or `max`, is wanted"),
+        ("speed=fast", "or `max`"),
         ("depth=0", "a whole number from 1 to 65536"),
         ("width=1", "speed, depth"),
     ] {
@@ -1066,7 +1066,7 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     assert_eq!(csv.lines().count(), 11, "{csv}");
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))), "{csv}");
     let shown = given(&mut paper());
-    assert!(shown.contains("desktop_week: ") && shown.contains("docs/papers-nvcache.md"), "{shown}");
+    assert!(shown.contains("desktop_week: ") && shown.contains("docs/reproductions/nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
     assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
     for (named, told) in [(folder.path().join("no"), "no folder"), (folder.path().to_owned(), "none of the week-long")]
@@ -1104,7 +1104,10 @@ fn the_log_of_a_paper_takes_traces_of_ones_own() {
     let head = csv.lines().next().expect("a head");
     assert!(head.split(',').any(|column| column == "write_amplification"), "{head}");
     let shown = given(lab("paper").args(["r-lfs", "--quick", "--figure", "schemes"]).env_remove("UMBRELLA_TRACES"));
-    assert!(["organ", "sepbit", "oracle", "docs/papers-r-lfs.md"].iter().all(|text| shown.contains(text)), "{shown}");
+    assert!(
+        ["organ", "sepbit", "oracle", "docs/reproductions/r-lfs.md"].iter().all(|text| shown.contains(text)),
+        "{shown}"
+    );
     let (_folder, small) = usual_trace();
     refused(paper().arg("--trace").arg(small), 1, &["pages of data are too few for a log"]);
     refused(
@@ -1213,7 +1216,7 @@ fn quick_sizes_say_so_below_the_claims() {
         text.lines().last().expect("a line").to_owned()
     };
     let quick = last(&["--quick"]);
-    assert!(quick.contains("claims hold") && quick.contains("quick sizes; docs/papers-tesa.md"), "{quick}");
+    assert!(quick.contains("claims hold") && quick.contains("quick sizes; docs/reproductions/tesa.md"), "{quick}");
 }
 
 #[test]

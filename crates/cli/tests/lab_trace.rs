@@ -582,7 +582,7 @@ fn a_recording_whose_name_is_taken_meanwhile_is_kept_under_another() {
     recorder.signal("-INT");
     let said = recorder.end();
     assert!(said.ends_with("(exit status: 1)") && said.contains("out.csv exists"), "{said}");
-    assert!(said.contains(&format!("what was recorded is in {}/out.csv.2: ", folder.path().display())), "{said}");
+    assert!(said.contains(&format!("the requests so far are in {}/out.csv.2: ", folder.path().display())), "{said}");
     assert_eq!(names(folder.path()), ["out.csv", "out.csv.1", "out.csv.2"]);
     assert_eq!(fs::read_to_string(&output).unwrap(), "of somebody else");
     let text = fs::read_to_string(folder.path().join("out.csv.2")).unwrap();

@@ -116,7 +116,7 @@ pub enum Error {
     Sync(#[source] OpError),
     /// Files would be in memory only after an unmount.
     #[error(
-        "{files} staged files find no branch to go to and would be in memory only; see `umbrella status`, make room and try again (with \
+        "{files} staged files find no branch, and would stay in memory only; see `umbrella status`, make room and try again (with \
          --lazy they stay in memory until the next mount, and are lost with the power)"
     )]
     StagedLeft {
@@ -157,7 +157,7 @@ pub enum Error {
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}){}; run the command again when that is mended, or place new files there again with `umbrella branch drain {name} --stop`",
+        "branch {name:?} is not empty yet (for example {example}){}; correct that and run the command again, or place new files there again with `umbrella branch drain {name} --stop`",
         left_shown(
             [(*.busy, "busy"), (*.no_room, "without room elsewhere"), (*.failed, "failed")],
             .twice.as_deref(),
@@ -202,7 +202,7 @@ pub enum Error {
     },
     /// Somebody stopped it.
     #[error(
-        "branch {name:?} is drained no more: `umbrella branch drain --stop` was asked for; what has moved stays where it is"
+        "branch {name:?} is no longer drained: `umbrella branch drain --stop` ended it; files that have moved stay where they are"
     )]
     DrainStopped {
         /// Name of the branch.
@@ -217,14 +217,14 @@ pub enum Error {
         name: String,
     },
     /// It would not be known after the next mount.
-    #[error("branch {name:?}: whether it is drained cannot be noted: {source}")]
+    #[error("branch {name:?}: its drain cannot be saved: {source}")]
     DrainUnkept {
         /// Name of the branch.
         name: String,
         /// Why.
         source: crate::branch::StateError,
     },
-    /// A branch's write-back cannot be governed so.
+    /// A branch's write-back policy cannot be set.
     #[error("branch {name:?}: {reason}")]
     WriteBack {
         /// Name of the branch.
@@ -248,7 +248,7 @@ pub enum Error {
     },
     /// The configuration would not take the name.
     #[error(
-        "{name:?} is no name for a branch: it must have 1 to {limit} printable characters, no \"/\" and no blank at its ends",
+        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters, no \"/\" and no blank at its ends",
         limit = crate::spec::LONGEST_NAME
     )]
     BranchName {
@@ -256,13 +256,13 @@ pub enum Error {
         name: String,
     },
     /// The configuration would not take the path.
-    #[error("{path} is no path for a branch: it must begin with \"/\" and have no \"..\"", path = path.display())]
+    #[error("{path} is not a valid path for a branch: it must begin with \"/\" and have no \"..\"", path = path.display())]
     BranchPath {
         /// The path.
         path: PathBuf,
     },
     /// A branch inside another would show its files twice; one inside the mount, itself.
-    #[error("{path} and {other} lie one inside the other; every file would be there twice", path = path.display())]
+    #[error("one of {path} and {other} lies inside the other; every file would be there twice", path = path.display())]
     BranchOverlaps {
         /// The new branch's path.
         path: PathBuf,
@@ -291,7 +291,7 @@ pub enum Error {
     },
     /// It cannot be seen whether the branch holds files.
     #[error(
-        "branch {name:?} cannot be looked through ({source}), so it may hold files, which would vanish from the tree; to go on all the same, add --force"
+        "branch {name:?} cannot be listed ({source}), so it may hold files, which would vanish from the tree; to go on anyway, add --force"
     )]
     BranchUnreadable {
         /// Name of the branch.
@@ -311,7 +311,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The mount cannot be taken away.
-    #[error("cannot unmount {path}: {source} (who uses it: `lsof {path}`; to detach it all the same: `umbrella unmount --lazy {path}`)", path = path.display())]
+    #[error("cannot unmount {path}: {source} (find who uses it: `lsof {path}`; detach it anyway: `umbrella unmount --lazy {path}`)", path = path.display())]
     Unmount {
         /// Mount point.
         path: PathBuf,

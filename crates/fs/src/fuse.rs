@@ -5,9 +5,9 @@ mod answer;
 mod convert;
 mod data;
 mod list;
+mod notify;
 mod readers;
 mod session;
-mod tell;
 mod trace;
 
 use std::sync::Arc;
@@ -33,7 +33,9 @@ pub use umbrella_fuse::run_poker;
 use readers::Readers;
 
 use crate::error::OpError;
-use crate::pool::{Behind, Change, Pool, Replace, has_trusted, without_trusted};
+use crate::io::{Change, has_trusted, without_trusted};
+use crate::names::{Behind, Replace};
+use crate::pool::Pool;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -314,10 +316,10 @@ impl Filesystem for Fuse {
     }
 
     fn copy_file_range(&self, context: &Context<'_>, request: CopyFileRange, reply: Reply<Copied>) {
-        let (from, to) = (handle(request.handle), handle(request.new_handle));
+        let from = (handle(request.handle), request.offset);
+        let to = (handle(request.new_handle), request.new_offset);
         let length = request.length.min(MOST_COPIED) as usize;
-        let copied =
-            self.pool.copy_range(from, request.offset, to, request.new_offset, length, changer(context).uid != 0);
+        let copied = self.pool.copy_range(from, to, length, changer(context).uid != 0);
         reply.send(copied.map(|copied| Copied(copied as u64)));
     }
 }

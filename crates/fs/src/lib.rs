@@ -1,8 +1,11 @@
 //! The merged tree over many branches. Everything except `fuse` works, and is tested, without FUSE.
 
+mod admin;
+mod area;
 mod at;
 mod attention;
 pub mod branch;
+mod context;
 pub mod control;
 mod creds;
 mod disk;
@@ -11,18 +14,25 @@ mod fd_path;
 mod fuse;
 pub mod inode_flags;
 pub mod inode_map;
+mod io;
 mod kernel_cache;
 mod lease;
 mod listing;
 mod meta;
 pub mod metrics;
+mod migrate;
 pub mod mount;
+mod names;
 mod node;
+mod placement;
 pub mod pool;
 pub mod relocate;
 mod rights;
 pub mod spec;
+mod staging;
+mod tree;
 mod workers;
+mod write_back;
 
 pub use at::calls_on_branches;
 pub use creds::Caller;

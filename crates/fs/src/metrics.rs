@@ -32,7 +32,7 @@ metrics! {
     StagedFiles = "umbrella_staging_created_count", "files created in the staging area";
     StagedLeft = "umbrella_staging_left_count", "files that left the staging area for their branch";
     StagedDeleted = "umbrella_staging_deleted_count", "files deleted in the staging area, which touched no disk";
-    WriteBackDirty = "umbrella_write_back_dirty_bytes", "dirty or on its way to disk on governed branches (gauge)";
+    WriteBackDirty = "umbrella_write_back_dirty_bytes", "dirty or on its way to disk, on branches with a write-back policy (gauge)";
     WriteBackFlushed = "umbrella_write_back_flushed_bytes", "written back in the order of a policy";
     WriteBackRuns = "umbrella_write_back_runs_count", "calls that wrote back a run of adjacent pages";
     WriteBackCleaned = "umbrella_write_back_cleaned_bytes", "written back by others, or deleted, before its turn";

@@ -10,7 +10,8 @@ use crate::branch::mounts::mount_id;
 use crate::control::server::{self, PoolService};
 use crate::error::Error;
 use crate::fuse::{self, RequestTrace};
-use crate::pool::{MOVERS, Pool};
+use crate::migrate::MOVERS;
+use crate::pool::Pool;
 use crate::spec::PoolSpec;
 
 /// How a pool is mounted.
@@ -52,34 +53,34 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker, observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
-        let _ = pool.mounted_as.set(id);
+        let _ = pool.context.mounted_as.set(id);
     }
-    pool.begin_use();
-    if let Some(short) = pool.descriptor_warning() {
+    pool.migrate.begin_use();
+    if let Some(short) = pool.admin.descriptor_warning() {
         tracing::warn!("{short}");
     }
     let mut helpers = Vec::new();
     for number in 0..MOVERS {
         let mover = Arc::clone(&pool);
-        helpers.push(spawn(&format!("mover-{number}"), move || mover.run_mover())?);
+        helpers.push(spawn(&format!("mover-{number}"), move || mover.migrate.run_mover())?);
     }
     let revisits = Arc::clone(&pool);
-    helpers.push(spawn("revisits", move || revisits.run_revisits())?);
+    helpers.push(spawn("revisits", move || revisits.migrate.run_revisits())?);
     let monitor = Arc::clone(&pool);
-    helpers.push(spawn("monitor", move || monitor.run_monitor())?);
+    helpers.push(spawn("monitor", move || monitor.admin.run_monitor())?);
     let listener = Arc::clone(&pool);
-    helpers.push(spawn("disk-errors", move || listener.run_disk_errors())?);
+    helpers.push(spawn("disk-errors", move || listener.admin.run_disk_errors())?);
     let stager = Arc::clone(&pool);
-    helpers.push(spawn("staging", move || stager.run_staging())?);
+    helpers.push(spawn("staging", move || stager.staging.run())?);
     let clock = Arc::clone(&pool);
-    helpers.push(spawn("enforcer", move || clock.run_schedule())?);
+    helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
     let serving = control.serve(PoolService {
         pool: Arc::clone(&pool),
         config: options.config,
         unmount: Box::new(mounted.unmounter()),
     });
     (options.ready)();
-    tracing::info!(mount = %mount.display(), passthrough = pool.passthrough.load(Ordering::Relaxed), "mounted");
+    tracing::info!(mount = %mount.display(), passthrough = pool.context.passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
     drop(trace);
     pool.close_staging();
@@ -88,8 +89,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();
     }
-    pool.end_use();
-    pool.close_branches();
+    pool.migrate.end_use();
+    pool.admin.close_branches();
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-pub use umbrella_governor::Status as GovernorStatus;
-use umbrella_governor::{GovernorError, Limits, Settings};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
+pub use umbrella_writeback::Status as FlusherStatus;
+use umbrella_writeback::{FlusherError, Limits, Settings};
 
 /// A whole pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -109,9 +109,9 @@ pub struct BranchSpec {
     /// Absolute path of the directory (usually a mount point).
     pub path: PathBuf,
     /// New files are not placed here when less than this is free.
-    pub keep_free: Amount,
+    pub min_free: Amount,
     /// Below this much free space, files are not opened in passthrough for writing, so that they can still move when the
-    /// branch fills up. `None`: a tenth of the branch, at least 1 GiB, never less than `keep_free`.
+    /// branch fills up. `None`: a tenth of the branch, at least 1 GiB, never less than `min_free`.
     pub headroom: Option<Amount>,
     /// Nothing is written, moved or deleted here.
     pub read_only: bool,
@@ -128,7 +128,7 @@ pub struct BranchSpec {
     pub write_back: Option<WriteBackSpec>,
 }
 
-/// How a branch's write-back is governed.
+/// A branch's write-back policy and its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteBackSpec {
     /// The policy with its parameters: `zone_segment:alpha=50`.
@@ -145,8 +145,8 @@ impl WriteBackSpec {
         WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
     }
 
-    /// What its governor is told; an error that names what is known for a policy or parameter that is not.
-    pub fn settings(&self) -> Result<Settings, GovernorError> {
+    /// What its flusher is told; an error that names what is known for a policy or parameter that is not.
+    pub fn settings(&self) -> Result<Settings, FlusherError> {
         let limits = Limits { limit: self.limit, background: self.background };
         let settings = Settings { limits, ..Settings::parse(&self.policy)? };
         settings.check()?;

@@ -45,7 +45,7 @@ impl Bench {
         let mut spec = BranchSpec {
             name: name.to_owned(),
             path: self.path(name),
-            keep_free: Amount::Bytes(ByteSize(0)),
+            min_free: Amount::Bytes(ByteSize(0)),
             headroom: None,
             read_only: false,
             optional: false,

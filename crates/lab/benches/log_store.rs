@@ -6,7 +6,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use umbrella_lab::log_store::{Cell, Input, Percent, Setup};
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::log_store::{Input, Percent, Setup};
 use umbrella_lab::workload::Seed;
 use umbrella_policy::log_layout::{Victim, schemes};
 use umbrella_units::Pages;
@@ -24,11 +25,11 @@ fn cost(c: &mut Criterion) {
             utilisation: Percent(80),
             segment_blocks: None,
         };
-        let cell = Cell { input: Arc::clone(&input), setup };
-        let outcome = cell.run(|_| true).expect("it runs").expect("to its end");
+        let cell = Cell { input: Arc::clone(&input), machine: setup };
+        let outcome = cell.run(&mut |_| true).expect("it runs").expect("to its end");
         // The first writing of the data counts as well.
         group.throughput(Throughput::Elements(outcome.written.0 + DATA.0));
-        group.bench_function(info.name, |b| b.iter(|| black_box(cell.run(|_| true))));
+        group.bench_function(info.name, |b| b.iter(|| black_box(cell.run(&mut |_| true))));
     }
     group.finish();
 }

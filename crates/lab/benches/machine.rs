@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use umbrella_lab::machine::{Config, Layout, Machine};
+use umbrella_lab::machine::{Computer, Config, Layout};
 use umbrella_lab::result::Setting;
 use umbrella_lab::workload::{ClientId, Step, Workload};
 use umbrella_model::device::profiles::{Options, profile};
@@ -49,9 +49,9 @@ fn run(policy: &str, memory_pages: u64, requests: Requests) {
     let elevator = scheduler("elevator").expect("a scheduler");
     let policy = WriteBack::parse(policy).expect("a policy");
     let machine =
-        Machine::new(config, Layout::Device, policy, disk, |disk| elevator.build(disk, 128)).expect("a machine");
+        Computer::new(config, Layout::Device, policy, disk, |disk| elevator.build(disk, 128)).expect("a machine");
     let mut requests = requests;
-    black_box(machine.run(Setting::default(), &mut requests, &mut ()).expect("an outcome"));
+    black_box(machine.run(Setting::default(), &mut requests, &mut |_| true).expect("an outcome"));
 }
 
 fn cost(c: &mut Criterion) {

@@ -42,7 +42,7 @@ pub enum EventsError {
     #[error("the record ends before it names a policy")]
     Empty,
     /// The other policy has to be told the future, which no record of a live run knows.
-    #[error("{0} has to know when pages are written again, which a record of a live run does not tell")]
+    #[error("{0} needs to know when pages are written again, which a record of a live run does not contain")]
     Offline(String),
     /// The policy decides otherwise than it did.
     #[error(
@@ -121,7 +121,7 @@ pub struct Replayed {
     pub policy: String,
     /// Events of the record.
     pub events: u64,
-    /// When the last thing happened, from the start of the governor.
+    /// When the last thing happened, from the start of the flusher.
     pub ends_at: Nanos,
     /// Whether the record has its end; one without was cut short, and was replayed as far as it goes.
     pub complete: bool,

@@ -9,7 +9,7 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 /// What a generated run does: a kind and two numbers that choose the pages.
 type Act = (u8, u64, u64);
 
-/// Plays a run and records it, as a governor does.
+/// Plays a run and records it, as a flusher does.
 fn record(policy: &str, acts: &[Act]) -> (String, Vec<Vec<DirtyPage>>) {
     let spec: Spec = policy.parse().expect("a policy");
     let mut live = WriteBack::parse(policy).expect("a policy");
@@ -108,7 +108,7 @@ fn runs_and_the_way_between_them_are_counted() {
 
 #[test]
 fn another_policy_may_write_as_much_as_was_written_not_as_was_asked_for() {
-    // The governor asks for more than there is room for in flight, and takes what it can.
+    // The flusher asks for more than there is room for in flight, and takes what it can.
     let record = "umbrella-events 1\npolicy cscan\nd 0 1 0 4 100 -\nd 5 2 0 2 50 -\ns 1 60 1\n> 2 0 2 50\ns 2 60 1\n> 1 0 3 100\n";
     let replayed = replay(record.as_bytes(), Some("file")).expect("replays");
     assert_eq!((replayed.recorded.pages, replayed.chosen.pages, replayed.left), (5, 5, 1));
@@ -132,7 +132,7 @@ fn what_is_no_record_is_refused() {
             "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\nend 5 0\n",
             "line 6: the record was changed or damaged",
         ),
-        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: 2 lines before the end, 7 were written"),
+        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: it has 2 lines before the end, but 7 were written"),
     ] {
         let error = replay(text.as_bytes(), None).expect_err(text).to_string();
         assert!(error.starts_with(why), "{error}");

@@ -1,24 +1,18 @@
 //! Experiments: what finished is kept when a run fails, and runs of one table have one input.
 
-use std::collections::BTreeMap;
 use std::fs::OpenOptions as FileOptions;
 use std::io::Write;
 use std::path::Path;
 
-use umbrella_lab::experiment::{self, Cell, Input, LabError, MachineSpec, Observe, Pace, ReplayOptions};
+use umbrella_lab::experiment::{self, LabError, Observe};
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec, Pace, ReplayOptions};
 use umbrella_units::ByteSize;
 
 fn cell(input: Input, policy: &str) -> Cell {
-    Cell {
-        policy: policy.to_owned(),
-        input,
-        machine: MachineSpec { memory: ByteSize(256 << 20), ..MachineSpec::default() },
-        seed: 1,
-        scale: 1.0,
-        swept: BTreeMap::new(),
-    }
+    let memory = ByteSize(256 << 20);
+    Cell::new(input, MachineSpec { policy: policy.to_owned(), memory, ..MachineSpec::default() })
 }
 
 fn append(path: &Path, line: &str) {
@@ -48,7 +42,7 @@ struct Spoiler<'a> {
     line: &'static str,
 }
 
-impl Observe for Spoiler<'_> {
+impl Observe<MachineSpec> for Spoiler<'_> {
     fn finished(&self, cell: usize, _outcome: &Outcome) {
         if cell == 0 {
             append(self.path, self.line);
@@ -76,7 +70,7 @@ struct Swapper<'a> {
     records: &'a [&'static str],
 }
 
-impl Observe for Swapper<'_> {
+impl Observe<MachineSpec> for Swapper<'_> {
     fn finished(&self, cell: usize, _outcome: &Outcome) {
         if cell == 0 {
             std::fs::write(self.path, format!("{HEADER}\n{}\n", self.records.join("\n"))).unwrap();
@@ -137,7 +131,9 @@ fn the_work_of_a_workload_does_not_depend_on_the_policy() {
     for spec in ["kernel-compile", "bonnie", "postmark", "untar", "data-backup"] {
         let cells = ["file", "wow", "sweep", "zone"].map(|policy| {
             let input = Input::Workload { spec: spec.to_owned() };
-            Cell { scale: 0.02, ..cell(input, policy) }
+            let mut cell = cell(input, policy);
+            cell.machine.scale = 0.02;
+            cell
         });
         let results = experiment::run(&cells, 2, &()).unwrap();
         assert!(results.error.is_none(), "{spec}: {:?}", results.error);

@@ -1,11 +1,11 @@
 //! What every policy does with three small workloads, written down: a change of a policy, of the index or of a model shows
 //! in review as a change of `golden/policies.txt`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use umbrella_lab::experiment::{self, Cell, Input, MachineSpec};
+use umbrella_lab::experiment;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
 use umbrella_policy::writeback::policies;
 use umbrella_units::ByteSize;
 
@@ -28,15 +28,15 @@ fn compare(name: &str, text: &str) {
 
 #[test]
 fn every_policy_does_what_it_did_before() {
-    let machine =
-        MachineSpec { disk: "deskstar_500gb".to_owned(), memory: ByteSize(1 << 30), ..MachineSpec::default() };
-    let cell = |workload: &str, policy: &str| Cell {
-        policy: policy.to_owned(),
-        input: Input::Workload { spec: workload.to_owned() },
-        machine: machine.clone(),
-        seed: 1,
-        scale: 0.02,
-        swept: BTreeMap::new(),
+    let cell = |workload: &str, policy: &str| {
+        let machine = MachineSpec {
+            policy: policy.to_owned(),
+            scale: 0.02,
+            disk: "deskstar_500gb".to_owned(),
+            memory: ByteSize(1 << 30),
+            ..MachineSpec::default()
+        };
+        Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
     };
     let cells: Vec<Cell> =
         WORKLOADS.iter().flat_map(|workload| policies().iter().map(|info| cell(workload, info.name))).collect();

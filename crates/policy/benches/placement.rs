@@ -58,7 +58,7 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
     let mut group = criterion.benchmark_group(group);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     let gib = ByteSize(1 << 30);
-    let branch = BranchView { online: true, writable: true, total: gib, free: gib, keep_free: ByteSize(0) };
+    let branch = BranchView { online: true, writable: true, total: gib, free: gib, min_free: ByteSize(0) };
     let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO };
     for count in COUNTS {
         let rules = rules(count);
@@ -75,11 +75,11 @@ fn decide(criterion: &mut Criterion) {
     measure(criterion, "uid", "/home/dave/x.avi", |count| {
         metadata(count, |n| Condition::Uid { is: Comparison::Equal, value: n as u32 })
     });
-    measure(criterion, "size with band", "/home/dave/x.avi", |count| {
+    measure(criterion, "size with hysteresis", "/home/dave/x.avi", |count| {
         metadata(count, |n| Condition::Size {
             is: Comparison::Greater,
             value: ByteSize((1 << 20) + n as u64),
-            band: ByteSize(1000),
+            hysteresis: ByteSize(1000),
         })
     });
     measure(criterion, "extension", "/home/dave/x.avi", |count| {

@@ -25,7 +25,7 @@ pub enum PolicyError {
         known: Vec<&'static str>,
     },
     /// A placement scheme for the lab only.
-    #[error("the placement scheme \"{name}\" must be told the future, which only the lab can; for a disk there are: {}", .known.join(", "))]
+    #[error("the placement scheme \"{name}\" needs to know the future, which only the lab does; for a disk there are: {}", .known.join(", "))]
     NeedsFuture {
         /// The scheme.
         name: &'static str,
@@ -61,7 +61,7 @@ pub enum PolicyError {
         param: String,
     },
     /// A parameter without a value.
-    #[error("\"{policy}\": \"{text}\" is no parameter (write {policy}:name=value,name=value)")]
+    #[error("\"{policy}\": \"{text}\" is not a parameter (write {policy}:name=value,name=value)")]
     NoValue {
         /// The policy.
         policy: String,

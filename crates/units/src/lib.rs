@@ -6,6 +6,7 @@
 mod block;
 mod hint;
 mod ids;
+pub mod seconds;
 mod size;
 mod time;
 

@@ -195,7 +195,7 @@ impl Shared {
             return Ok(Joined::Again);
         }
         if !state.log.has_room(state.building.sectors_with(piece.data()) + ROOM_FOR_MARKS) {
-            self.wait_for_room(state, held)?;
+            self.wait_for_room(state, piece.range, held)?;
             return Ok(Joined::Again);
         }
         state.building.add(piece);
@@ -205,24 +205,34 @@ impl Shared {
         Ok(Joined::Waiting(number))
     }
 
-    /// The log is full: it is drained, by the keeper or, where there is none, here.
-    fn wait_for_room(&self, state: &mut MutexGuard<'_, State>, held: &mut Throttled) -> Result<(), BlockError> {
+    /// The log is full: it is drained, by the keeper or, where there is none, here. If that fails, what the log has nothing of goes to the disk.
+    fn wait_for_room(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        range: SectorRange,
+        held: &mut Throttled,
+    ) -> Result<(), BlockError> {
         if !state.building.is_empty() {
             return self.write_record_or_wait(state);
         }
         let begun = Instant::now();
         self.moment(state, Moment::Full);
+        let mut failure = None;
         if !state.kept && !state.draining {
-            MutexGuard::unlocked(state, || self.drain()).map_err(|error| error.on(&self.disk, Operation::Write))?;
+            failure = MutexGuard::unlocked(state, || self.drain()).err();
         } else if let Some((at, error)) = &state.drain_failure
             && at.elapsed() < RETRY
         {
-            return Err(error.clone().on(&self.disk, Operation::Write));
+            failure = Some(error.clone());
+            self.wake(state)?;
         } else {
             self.room.wait(state);
         }
         held.back(state, begun.elapsed());
-        Ok(())
+        match failure.filter(|_| !self.goes_to_disk(state, range)) {
+            Some(error) => Err(error.on(&self.disk, Operation::Write)),
+            None => Ok(()),
+        }
     }
 
     fn write_record_or_wait(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
@@ -351,13 +361,9 @@ impl Shared {
     }
 
     /// The error for what could not be read.
-    pub(super) fn unread(&self, state: &mut State, failed: Failed) -> BlockError {
-        let (is_flash, is_damaged) = (matches!(failed, Failed::Flash(_)), matches!(failed, Failed::Damaged(_)));
+    fn unread(&self, state: &mut State, failed: Failed) -> BlockError {
+        let is_damaged = matches!(failed, Failed::Damaged(_));
         let error = failed.error(&self.flash);
-        if is_flash {
-            // What it cannot read it may not hold: nothing more is entrusted to it.
-            self.poison(state, &self.flash, Operation::Read, &error);
-        }
         if is_damaged {
             state.tally.damaged_reads += 1;
             tracing::error!(flash = self.flash.name, %error, "damage of the flash");

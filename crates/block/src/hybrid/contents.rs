@@ -75,16 +75,16 @@ impl Contents {
     pub(super) fn remedy(&self) -> &'static str {
         match self {
             Contents::LogOf(_) | Contents::LogInUse => {
-                "end that pair first (`umbrella disk detach --dissolve`; --forget-flash where its disk goes on without it), or say --force"
+                "end that pair first (`umbrella disk detach --dissolve`; --forget-flash where its disk goes on without it), or add --force"
             }
             Contents::HalfWith(_) => {
                 "bring it to the disk first (`umbrella disk detach`; with --forget-flash if the flash is lost)"
             }
-            Contents::OnFlash(_) => "everything on it would be overwritten; if it is not needed, say --force",
+            Contents::OnFlash(_) => "everything on it would be overwritten; to do that, add --force",
             Contents::ToTheEnd(_) => {
-                "which may need its last 8 KiB: give one of its partitions or volumes, or say --force"
+                "which may need its last 8 KiB: give one of its partitions or volumes, or add --force"
             }
-            Contents::InPlaceOfTag => "a tag would be written there; if it is not needed, say --force",
+            Contents::InPlaceOfTag => "its label would overwrite that; to do that, add --force",
         }
     }
 }

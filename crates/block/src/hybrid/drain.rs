@@ -1,6 +1,7 @@
 //! Bringing the log to the disk: the steps 1 to 7 at the head of [`super`].
 //!
-//! A block of the log that is damaged stops no drain: its sectors are lost (`lose`), and all others go to the disk.
+//! A block of the log that is damaged stops no drain: its sectors are lost (`lose`), and all others go to the disk. One that the flash fails to read may be read later: all others
+//! go to the disk, but the log keeps everything, and the drain fails.
 //!
 //! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
 //! rests after each write, so that it takes its share of the time and no more; a full log takes all.
@@ -17,7 +18,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::engine::{Shared, State};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, DiskTag, Sequence, Superblock};
-use super::gather::{Cached, bring};
+use super::gather::{Cached, LeftOut, MOST_FAILED, copy_to_disk};
 use super::keeper::nanos;
 use super::pair;
 use super::sums::{Unread, read_log};
@@ -33,6 +34,13 @@ struct Filled {
     buffer: Vec<u8>,
     /// Whether all of it is what was written.
     is_whole: bool,
+}
+
+/// Blocks that the flash fails to read, so that the log cannot be freed.
+#[derive(Debug, Default)]
+struct FailedReads {
+    first: Option<HybridError>,
+    count: usize,
 }
 
 impl Shared {
@@ -61,7 +69,7 @@ impl Shared {
             }
             Err(HybridError::Closed | HybridError::Stopped) => {}
             Err(error) => {
-                tracing::error!(%error, "what the flash has could not be brought to the disk; it stays on flash");
+                tracing::error!(%error, "the data on the flash could not be written to the disk; it stays on the flash");
                 state.drain_failure = Some((Instant::now(), error.clone()));
             }
         }
@@ -92,7 +100,7 @@ impl Shared {
         state.until_freed = self.options.until_freed(&state.log, until);
         let buffers = self.options.algorithm.buffers();
         MutexGuard::unlocked(state, || {
-            let (filled, to_write) = sync_channel::<Result<Filled, BlockError>>(0);
+            let (filled, to_write) = sync_channel::<Filled>(0);
             let (emptied, to_fill) = sync_channel::<Vec<u8>>(buffers as usize);
             for _ in 0..buffers {
                 // The channel holds as many.
@@ -117,7 +125,7 @@ impl Shared {
     }
 
     /// Reads chunk after chunk into the buffers that come.
-    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Result<Filled, BlockError>>) {
+    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
         for mut buffer in to_fill {
             let (chunk, sums, size) = {
                 let state = self.state.lock();
@@ -128,19 +136,11 @@ impl Shared {
             let sectors = chunk.reads.iter().map(|read| read.buffer + read.sectors).max().unwrap_or(0);
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             let mut is_whole = true;
-            let read = chunk.reads.iter().zip(&sums).try_for_each(|(read, sums)| {
+            for (read, sums) in chunk.reads.iter().zip(&sums) {
                 let bytes = buffer.get_mut(span(read.buffer, read.sectors)).unwrap_or_default();
-                match read_log(&self.flash, read.at, size, sums, bytes) {
-                    Ok(()) => Ok(()),
-                    Err(Unread::Damaged) => {
-                        is_whole = false;
-                        Ok(())
-                    }
-                    Err(Unread::Failed(error)) => Err(error),
-                }
-            });
-            let failed = read.is_err();
-            if filled.send(read.map(|()| Filled { chunk, buffer, is_whole })).is_err() || failed {
+                is_whole &= read_log(&self.flash, read.at, size, sums, bytes).is_ok();
+            }
+            if filled.send(Filled { chunk, buffer, is_whole }).is_err() {
                 return;
             }
         }
@@ -148,20 +148,17 @@ impl Shared {
 
     fn write_chunks(
         &self,
-        to_write: &Receiver<Result<Filled, BlockError>>,
+        to_write: &Receiver<Filled>,
         emptied: &SyncSender<Vec<u8>>,
         until: LogSector,
     ) -> Result<(), HybridError> {
-        for filled in to_write {
-            let Filled { chunk, buffer, is_whole } = filled.inspect_err(|error| {
-                // What it cannot give back it is not entrusted with more.
-                self.poison(&mut self.state.lock(), &self.flash, Operation::Read, error);
-            })?;
+        let mut failed = FailedReads::default();
+        for Filled { chunk, buffer, is_whole } in to_write {
             for write in &chunk.writes {
                 if is_whole {
                     self.write_out(write, &buffer)?;
                 } else {
-                    self.write_newest(write.range)?;
+                    self.write_newest(write.range, &mut failed)?;
                 }
             }
             let mut state = self.state.lock();
@@ -171,7 +168,7 @@ impl Shared {
             if state.stop_drain {
                 return Err(HybridError::Stopped);
             }
-            if let Some(done) = chunk.done.filter(|done| frees(&state.log, *done)) {
+            if let Some(done) = chunk.done.filter(|done| failed.count == 0 && frees(&state.log, *done)) {
                 self.checkpoint(&mut state, done)?;
                 state.until_freed = self.options.until_freed(&state.log, until);
             }
@@ -179,11 +176,11 @@ impl Shared {
             // Nobody takes it any more when all has been read.
             let _ = emptied.send(buffer);
         }
-        Ok(())
+        failed.first.map_or(Ok(()), Err)
     }
 
     /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it is lost.
-    fn write_newest(&self, range: SectorRange) -> Result<(), HybridError> {
+    fn write_newest(&self, range: SectorRange, failed: &mut FailedReads) -> Result<(), HybridError> {
         let mut at = range.start;
         while at < range.end() {
             let part = SectorRange { start: at, sectors: (range.end().0 - at.0).min(MOST_WRITE) };
@@ -191,13 +188,21 @@ impl Shared {
                 let state = self.state.lock();
                 (Cached::of(state.log.map(), &state.sums, part), state.log.size())
             };
-            let mut damaged = Vec::new();
+            let mut left_out = Vec::new();
             self.paced(part.sectors, || {
-                let brought = bring(&self.disk, &self.flash, size, &cached);
-                damaged = brought.map_err(|failed| self.unread(&mut self.state.lock(), failed))?;
+                left_out = copy_to_disk(&self.disk, &self.flash, size, &cached)?;
                 Ok(())
             })?;
-            damaged.iter().try_for_each(|piece| self.lose(piece))?;
+            for LeftOut { piece, why } in left_out {
+                match why {
+                    Unread::Damaged => self.lose(&piece)?,
+                    Unread::Failed(source) => failed.note(HybridError::Unreadable {
+                        flash: self.flash.name.clone(),
+                        range: piece.range,
+                        source,
+                    })?,
+                }
+            }
             at = part.end();
         }
         Ok(())
@@ -313,6 +318,15 @@ impl Shared {
         state.sums.release(tail);
         self.room.notify_all();
         Ok(())
+    }
+}
+
+impl FailedReads {
+    /// Counts one. An error if there are too many to go on.
+    fn note(&mut self, error: HybridError) -> Result<(), HybridError> {
+        let first = self.first.get_or_insert(error);
+        self.count += 1;
+        if self.count > MOST_FAILED { Err(first.clone()) } else { Ok(()) }
     }
 }
 

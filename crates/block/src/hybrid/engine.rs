@@ -19,11 +19,11 @@ use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
 use super::half::Half;
 use super::log_marks::LogMarks;
 use super::losses::Losses;
+use super::lost_sectors::LostSectors;
 use super::pair;
 use super::ranges::joined;
 use super::record::Record;
 use super::recover::{recover, write_fillers};
-use super::skip::LostSectors;
 use super::stats::{HybridStats, Motion};
 use super::sums::Sums;
 use crate::device::Geometry;
@@ -142,7 +142,7 @@ impl Hybrid {
         spin_down: Option<SpinDown>,
     ) -> Result<Hybrid, HybridError> {
         spindle.wake()?;
-        let (disk, flash) = (disk.in_turn(), flash.in_turn());
+        let (disk, flash) = (disk.with_serialized_flushes(), flash.with_serialized_flushes());
         let labels = pair::read_labels(&disk, &flash)?;
         let old = labels.superblock.clone();
         let found = recover(&flash, &old)?;
@@ -314,7 +314,7 @@ impl Hybrid {
         self.shared.state.lock().lost.ranges().to_vec()
     }
 
-    /// What damaged records held that were passed over at the opening: it is lost if the last flush before was answered, which nobody knows.
+    /// What damaged records held that were skipped at the opening: it is lost if the last flush before was answered, which nobody knows.
     pub fn perhaps_lost(&self) -> &Losses {
         &self.perhaps_lost
     }

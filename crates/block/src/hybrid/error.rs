@@ -84,8 +84,7 @@ pub enum HybridError {
     },
     /// The disk has a flash, which is not what was given as such.
     #[error(
-        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. Should it be \
-         lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
+        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. If it is lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
          plain disk, without what only the flash had"
     )]
     FlashLost {
@@ -100,8 +99,8 @@ pub enum HybridError {
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
     #[error(
-        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk and goes on without what only the flash has: \
-         `umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; what is on {disk} stays. Otherwise give the right disk"
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk, you can go on without the data that only the flash has: `umbrella disk detach --forget-flash` frees the \
+         flash, and `umbrella disk create` joins them again; the data on {disk} stays. Otherwise give the right disk"
     )]
     TagGone {
         /// The disk.
@@ -114,7 +113,7 @@ pub enum HybridError {
     /// The disk has become larger, so that its tag is not where it is looked for.
     #[error(
         "{disk} had {} when it was joined with its flash, and has {}: make it as large as it was. To enlarge it, take the pair apart first (`umbrella disk detach --dissolve`), \
-         and join it again with `umbrella disk create`; what is on it stays", was.told_apart(*is)[0], was.told_apart(*is)[1]
+         and join it again with `umbrella disk create`; the data on it stays", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskGrew {
         /// The disk.
@@ -179,8 +178,8 @@ pub enum HybridError {
     },
     /// The flash is from before something was brought from it to the disk.
     #[error(
-        "{flash} is older than {disk}: it still has what was brought to the disk since and may have been overwritten there; it is a copy or was \
-         put back from a backup"
+        "{flash} is older than {disk}: since then its data went to the disk, and may have been overwritten there. It is a copy, or was restored from a backup; give the \
+         newer flash"
     )]
     OldFlash {
         /// The disk.
@@ -206,7 +205,7 @@ pub enum HybridError {
     },
     /// Somebody wrote to the disk while the flash had newer data.
     #[error(
-        "{disk} was written to without {flash}, which has data that is newer than what was there before; together they would give a mixture. \
+        "{disk} was written to without {flash}, which has newer data than the disk had; together they would give a mixture. \
          Copy what you need from {disk} (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
     )]
     Changed {
@@ -269,9 +268,9 @@ pub enum HybridError {
         /// What was to be written.
         range: SectorRange,
     },
-    /// Damage that cannot be passed over.
+    /// Damage that cannot be skipped.
     #[error(
-        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk is only read as it is"
+        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk can only be read as it is"
     )]
     LossUnknown {
         /// The flash.
@@ -279,7 +278,7 @@ pub enum HybridError {
     },
     /// The flash does not give back what was written.
     #[error(
-        "{flash} does not have what was written for {range} of the disk: its copy is damaged. Write these sectors again, or restore the files there from a backup"
+        "{flash} has a damaged copy of {range} of the disk. Write these sectors again, or restore the files there from a backup"
     )]
     Damaged {
         /// The flash.
@@ -287,8 +286,21 @@ pub enum HybridError {
         /// Which sectors of the disk, at most.
         range: SectorRange,
     },
+    /// The flash cannot be read where the log has what goes to the disk.
+    #[error(
+        "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again; \
+         or take the disk away and `umbrella disk attach --salvage` it, which gives them up"
+    )]
+    Unreadable {
+        /// The flash.
+        flash: String,
+        /// The first sectors of the disk that it cannot give.
+        range: SectorRange,
+        /// Why.
+        source: BlockError,
+    },
     /// A drain that was stopped.
-    #[error("stopped: what is on flash stays there")]
+    #[error("stopped: the data on the flash stays there")]
     Stopped,
     /// It is being closed or was detached.
     #[error("the hybrid disk is closed")]

@@ -88,42 +88,64 @@ pub(super) fn gather(
     if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(Failed::Disk) }
 }
 
-/// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out, block by block of the log, and returned.
-pub(super) fn bring(disk: &Half, flash: &Half, log_size: u64, cached: &Cached) -> Result<Vec<Piece>, Failed> {
-    let mut damaged = Vec::new();
-    for (piece, sums) in cached.iter() {
-        match piece.source {
-            Source::Zeroes(_) => {
-                let zeroed = disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached);
-                zeroed.map_err(Failed::Disk)?;
-            }
-            Source::Log(from) => bring_data(disk, flash, log_size, (piece, from, sums), &mut damaged)?,
-        }
-    }
-    Ok(damaged)
+/// So many blocks that the flash fails to read are gone around, at most: of flash that fails altogether each may take long.
+pub(super) const MOST_FAILED: usize = 16;
+
+/// A piece that was not brought to the disk, and why the log does not give it.
+#[derive(Debug)]
+pub(super) struct LeftOut {
+    pub(super) piece: Piece,
+    pub(super) why: Unread,
 }
 
-fn bring_data(
+impl LeftOut {
+    pub(super) fn error(self, flash: &Half) -> BlockError {
+        Failed::of(&self.piece, self.why).error(flash)
+    }
+}
+
+/// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out, block by block of the log, and returned.
+pub(super) fn copy_to_disk(
+    disk: &Half,
+    flash: &Half,
+    log_size: u64,
+    cached: &Cached,
+) -> Result<Vec<LeftOut>, BlockError> {
+    let mut left_out = Vec::new();
+    for (piece, sums) in cached.iter() {
+        match piece.source {
+            Source::Zeroes(_) => disk.device.write_zeroes(piece.range, Zeroes::Unmap, Durability::Cached)?,
+            Source::Log(from) => copy_data(disk, flash, log_size, (piece, from, sums), &mut left_out)?,
+        }
+    }
+    Ok(left_out)
+}
+
+fn copy_data(
     disk: &Half,
     flash: &Half,
     log_size: u64,
     (piece, from, sums): (&Piece, LogSector, &Part),
-    damaged: &mut Vec<Piece>,
-) -> Result<(), Failed> {
+    left_out: &mut Vec<LeftOut>,
+) -> Result<(), BlockError> {
     let mut buffer = vec![0; piece.range.bytes().0 as usize];
-    match read_log(flash, from, log_size, sums, &mut buffer) {
-        Ok(()) => disk.device.write(piece.range.start, &buffer, Durability::Cached).map_err(Failed::Disk),
-        Err(Unread::Failed(error)) => Err(Failed::Flash(error)),
-        Err(Unread::Damaged) if sums.len() <= 1 => {
-            damaged.push(*piece);
-            Ok(())
-        }
-        Err(Unread::Damaged) => (from.0 / BLOCK..).zip(sums).try_for_each(|(block, &sum)| {
-            let (begin, end) = (from.0.max(block * BLOCK), (from.0 + piece.range.sectors).min((block + 1) * BLOCK));
-            let start = Lba(piece.range.start.0 + begin - from.0);
-            let from = LogSector(begin);
-            let own = Piece { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
-            bring_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), damaged)
-        }),
+    let why = match read_log(flash, from, log_size, sums, &mut buffer) {
+        Ok(()) => return disk.device.write(piece.range.start, &buffer, Durability::Cached),
+        Err(why) => why,
+    };
+    if sums.len() <= 1 {
+        left_out.push(LeftOut { piece: *piece, why });
+        let failed = left_out.iter().filter(|left| matches!(left.why, Unread::Failed(_))).count();
+        return match left_out.pop_if(|_| failed > MOST_FAILED) {
+            Some(left) => Err(left.error(flash)),
+            None => Ok(()),
+        };
     }
+    (from.0 / BLOCK..).zip(sums).try_for_each(|(block, &sum)| {
+        let (begin, end) = (from.0.max(block * BLOCK), (from.0 + piece.range.sectors).min((block + 1) * BLOCK));
+        let start = Lba(piece.range.start.0 + begin - from.0);
+        let from = LogSector(begin);
+        let own = Piece { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
+        copy_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), left_out)
+    })
 }

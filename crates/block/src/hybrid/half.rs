@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::device::BlockDevice;
-use crate::in_turn::InTurn;
+use crate::flush_serializer::FlushSerializer;
 
 /// A device of a pair, with the name that users know it by.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Half {
 
 impl Half {
     /// The same, with flushes that take turns.
-    pub(super) fn in_turn(self) -> Half {
-        Half { device: Arc::new(InTurn::new(self.device)), ..self }
+    pub(super) fn with_serialized_flushes(self) -> Half {
+        Half { device: Arc::new(FlushSerializer::new(self.device)), ..self }
     }
 }

@@ -19,13 +19,14 @@
 //! 7. The log forgets what was drained. Only now may such a write go past the log, or the place be overwritten: earlier,
 //!    a crash would bring the old data back over the new.
 //!
-//! Where the flash does not give back what was written, the drain goes on around it: the sectors are lost (`skip`), and the superblock of step 5 lists them.
+//! Where the flash does not give back what was written, the drain goes on around it: the sectors are lost (`lost_sectors`), and the superblock of step 5 lists them. Where the flash fails to read, all else goes to the disk, but the log keeps
+//! everything: steps 3 to 7 are left out, and the drain fails.
 //!
 //! Putting the disk to sleep (`motor`): 1. new calls no longer go to the disk; 2. those under way end; 3. the disk is flushed; 4. the superblock says
 //! how it begins (`label`); 5. standby. A write that changes its beginning has the superblock forget that first.
 //!
-//! After a failed flush, or when the log cannot be written or not be read while it is drained, the disk refuses writes; what can be read is still read, and
-//! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`DamagedPair`] gives what is whole, or passes over what is not.
+//! After a failed flush, or when the log cannot be written, the disk refuses writes; what can be read is still read, and
+//! [`Hybrid::at_risk`] names what is only in the log. A log that is damaged when it is opened is refused; [`DamagedPair`] gives what is whole, or goes on without the rest.
 //!
 //! Source: Bisson and Brandt (see [`umbrella_policy::flash_cache`]); everything about crashes is ours, the paper has no word on them.
 
@@ -45,6 +46,7 @@ mod label;
 mod later_marks;
 mod log_marks;
 mod losses;
+mod lost_sectors;
 mod marks;
 mod motor;
 mod occupied;
@@ -55,7 +57,6 @@ mod recover;
 mod salvage;
 mod scanner;
 mod scrub;
-mod skip;
 mod stats;
 mod sums;
 mod survey;

@@ -30,7 +30,7 @@ use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
 use super::sums::{Sum, Sums};
 use crate::device::Durability;
 
-/// So many damaged records in a row are passed over at most.
+/// So many damaged records in a row are skipped at most.
 const MOST_MISSING: u64 = NEAR / BLOCK;
 
 /// How the log ends.
@@ -74,7 +74,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// The error for what cannot be passed over.
+    /// The error for what cannot be skipped.
     pub(super) fn error(&self, flash: &Half) -> HybridError {
         let range = self.losses.at_risk.first().copied();
         HybridError::Corrupt {

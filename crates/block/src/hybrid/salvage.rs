@@ -1,4 +1,4 @@
-//! What can be had of a pair whose log is damaged: read-only, with errors where the newest data is lost.
+//! What can be had of a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on without that.
 //!
 //! Opening writes nothing. Reads of what is lost fail; everything else is read as from the whole pair, unless records are
 //! lost of which nobody knows what they held ([`Losses::unknown_records`]).
@@ -7,16 +7,22 @@
 //! 1. The superblock forgets how the disk begins: from now on it is written. A crash from here on repeats all of it, which changes nothing.
 //! 2. Everything that is not lost is written to the disk, and flushed.
 //! 3. The two part as after a drain.
+//!
+//! Going on with both halves (`salvage`), if it is known what is lost:
+//! 1. The flash is flushed: what was just read of the log may be in its cache only.
+//! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the damage again, and the same sectors.
+//! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is flushed. The pair can be opened from now on.
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
-use super::format::Superblock;
-use super::gather::{Cached, bring, gather};
+use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
+use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;
-use super::pair::{offered, part, write_superblock};
+use super::pair::{offered, part, read_labels, write_superblock};
 use super::ranges::joined;
+use super::recover::write_fillers;
 use super::survey::Survey;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -73,9 +79,8 @@ impl DamagedPair {
             while at < piece.range.end() {
                 let range = SectorRange { start: at, sectors: (piece.range.end().0 - at.0).min(MOST_AT_ONCE) };
                 let (cached, log_size) = (self.cached_in(range), self.survey.superblock.log_size);
-                let damaged = bring(&self.disk, &self.flash, log_size, &cached);
-                if let Some(piece) = damaged.map_err(|failed| failed.error(&self.flash))?.first() {
-                    return Err(HybridError::Damaged { flash: self.flash.name.clone(), range: piece.range });
+                if let Some(left) = copy_to_disk(&self.disk, &self.flash, log_size, &cached)?.pop() {
+                    return Err(left.error(&self.flash).into());
                 }
                 at = range.end();
                 done = ByteSize(done.0 + range.bytes().0);
@@ -94,6 +99,49 @@ impl DamagedPair {
 
     fn read_only(&self) -> BlockError {
         BlockError::ReadOnly { device: self.disk.name.as_str().into() }
+    }
+}
+
+impl DamagedPair {
+    /// Whether it can go on: it is known what is lost, and that fits into the superblock.
+    pub fn can_be_salvaged(&self) -> bool {
+        let losses = self.losses();
+        losses.unknown_records == 0 && losses.at_risk.len() <= MOST_LOST && self.survey.fillers.is_some()
+    }
+
+    /// Skips the damaged records for good; see the steps at the head of the module. The pair can be opened then, and what is lost is an error until it is
+    /// written again. An error if it cannot go on.
+    pub fn salvage(self) -> Result<(), HybridError> {
+        let Some(fillers) = self.survey.fillers.as_ref().filter(|_| self.can_be_salvaged()) else {
+            return Err(HybridError::LossUnknown { flash: self.flash.name.clone() });
+        };
+        self.flash.device.flush()?;
+        let last = read_labels(&self.disk, &self.flash)?.superblock;
+        let superblock = Superblock {
+            generation: last.generation + 1,
+            durable: self.survey.end.next_sequence.before().max(last.durable),
+            lost: self.losses().at_risk,
+            ..last
+        };
+        write_superblock(&*self.flash.device, &superblock)?;
+        write_fillers(&self.flash, &superblock, fillers)?;
+        fillers.iter().try_for_each(|filler| self.replace_unreadable(filler))?;
+        self.flash.device.flush()?;
+        tracing::warn!(flash = self.flash.name, lost = ?superblock.lost, "damaged records are skipped; what they held is an error until it is written again");
+        Ok(())
+    }
+
+    /// Writes over lost blocks that cannot be read: an opening reads whole records.
+    fn replace_unreadable(&self, filler: &Header) -> Result<(), BlockError> {
+        let mut block = vec![0; BLOCK_BYTES];
+        for at in filler.lost_blocks() {
+            let place = Lba(LOG_START.0 + at.0 % self.survey.superblock.log_size);
+            if self.flash.device.read(place, &mut block).is_err() {
+                block.fill(0);
+                self.flash.device.write(place, &block, Durability::Cached)?;
+            }
+        }
+        Ok(())
     }
 }
 

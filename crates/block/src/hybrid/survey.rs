@@ -6,7 +6,7 @@
 //!   it; else it may be left over from before a crash, behind something that was written in its place: what it holds is lost
 //!   as well, since nobody knows whether it is the newest.
 //!
-//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock ([`super::skip`]), is lost until a later record replaces it.
+//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock ([`super::lost_sectors`]), is lost until a later record replaces it.
 
 use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};

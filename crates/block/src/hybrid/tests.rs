@@ -10,10 +10,10 @@ mod fuzz;
 mod keeper;
 mod label;
 mod leftovers;
+mod lost_sectors;
 mod marks;
 mod model;
 mod salvage;
-mod skip;
 mod under_way;
 mod verify;
 

@@ -7,25 +7,82 @@
 //! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
 //!
 //! Damage may hide more than one chunk. The search goes on for [`NEAR`] behind what was found last of each stream in its segment, and in the segments beside it that hold nothing.
+//!
+//! Memory: 64 MiB at most, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost blocks. Headers are read again when they are needed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use umbrella_policy::log_layout::{Place, Segment, SegmentNo, Shape};
 
 use super::buffer::CHUNK_BLOCKS;
 use super::follow::Replay;
-use super::format::{BLOCK_BYTES, ChunkHeader, Entry, Repeat, Sequence, Wanted, joined, promised_in};
-use super::headers::headers_in;
-use super::loss::{Behind, Loss, repeated};
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, Repeat, Sequence, Wanted, promised_in};
+use super::headers::for_each_header;
+use super::loss::{BlockRuns, Loss};
 
 /// How far behind the end of a stream later chunks are looked for, in blocks: 64 MiB.
 const NEAR: u32 = 64 << 8;
+/// So many chunks are kept: about 32 MiB. With the checkpoints that a store makes by itself there are no more than 65,536; of a log that goes on for longer the rest counts as unknown.
+pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
+
+/// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers are read again where they are needed.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    places: BTreeMap<Sequence, Place>,
+    mark: (Sequence, Sequence),
+    furthest: Sequence,
+}
+
+impl Behind {
+    /// Notes a chunk. Of two with one number the first that is noted counts.
+    pub(super) fn note(&mut self, place: Place, header: &ChunkHeader) {
+        if let Some((flushed, promised)) = header.mark() {
+            self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
+        }
+        self.furthest = self.furthest.max(header.sequence);
+        self.places.entry(header.sequence).or_insert(place);
+        if self.places.len() > MOST_CHUNKS {
+            self.places.pop_last();
+        }
+    }
+
+    /// How many chunks there are, at least.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// How far the log had been flushed, and promised to be, as all of them say.
+    pub(super) fn mark(&self) -> (Sequence, Sequence) {
+        self.mark
+    }
+
+    /// The highest number of a chunk.
+    pub(super) fn furthest(&self) -> Option<Sequence> {
+        (!self.places.is_empty()).then_some(self.furthest)
+    }
+
+    /// Where a chunk lies.
+    pub(super) fn place(&self, number: Sequence) -> Option<Place> {
+        self.places.get(&number).copied()
+    }
+
+    /// The chunks with these numbers, in order.
+    pub(super) fn range(&self, first: Sequence, last: Sequence) -> impl Iterator<Item = (Sequence, Place)> {
+        self.places.range(first..=last).map(|(number, place)| (*number, *place))
+    }
+
+    /// Whether the chunk before this one is missing, of those from `first` on.
+    pub(super) fn follows_gap(&self, first: Sequence, number: Sequence) -> bool {
+        number > first && !self.places.contains_key(&number.before())
+    }
+}
+
 impl Replay<'_> {
     /// How far the log had been flushed, and promised to be, as all chunks say that there are.
     pub(super) fn marks(&self, behind: &Behind) -> (Sequence, Sequence) {
-        let marks = behind.values().filter_map(|(_, header)| header.mark()).chain([self.mark]);
-        marks.fold((Sequence(0), Sequence(0)), |most, mark| (most.0.max(mark.0), most.1.max(mark.1)))
+        let (flushed, promised) = behind.mark();
+        (self.mark.0.max(flushed), self.mark.1.max(promised))
     }
 
     /// What is lost at the end of the log, if anything that was flushed may be.
@@ -38,19 +95,32 @@ impl Replay<'_> {
         if first > last {
             return None;
         }
-        let found = || behind.range(first..=last).map(|(_, (_, header))| header);
-        let is_missing = |number: &Sequence| *number >= first && !behind.contains_key(number);
-        let missing = behind.range(first..=last.next()).map(|(number, _)| number.before()).filter(is_missing);
-        let repeats: Vec<&Repeat> = missing.filter_map(|number| repeated(behind, number)).collect();
-        let known = (found().count() + repeats.len()) as u64;
+        let (mut blocks, mut among, mut known) = (BlockRuns::default(), BlockRuns::default(), 0);
+        for (number, place) in behind.range(first, last.next()) {
+            let Some(header) = self.behind_at(place, number) else { continue };
+            if number <= last {
+                known += u64::from(blocks.add(header.entries.iter().map(Entry::blocks)));
+            }
+            if behind.follows_gap(first, number)
+                && let Some(Repeat { runs, is_exact, .. }) = header.before
+            {
+                known += u64::from(if is_exact { blocks.add(runs) } else { among.add(runs) });
+            }
+        }
         let unknown = (last.0 - first.0).saturating_add(1).saturating_sub(known);
-        let of = |is_exact: bool| {
-            let repeats = repeats.iter().filter(move |repeat| repeat.is_exact == is_exact);
-            repeats.flat_map(|repeat| repeat.runs.iter().cloned())
-        };
-        let written = found().flat_map(|header| header.entries.iter().map(Entry::blocks));
-        let (blocks, among) = (joined(written.chain(of(true)).collect()), joined(of(false).collect()));
-        Some(Loss { first, last, is_certain, blocks, among, unknown })
+        Some(Loss { first, last, is_certain, blocks: blocks.joined(), among: among.joined(), unknown })
+    }
+
+    /// What the chunk after one repeats of it.
+    pub(super) fn repeated(&self, behind: &Behind, number: Sequence) -> Option<Repeat> {
+        let next = number.next();
+        self.behind_at(behind.place(next)?, next)?.before
+    }
+
+    /// A chunk that was found behind the end of the log.
+    fn behind_at(&self, place: Place, number: Sequence) -> Option<ChunkHeader> {
+        let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence == number;
+        self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
 
     /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream goes on.
@@ -70,7 +140,7 @@ impl Replay<'_> {
         promised.max()
     }
 
-    /// The headers of chunks behind the end of the log, as far as they are near to where it ends.
+    /// The chunks behind the end of the log, as far as they are near to where it ends.
     pub(super) fn behind(&self) -> Behind {
         let shape = self.core.layout.shape();
         let heads: Vec<_> = self.core.layout.heads().collect();
@@ -79,32 +149,35 @@ impl Replay<'_> {
         let mut places: Vec<(SegmentNo, u32)> = open.chain(next).collect();
         let mut begun: BTreeSet<SegmentNo> = places.iter().map(|(segment, _)| *segment).collect();
         let mut beside = self.beside(&begun);
-        let mut behind = Behind::new();
+        let mut behind = Behind::default();
         loop {
             while let Some((segment, slot)) = places.pop() {
-                let found = self.later_in(segment, slot..shape.segment_blocks.min(slot.saturating_add(NEAR)));
-                if let Some((place, header)) = found.last() {
-                    places.push((segment, shape.slot(*place) + header.blocks()));
-                }
-                let next = found.iter().filter_map(|(_, header)| header.next).filter(|next| begun.insert(*next));
-                places.extend(next.map(|segment| (segment, 0)));
-                for (place, header) in found {
-                    behind.entry(header.sequence).or_insert((place, header));
-                }
+                let (mut goes_on, mut next) = (None, Vec::new());
+                let slots = slot..shape.segment_blocks.min(slot.saturating_add(NEAR));
+                self.for_each_later(segment, slots, |place, header| {
+                    goes_on = Some((segment, shape.slot(place) + header.blocks()));
+                    next.extend(header.next.filter(|next| begun.insert(*next)).map(|segment| (segment, 0)));
+                    behind.note(place, header);
+                });
+                places.extend(goes_on.into_iter().chain(next));
             }
             // The header that says where the log goes on may be damaged too.
             let Some(segment) = beside.pop_first() else { return behind };
-            if !begun.contains(&segment) && !self.later_in(segment, 0..shape.segment_blocks.min(NEAR)).is_empty() {
-                begun.insert(segment);
-                places.push((segment, 0));
+            if !begun.contains(&segment) {
+                let mut found = false;
+                self.for_each_later(segment, 0..shape.segment_blocks.min(NEAR), |_, _| found = true);
+                if found {
+                    begun.insert(segment);
+                    places.push((segment, 0));
+                }
             }
         }
     }
 
-    /// The chunks between two slots of a segment that come behind the end of the log.
-    fn later_in(&self, segment: SegmentNo, slots: Range<u32>) -> Vec<(Place, ChunkHeader)> {
+    /// Gives `each` the chunks between two slots of a segment that come behind the end of the log.
+    fn for_each_later(&self, segment: SegmentNo, slots: Range<u32>, each: impl FnMut(Place, &ChunkHeader)) {
         let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
-        headers_in(self.named, &self.core.superblock, segment, slots, counts).chunks
+        for_each_header((self.named, &self.core.superblock), segment, slots, counts, each);
     }
 
     /// The segments beside these in which the log may go on. Where a chunk may fill its segment, its header alone says where it does; such segments are small, and so are stores of them: it is all

@@ -236,7 +236,7 @@ impl Check<'_> {
             self.found(problem(place).unwrap_or(Problem::MisplacedPage(page, place)));
         }
         if self.recovered.core.map.is_absent(page)
-            && let Err(error) = self.named.bring(&mut self.recovered.core, page)
+            && let Err(error) = self.named.load_page(&mut self.recovered.core, page)
         {
             let mut rebuilt = self.rebuild();
             let whole = rebuilt.pages.remove(&page).filter(|rebuilt| rebuilt.doubtful() == 0);
@@ -332,7 +332,8 @@ impl Check<'_> {
                 note(place, None);
             }
             // That it cannot be read has been said.
-            if self.recovered.core.map.is_absent(page) && self.named.bring(&mut self.recovered.core, page).is_err() {
+            if self.recovered.core.map.is_absent(page) && self.named.load_page(&mut self.recovered.core, page).is_err()
+            {
                 continue;
             }
             let Some(entries) = self.recovered.core.map.entries(page) else { continue };
@@ -426,7 +427,7 @@ impl Check<'_> {
                 Ok(entry) => return entry.is_some_and(|entry| entry.place == place),
                 Err(Absent(page)) => {
                     // That it cannot be read has been said.
-                    if self.named.bring(&mut self.recovered.core, page).is_err() {
+                    if self.named.load_page(&mut self.recovered.core, page).is_err() {
                         return false;
                     }
                 }

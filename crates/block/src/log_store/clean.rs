@@ -356,7 +356,7 @@ impl Shared {
                 if state.core.map.is_absent(page) {
                     brought += 1;
                     // Without the page nothing is said of its blocks.
-                    _ = self.bring(state, page);
+                    _ = self.load_page(state, page);
                 }
                 block = state.core.map.next_used(BlockNo((u64::from(page.0) + 1) * PAGE_ENTRIES as u64));
             }

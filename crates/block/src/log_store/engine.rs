@@ -314,7 +314,7 @@ impl Shared {
     }
 
     /// Reads a page of the map that is not in memory. One that is damaged is rebuilt.
-    pub(super) fn bring(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
+    pub(super) fn load_page(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
         let Some(at) = state.core.page_entry(page) else {
             state.core.map.install(page, &[0; PAGE_ENTRIES]);
             return Ok(());
@@ -361,7 +361,7 @@ impl Shared {
     /// What has to happen before something that could not be done can be tried again.
     pub(super) fn overcome(&self, state: &mut MutexGuard<'_, State>, stop: Stop) -> Result<(), BlockError> {
         match stop {
-            Stop::Absent(page) => self.bring(state, page),
+            Stop::Absent(page) => self.load_page(state, page),
             Stop::Full => self.wait_for_room(state),
             Stop::Format(_) => Err(self.defect(state, stop)),
         }

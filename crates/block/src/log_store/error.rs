@@ -51,7 +51,7 @@ pub enum LogStoreError {
     },
     /// The newest checkpoint is damaged, and the log that led to it was partly written over since.
     #[error(
-        "{device}: the newest checkpoint is damaged, and of the log after the one before it only what precedes chunk {} is left, not all up to chunk {}",
+        "{device}: the newest checkpoint is damaged, and the log after the one before it ends before chunk {}, but chunk {} is needed: restore from a backup",
         found.0, reaches.0
     )]
     LogLost {
@@ -64,7 +64,7 @@ pub enum LogStoreError {
     },
     /// Flushed data behind the checkpoint is damaged.
     #[error(
-        "{device}: {loss}: the store is not used; `attach` or `serve` with --salvage goes on without what is lost, `umbrella disk salvage` copies what there is, what came later too, and --read-only serves what was before it"
+        "{device}: {loss}. To go on without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
     )]
     FlushedLost {
         /// The device.
@@ -74,7 +74,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and what was flushed last may lie there: try again; if that does not help, go on without it with --salvage, take what there is with --read-only, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and the data flushed last may be there: try again; if that does not help, go on without it with --salvage, read what is left with --read-only, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -83,7 +83,7 @@ pub enum LogStoreError {
         source: BlockError,
     },
     /// The log goes on in a page of the map that cannot be used, and that cannot be rebuilt whole.
-    #[error("{source}; of {blocks} of them nobody can tell where they lie")]
+    #[error("{source}; the place of {blocks} of them is unknown")]
     Doubtful {
         /// What is wrong with the page.
         source: Box<LogStoreError>,
@@ -92,7 +92,7 @@ pub enum LogStoreError {
     },
     /// A page of the map is not what was written, or not where the index says.
     #[error(
-        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest with `umbrella disk salvage`, which finds what the log still has of them, or go on without them with --salvage (`attach`, `serve`)",
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest, and what the log still has of them, with `umbrella disk salvage`, or go on without them with --salvage (`attach`, `serve`)",
         page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
     )]
     MapPage {
@@ -107,7 +107,7 @@ pub enum LogStoreError {
     },
     /// A block is not what was written.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, is not what was written: take it from a backup, or what there is of it from `umbrella disk salvage`; what is written over is whole again",
+        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup, or copy what is left with `umbrella disk salvage`; after you overwrite it, it can be read again",
         block.0, place.0
     )]
     Damaged {
@@ -120,7 +120,7 @@ pub enum LogStoreError {
     },
     /// The checksum of a block is lost with the header of its chunk, or that names another block.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, and nobody can tell whether it is what was written (`umbrella disk salvage` writes what there is)",
+        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, so its data may be wrong (`umbrella disk salvage` copies what is there)",
         block.0, place.0
     )]
     Unverified {
@@ -133,7 +133,7 @@ pub enum LogStoreError {
     },
     /// What the block held is lost, and known to be.
     #[error(
-        "{device}: block {} of the store is lost: what it held last was damaged, and what the log has of it may be old (`umbrella disk salvage` writes what there is); it can be read again once it is written", block.0
+        "{device}: block {} of the store is lost: its newest data is damaged, and the log may have only older data (`umbrella disk salvage` copies that); it can be read again after you overwrite it", block.0
     )]
     Lost {
         /// The device.
@@ -150,7 +150,7 @@ pub enum LogStoreError {
         source: Box<PolicyError>,
     },
     /// It uses other streams than the store was made with.
-    #[error("{device} has {streams} streams, and \"{scheme}\" uses {wanted}; give a scheme with as many")]
+    #[error("{device} has {streams} streams, and \"{scheme}\" uses {wanted}; give a scheme with {streams}")]
     OtherStreams {
         /// The device.
         device: String,
@@ -162,7 +162,7 @@ pub enum LogStoreError {
         wanted: u8,
     },
     /// It is larger than a store can be.
-    #[error("{device}: {found} are too much; a log store has at most {most}")]
+    #[error("{device}: {found} is too large; a log store has at most {most}")]
     TooLarge {
         /// The device.
         device: String,
@@ -172,7 +172,7 @@ pub enum LogStoreError {
         most: ByteSize,
     },
     /// There is not room for a store.
-    #[error("{device}: {} are too little; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
+    #[error("{device}: {} is too small; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// The device.
         device: String,
@@ -192,9 +192,7 @@ pub enum LogStoreError {
         block: u32,
     },
     /// Something else is there.
-    #[error(
-        "{device} already holds something; everything on it would be overwritten: if it is not needed, say --force"
-    )]
+    #[error("{device} is not empty, and everything on it would be overwritten: to do that, add --force")]
     Occupied {
         /// The device.
         device: String,

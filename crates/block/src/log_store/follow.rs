@@ -6,10 +6,11 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place, SegmentNo};
 use umbrella_units::BlockNo;
 
+use super::behind::Behind;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
-use super::loss::Behind;
+
 use super::named::Named;
 use crate::error::BlockError;
 
@@ -149,11 +150,7 @@ impl Replay<'_> {
     /// Cost: a block of every segment is read.
     pub(super) fn furthest(&self) -> Option<Sequence> {
         let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
-        let header = |place: Place| {
-            let mut block = [0; BLOCK_BYTES];
-            self.named.log(superblock, place, &mut block).ok()?;
-            ChunkHeader::parse(&block, superblock, place).ok()
-        };
+        let header = |place: Place| self.named.chunk_header(superblock, place);
         let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
         let first = segments.filter_map(|segment| header(shape.place(segment, 0)));
         let counting = first.filter(|header| header.epoch >= self.first_epoch);
@@ -258,7 +255,7 @@ impl Replay<'_> {
                     }
                     return Ok(());
                 }
-                Err(Absent(page)) => match self.named.bring(&mut self.core, page) {
+                Err(Absent(page)) => match self.named.load_page(&mut self.core, page) {
                     Err(error) if self.lost_pages == LostPages::Skip => {
                         self.core.unusable.insert(page, error);
                         return Ok(());

@@ -61,23 +61,26 @@ impl Blocks<'_> {
     }
 }
 
-/// Finds the chunks of a segment up to the slot `end`.
+/// Finds the chunks of a segment up to the slot `end`. They take more memory than the disk, if each holds discards only: whoever needs one after the other uses [`for_each_header`].
 pub(super) fn headers(named: &Named, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
-    headers_in(named, superblock, segment, 0..end, |_| true)
+    let mut chunks = Vec::new();
+    let note = |place, header: &ChunkHeader| chunks.push((place, header.clone()));
+    let is_whole = for_each_header((named, superblock), segment, 0..end, |_| true, note);
+    Headers { chunks, is_whole }
 }
 
-/// The same between two slots, at the first of which a chunk should begin; only those that count.
-pub(super) fn headers_in(
-    named: &Named,
-    superblock: &Superblock,
+/// Gives `each` the chunks between two slots of a segment, at the first of which one should begin; only those that count. Whether each led to the next.
+pub(super) fn for_each_header(
+    (named, superblock): (&Named, &Superblock),
     segment: SegmentNo,
     slots: Range<u32>,
     counts: impl Fn(&ChunkHeader) -> bool,
-) -> Headers {
+    mut each: impl FnMut(Place, &ChunkHeader),
+) -> bool {
     let shape = &superblock.shape;
     let first = shape.place(segment, Slot(0));
     let mut blocks = Blocks { named, superblock, first, start: 0, piece: Vec::new() };
-    let mut found = Headers { chunks: Vec::new(), is_whole: true };
+    let mut is_whole = true;
     let (mut slot, mut ahead) = (slots.start, 1);
     let mut last: Option<Order> = None;
     // The last slot of a full segment has no room for a chunk.
@@ -85,15 +88,14 @@ pub(super) fn headers_in(
         let header = blocks.header(slot, ahead.min(slots.end - slot)).filter(&counts);
         if let Some(header) = header.filter(|header| last.is_none_or(|last| last < order(header))) {
             last = Some(order(&header));
-            let blocks = header.blocks();
-            found.chunks.push((Place(first.0 + u64::from(slot)), header));
-            (slot, ahead) = (slot + blocks, 1);
+            each(Place(first.0 + u64::from(slot)), &header);
+            (slot, ahead) = (slot + header.blocks(), 1);
         } else {
-            found.is_whole = false;
+            is_whole = false;
             (slot, ahead) = (slot + 1, PIECE);
         }
     }
-    found
+    is_whole
 }
 
 /// Where a chunk stands in the log.

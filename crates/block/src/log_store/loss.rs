@@ -1,16 +1,19 @@
 //! What is lost at the end of the log, and how it is told.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::Place;
 use umbrella_units::BlockNo;
 
-use super::format::{ChunkHeader, Repeat, Sequence};
+use super::format::{Sequence, joined};
 
 /// So many runs of blocks are told.
 const MOST_RUNS: usize = 32;
+/// So many runs of blocks are kept: 32 MiB at most while they are joined. What is lost beyond them counts as unknown.
+pub(super) const MOST_KEPT_RUNS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
+
+/// So many runs may wait for being joined.
+const JOIN_FROM: usize = 1024;
 
 /// Flushed data that the log has no more, for certain or perhaps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +32,32 @@ pub struct Loss {
     pub unknown: u64,
 }
 
-/// Chunks behind the end of the log, by their numbers, and where they lie.
-pub(super) type Behind = BTreeMap<Sequence, (Place, ChunkHeader)>;
+/// Runs of blocks, a bounded number of them.
+#[derive(Debug, Default)]
+pub(super) struct BlockRuns {
+    runs: Vec<Range<u64>>,
+    /// How many there were when they were joined last.
+    joined: usize,
+}
 
-/// What the chunk after one repeats of it.
-pub(super) fn repeated(behind: &Behind, number: Sequence) -> Option<&Repeat> {
-    behind.get(&number.next()).and_then(|(_, header)| header.before.as_ref())
+impl BlockRuns {
+    /// Adds some, unless there are too many; whether it did.
+    pub(super) fn add(&mut self, more: impl IntoIterator<Item = Range<u64>>) -> bool {
+        if self.joined >= MOST_KEPT_RUNS / 2 {
+            return false;
+        }
+        self.runs.extend(more);
+        if self.runs.len() > 2 * self.joined + JOIN_FROM {
+            self.runs = joined(std::mem::take(&mut self.runs));
+            self.joined = self.runs.len();
+        }
+        true
+    }
+
+    /// In order, none of them touching the next.
+    pub(super) fn joined(self) -> Vec<Range<u64>> {
+        joined(self.runs)
+    }
 }
 
 /// Ranges of blocks, for people: the first of them.
@@ -58,12 +81,12 @@ impl fmt::Display for Loss {
         if self.is_certain {
             write!(
                 f,
-                "flushed data is lost: the log is damaged at chunk {first}, and had been flushed up to chunk {last}; of"
+                "flushed data is lost: the log is damaged at chunk {first}, and had been flushed up to chunk {last};"
             )?;
         } else {
             write!(
                 f,
-                "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last}; of"
+                "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last};"
             )?;
         }
         let mut told = false;
@@ -72,15 +95,15 @@ impl fmt::Display for Loss {
             told = true;
         }
         if !self.among.is_empty() {
-            write!(f, "{} some of blocks {}", if told { ", and of" } else { "" }, BlockRanges(&self.among))?;
+            write!(f, "{} some of blocks {}", if told { ", and" } else { "" }, BlockRanges(&self.among))?;
             told = true;
         }
         match (self.unknown, told) {
             (0, _) => {}
-            (unknown, false) => write!(f, " blocks that nobody knows, in {unknown} chunks,")?,
-            (unknown, true) => write!(f, ", and of blocks that nobody knows in {unknown} chunks,")?,
+            (unknown, false) => write!(f, " unknown blocks in {unknown} chunks")?,
+            (unknown, true) => write!(f, ", and unknown blocks in {unknown} chunks")?,
         }
-        write!(f, " there is what was written before")
+        write!(f, " have older data")
     }
 }
 

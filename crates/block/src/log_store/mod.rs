@@ -10,7 +10,7 @@
 //! A flush (`flush`), and a write with FUA:
 //! 1. The chunks with something of users' are completed, full or not, and written. Each says how far the log is flushed, and up to where this flush promises (`loss`); a flush that has nothing
 //!    to complete and promises more than any before adds a chunk that says only that, and so does an idle store when its last flush has been answered.
-//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed (`in_turn`).
+//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the device is never asked for two at once, nor again after one that failed (`flush_serializer`).
 //!
 //! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a store in `create` and `grow`: each with its steps.
 //!

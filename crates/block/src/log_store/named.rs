@@ -8,13 +8,13 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, FormatError, Incompat, IndexEntry, MapPageNo, Payload, SegmentEntry,
-    SegmentState, Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, FormatError, Incompat, IndexEntry, MapPageNo, Payload,
+    SegmentEntry, SegmentState, Sequence, Structure, Superblock, choose,
 };
 use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
-use crate::in_turn::InTurn;
+use crate::flush_serializer::FlushSerializer;
 
 /// A device with a name for messages.
 pub(super) struct Named {
@@ -36,7 +36,7 @@ pub(super) struct Found {
 
 impl Named {
     pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
-        Named { name: name.to_owned(), device: Arc::new(InTurn::new(device)) }
+        Named { name: name.to_owned(), device: Arc::new(FlushSerializer::new(device)) }
     }
 
     /// Makes durable what the device was given.
@@ -55,7 +55,7 @@ impl Named {
         }
         tracing::warn!(
             store = self.name,
-            "the store tells from now on what damage loses (marks of flushes, repeats): earlier versions of this program do not open it any more"
+            "the store now records what damage loses (marks of flushes, repeats): earlier versions of this program cannot open it any more"
         );
         Ok(superblock)
     }
@@ -71,6 +71,13 @@ impl Named {
     /// Reads blocks of the log.
     pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.block(superblock.device_block(at), buffer)
+    }
+
+    /// The header of the chunk at a place of the log, if one can be read there.
+    pub(super) fn chunk_header(&self, superblock: &Superblock, at: Place) -> Option<ChunkHeader> {
+        let mut block = [0; BLOCK_BYTES];
+        self.log(superblock, at, &mut block).ok()?;
+        ChunkHeader::parse(&block, superblock, at).ok()
     }
 
     /// The superblock that counts.
@@ -162,7 +169,7 @@ impl Named {
 
 impl Named {
     /// Reads a page of the map into memory.
-    pub(super) fn bring(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
+    pub(super) fn load_page(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
         if let Some(error) = core.unusable.get(&page) {
             return Err(error.clone());
         }

@@ -57,13 +57,17 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::SuperblockCopy(at) => {
-                write!(f, "the copy of the superblock at block {} is damaged or old (the next opening mends it)", at.0)
+                write!(
+                    f,
+                    "the copy of the superblock at block {} is damaged or old (the next opening repairs it)",
+                    at.0
+                )
             }
             Problem::Loss(loss) => write!(f, "{loss}"),
             Problem::Checkpoint(error) => {
                 write!(
                     f,
-                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening mends it)"
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening repairs it)"
                 )
             }
             Problem::LogUnreadable(error) => {
@@ -110,7 +114,7 @@ impl fmt::Display for Problem {
             Problem::Unnamed(segment, count, runs) => {
                 write!(
                     f,
-                    "segment {}: of {count} blocks in it nobody can tell whether they are what was written:",
+                    "segment {}: {count} blocks in it may be wrong, because their checksums are lost:",
                     segment.0
                 )?;
                 let mut told = 0;
@@ -126,6 +130,56 @@ impl fmt::Display for Problem {
                 }
                 Ok(())
             }
+        }
+    }
+}
+
+/// Problems of one kind that may concern adjacent blocks or pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Blocks,
+    Pages,
+    RebuiltPages,
+}
+
+impl Problem {
+    fn in_run(&self) -> Option<(Run, u64)> {
+        match self {
+            Problem::Damaged(block, _) => Some((Run::Blocks, block.0)),
+            Problem::DamagedPage(page, _) => Some((Run::Pages, page.0.into())),
+            Problem::RebuiltPage(page) => Some((Run::RebuiltPages, page.0.into())),
+            _ => None,
+        }
+    }
+
+    /// Problems in words, those of adjacent blocks or pages in one line: how many each line is for, and the line.
+    pub fn lines(mut problems: &[&Problem]) -> Vec<(usize, String)> {
+        let mut lines = Vec::new();
+        while let Some(problem) = problems.first() {
+            let line = match problem.in_run() {
+                Some((run, first)) => {
+                    let rest = (first..).zip(problems);
+                    let count = rest.take_while(|(number, problem)| problem.in_run() == Some((run, *number))).count();
+                    let told = if count > 1 { run.told(first, first + count as u64 - 1) } else { problem.to_string() };
+                    (count, told)
+                }
+                None => (1, problem.to_string()),
+            };
+            problems = problems.get(line.0..).unwrap_or_default();
+            lines.push(line);
+        }
+        lines
+    }
+}
+
+impl Run {
+    fn told(self, first: u64, last: u64) -> String {
+        match self {
+            Run::Blocks => format!("blocks {first}-{last} are not what was written"),
+            Run::Pages => format!("pages {first}-{last} of the map are not what was written"),
+            Run::RebuiltPages => format!(
+                "pages {first}-{last} of the map are damaged; nothing is lost with them, and the store rebuilds them from the log when they are needed"
+            ),
         }
     }
 }

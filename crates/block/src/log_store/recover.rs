@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks, SchemeInfo, Settings, Shape};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
+use super::behind::Behind;
 use super::buffer::CHUNK_BLOCKS;
 use super::core::{Core, End};
 use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
@@ -31,7 +32,7 @@ use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
     Structure, Superblock,
 };
-use super::loss::{Behind, BlockRanges, Loss};
+use super::loss::{BlockRanges, Loss};
 use super::named::{Found, Named};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
@@ -180,11 +181,11 @@ impl Recovered {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
-                "something was written behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; else the disk has damaged the log there"
+                "something lies behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; otherwise the disk has damaged the log there"
             );
         }
         if let Some(error) = &self.unreadable {
-            tracing::error!(store, %error, "the end of the log cannot be read: what was written last may be lost");
+            tracing::error!(store, %error, "the end of the log cannot be read: the data written last may be lost");
         }
     }
 }
@@ -228,7 +229,7 @@ fn recover_or_look(named: &Named, options: Options, access: Access) -> Result<(R
         Err(error @ (LogStoreError::FlushedLost { .. } | LogStoreError::LogUnreadable { .. }))
             if access == Access::Salvage =>
         {
-            tracing::error!(store = named.name, %error, "nobody knows all that is lost: the store is served read-only, as it was before");
+            tracing::error!(store = named.name, %error, "not all losses are known: the store is served read-only, as it was before");
             Ok((recover(named, options, Access::ReadOnly)?, Access::ReadOnly))
         }
         recovered => Ok((recovered?, access)),
@@ -365,7 +366,7 @@ fn replay(
     }
     // Of a store that was closed in order nothing comes after the checkpoint.
     let is_closed = clean && replayed == 0;
-    let behind = if is_closed { Behind::new() } else { replay.behind() };
+    let behind = if is_closed { Behind::default() } else { replay.behind() };
     let loss = if is_closed { None } else { replay.loss(&behind) };
     let abandoned = replay.abandoned().max(behind.len() as u64);
     let skipped = replay.still_lost();

@@ -9,21 +9,23 @@
 //!
 //! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are many older copies. Memory: some 200 MiB.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 
+use super::behind::Behind;
 use super::checkpoint::Progress;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, Block, CheckpointNo, Checksum, ChooseError, ChunkHeader, Entry, Sequence, Superblock, joined,
+    BLOCK_BYTES, Block, CheckpointNo, Checksum, ChooseError, ChunkHeader, Entry, Sequence, Superblock,
 };
 use super::guess::guess;
-use super::headers::{Order, headers, order};
+use super::headers::{Order, for_each_header, order};
+use super::loss::BlockRuns;
 use super::named::Named;
 use super::recover::{Recovered, recover_all};
 use crate::device::BlockDevice;
@@ -261,9 +263,8 @@ impl Salvage {
     fn chunks(&self, mut each: impl FnMut(Place, &ChunkHeader)) {
         let shape = &self.superblock.shape;
         for number in (0..shape.segments()).map(SegmentNo).filter(|number| !self.superblock.is_system(*number)) {
-            for (place, header) in &headers(&self.named, &self.superblock, number, shape.segment_blocks()).chunks {
-                each(*place, header);
-            }
+            let slots = 0..shape.segment_blocks();
+            for_each_header((&self.named, &self.superblock), number, slots, |_| true, &mut each);
         }
     }
 
@@ -271,20 +272,23 @@ impl Salvage {
     fn headless(&self) -> Headless {
         let Some(Recovered { core, loss, .. }) = &self.opened else { return Headless::default() };
         let end @ (_, first) = end_of(core);
-        let (mut behind, mut repeats) = (BTreeSet::new(), BTreeMap::new());
-        self.chunks(|_, header| {
+        let mut behind = Behind::default();
+        self.chunks(|place, header| {
             if comes_behind(order(header), end) {
-                behind.insert(header.sequence);
-                repeats.extend(header.before.as_ref().map(|before| (header.sequence.before(), before.runs.clone())));
+                behind.note(place, header);
             }
         });
-        repeats.retain(|number, _| *number >= first && !behind.contains(number));
-        let all = behind.last().map_or(0, |last| (last.0 - first.0).saturating_add(1));
-        let unknown = match all.saturating_sub((behind.len() + repeats.len()) as u64) {
-            0 if behind.is_empty() => loss.as_ref().map_or(0, |loss| loss.unknown),
-            unknown => unknown,
+        let Some(last) = behind.furthest() else {
+            return Headless { blocks: Vec::new(), unknown: loss.as_ref().map_or(0, |loss| loss.unknown) };
         };
-        Headless { blocks: joined(repeats.into_values().flatten().collect()), unknown }
+        let (mut blocks, mut known) = (BlockRuns::default(), behind.len() as u64);
+        for (number, place) in behind.range(first, last).filter(|(number, _)| behind.follows_gap(first, *number)) {
+            let header = self.named.chunk_header(&self.superblock, place).filter(|header| header.sequence == number);
+            let repeat = header.and_then(|header| header.before);
+            known += u64::from(repeat.is_some_and(|repeat| blocks.add(repeat.runs)));
+        }
+        let unknown = (last.0 - first.0).saturating_add(1).saturating_sub(known);
+        Headless { blocks: blocks.joined(), unknown }
     }
 
     /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was abandoned after a crash.
@@ -423,7 +427,7 @@ fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Mapping, L
             Ok(Some(entry)) => return Ok(Mapping::At(entry.place)),
             Ok(None) if core.map.is_lost(block).is_ok_and(|is_lost| is_lost) => return Ok(Mapping::Lost),
             Ok(None) => return Ok(Mapping::Nothing),
-            Err(Absent(page)) => named.bring(core, page)?,
+            Err(Absent(page)) => named.load_page(core, page)?,
         }
     }
 }

@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use umbrella_units::BlockNo;
 
+use super::behind::Behind;
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Place, Sequence, Slot, joined};
-use super::loss::{Behind, repeated};
 
 /// So many blocks may be lost; with more (discards that are lost may speak of any number) the map would not fit into memory.
 const MOST_LOST: u64 = 1 << 22;
@@ -28,7 +28,7 @@ impl Replay<'_> {
         let done = if wanted > certain {
             Ok(false)
         } else if let Some((place, header)) = self.next() {
-            self.take_what_is_whole(place, &header).map(|()| true)
+            self.take_what_is_whole(place, &header)
         } else {
             self.skip_unread(&behind, wanted)
         };
@@ -46,25 +46,30 @@ impl Replay<'_> {
         joined(lost)
     }
 
-    fn take_what_is_whole(&mut self, place: Place, header: &ChunkHeader) -> Result<(), LogStoreError> {
+    fn take_what_is_whole(&mut self, place: Place, header: &ChunkHeader) -> Result<bool, LogStoreError> {
         let mut block = [0; BLOCK_BYTES];
-        let mut bad = Vec::new();
+        let (mut bad, mut lost) = (Vec::new(), Vec::new());
         for (entry, slot) in header.slots() {
             let (Some(slot), Some(checksum)) = (slot, entry.checksum()) else { continue };
             let at = Place(place.0 + u64::from(slot.0));
             let is_read = self.named.log(&self.core.superblock, at, &mut block).is_ok();
             if !is_read || Checksum::of(&block) != checksum {
                 bad.push(slot);
-                self.skipped.blocks.push(entry.blocks());
+                lost.push(entry.blocks());
             }
         }
+        if lost.len() as u64 + self.core.map.lost() > MOST_LOST {
+            return Ok(false);
+        }
+        self.skipped.blocks.extend(lost);
         self.unreadable.remove(&place);
-        self.enter(place, header, |slot: Slot| !bad.contains(&slot))
+        self.enter(place, header, |slot: Slot| !bad.contains(&slot))?;
+        Ok(true)
     }
 
     /// Skips a chunk whose header cannot be used.
     fn skip_unread(&mut self, behind: &Behind, number: Sequence) -> Result<bool, LogStoreError> {
-        let Some(repeat) = repeated(behind, number).filter(|repeat| repeat.is_exact).cloned() else {
+        let Some(repeat) = self.repeated(behind, number).filter(|repeat| repeat.is_exact) else {
             return Ok(false);
         };
         let (shape, place) = (self.core.layout.shape(), repeat.place);

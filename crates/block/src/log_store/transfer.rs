@@ -279,7 +279,7 @@ impl Shared {
                     return Err(LogStoreError::Lost { device, block }.on(&self.named.name));
                 }
                 Ok(entry) => return Ok(entry.map(|entry| entry.place)),
-                Err(Absent(page)) => self.bring(state, page)?,
+                Err(Absent(page)) => self.load_page(state, page)?,
             }
         }
     }

@@ -73,7 +73,7 @@ pub enum LoopError {
         source: io::Error,
     },
     /// It is mounted, or open elsewhere.
-    #[error("{}: in use (unmount what is on it first)", device.display())]
+    #[error("{}: in use (unmount its file system first)", device.display())]
     InUse {
         /// The loop device.
         device: PathBuf,

@@ -58,7 +58,7 @@ pub enum LoopFileError {
         source: io::Error,
     },
     /// The file cannot be looked at.
-    #[error("{}: cannot be looked at: {source}", folder.display())]
+    #[error("{}: cannot be read: {source}", folder.display())]
     Size {
         /// Where.
         folder: PathBuf,

@@ -58,10 +58,10 @@ pub trait Spindle: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Sleepless {
     /// A file, or something else that is no block device.
-    #[error("it is no block device")]
+    #[error("it is not a block device")]
     NoBlockDevice,
     /// A loop device, a mapped one, an array, one of a virtual machine, NVMe.
-    #[error("it is no SCSI or ATA disk (put the disks below it to sleep)")]
+    #[error("it is not a SCSI or ATA disk (put the disks below it to sleep)")]
     NoDisk,
     /// Flash.
     #[error("it has no platters")]
@@ -147,8 +147,8 @@ mod tests {
     fn what_cannot_sleep_says_so_when_it_is_opened() {
         let file = tempfile::NamedTempFile::new().expect("a file can be made");
         let path = file.path().display();
-        assert_eq!(reason(file.path()), format!("{path} cannot be put to sleep: it is no block device"));
-        assert_eq!(reason(Path::new("/dev/null")), "/dev/null cannot be put to sleep: it is no block device");
+        assert_eq!(reason(file.path()), format!("{path} cannot be put to sleep: it is not a block device"));
+        assert_eq!(reason(Path::new("/dev/null")), "/dev/null cannot be put to sleep: it is not a block device");
         assert!(reason(Path::new("/nowhere")).starts_with("/nowhere: No such file"));
     }
 

@@ -162,18 +162,18 @@ pub(crate) const GROUPS: &[Group] = &[
     Group {
         name: "oscillation",
         about: "2,000 files of 8 KiB cross a size rule at 8 KiB by 1 KiB, there and back",
-        rules: Rules::BySize { band_kib: 0 },
+        rules: Rules::BySize { hysteresis_kib: 0 },
         about_rules: true,
         work: work::oscillation::run,
         rows: &[aimless("append"), aimless("append-moved"), aimless("truncate"), aimless("truncate-moved")],
     },
     Group {
-        name: "oscillation-band",
-        about: "the same with a band of 2 KiB: they cross it once, then nothing moves",
-        rules: Rules::BySize { band_kib: 2 },
+        name: "oscillation-hysteresis",
+        about: "the same with a hysteresis of 2 KiB: they cross it once, then nothing moves",
+        rules: Rules::BySize { hysteresis_kib: 2 },
         about_rules: true,
         work: work::oscillation::run_with_band,
-        rows: &[aimless("append-band"), aimless("truncate-band")],
+        rows: &[aimless("append-hysteresis"), aimless("truncate-hysteresis")],
     },
 ];
 

@@ -95,7 +95,7 @@ pub(crate) enum Rules {
     /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
     BySize {
         /// 0: none.
-        band_kib: u32,
+        hysteresis_kib: u32,
     },
 }
 
@@ -211,11 +211,12 @@ fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: Sy
     }
     match rules {
         Rules::None => {}
-        Rules::BySize { band_kib } => {
-            let band = if band_kib == 0 { String::new() } else { format!(", band = \"{band_kib}KiB\"") };
+        Rules::BySize { hysteresis_kib } => {
+            let hysteresis =
+                if hysteresis_kib == 0 { String::new() } else { format!(", hysteresis = \"{hysteresis_kib}KiB\"") };
             let _ = writeln!(
                 text,
-                "[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{band} }}\nto = [\"b\", \"a\"]"
+                "[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\"]"
             );
         }
         Rules::Unmatched(count) => {

@@ -16,7 +16,7 @@ use crate::{staging, write_back};
 const SCALE: f64 = 1.0 / 8.0;
 const ROUNDS: u32 = 3;
 
-/// Measures staging and governed write-back on emulated disks.
+/// Measures staging and ordered write-back on emulated disks.
 #[derive(Debug, Parser)]
 #[command(name = "bench-live")]
 pub(crate) struct Args {

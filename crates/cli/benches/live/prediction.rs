@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use umbrella_lab::machine::{Allocation, Config, Layout, Machine};
+use umbrella_lab::machine::{Allocation, Computer, Config, Layout};
 use umbrella_lab::result::{Outcome, Setting};
 use umbrella_lab::workload::BoxedWorkload;
 use umbrella_model::device::{Options, profile};
@@ -51,8 +51,8 @@ pub(crate) fn predict(assumed: Assumed<'_>, policy: &str, mut workload: BoxedWor
     let schedule = scheduler::scheduler("deadline")?;
     let setting = Setting { policy: policy.to_owned(), disk: disk.to_owned(), ..Setting::default() };
     let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
-    let machine = Machine::new(config, layout, WriteBack::parse(policy)?, device, |disk| schedule.build(disk, QUEUE))?;
-    let outcome = machine.run(setting, &mut *workload, &mut ())?;
+    let machine = Computer::new(config, layout, WriteBack::parse(policy)?, device, |disk| schedule.build(disk, QUEUE))?;
+    let outcome = machine.run(setting, &mut *workload, &mut |_| true)?;
     Ok(figures(&outcome))
 }
 

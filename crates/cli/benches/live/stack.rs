@@ -47,7 +47,7 @@ impl System {
     }
 
     /// Whether a policy orders the write-back of a branch.
-    pub(crate) fn is_governed(&self) -> bool {
+    pub(crate) fn has_flusher(&self) -> bool {
         self.pool.iter().flat_map(|pool| &pool.branches).any(|lines| lines.contains("write_back ="))
     }
 }

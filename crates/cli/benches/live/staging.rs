@@ -190,8 +190,8 @@ fn row(args: &Args, options: &Options, place: &Place, keeper: &Keeper, report: &
     let live = |root: &Path, _: &Stack| work.run(place, archive.as_deref(), root).map(|()| 1.0);
     for round in 1..=args.rounds() {
         for system in &systems {
-            let governed = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
-            let ordered_by = if governed { OrderedBy::Policy } else { OrderedBy::Kernel };
+            let ordered = system.pool.as_ref().is_some_and(|pool| !pool.branches.is_empty());
+            let ordered_by = if ordered { OrderedBy::Policy } else { OrderedBy::Kernel };
             let settings = sizes.settings(place, ordered_by);
             let run = Run {
                 system,
@@ -230,12 +230,12 @@ fn systems(place: &Place, sizes: Sizes, options: &Options) -> Vec<System> {
         options.policy
     );
     let staged = Pool { tables: staging.clone(), ..Pool::default() };
-    let governed = Pool { branches: vec![branch.clone()], ..Pool::default() };
+    let ordered = Pool { branches: vec![branch.clone()], ..Pool::default() };
     let both = Pool { tables: staging, branches: vec![branch], ..Pool::default() };
     let all = [
         System::native(),
         System::mount("mount", Pool::default()),
-        System::mount("policy", governed),
+        System::mount("policy", ordered),
         System::mount("staging", staged),
         System::mount("staging+policy", both),
     ];

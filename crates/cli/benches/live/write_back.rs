@@ -223,7 +223,7 @@ fn row(
     };
     for round in 1..=args.rounds() {
         for system in &systems {
-            let ordered_by = if system.is_governed() { OrderedBy::Policy } else { OrderedBy::Kernel };
+            let ordered_by = if system.has_flusher() { OrderedBy::Policy } else { OrderedBy::Kernel };
             let settings = sizes.settings(place, ordered_by);
             let run = Run { system, disks: &disks, settings, work: &live, after: &|_, _| Ok(()) };
             let outcome = run.measure(place, keeper);
@@ -237,7 +237,7 @@ fn row(
 /// The file system alone, the mount as it comes, the mount whose daemon is between as under a policy, and the mount with each policy.
 fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
     let (background, limit) = (sizes.background().0, sizes.foreground().0);
-    let governed = |policy: &String| {
+    let ordered = |policy: &String| {
         let branch = format!(
             "write_back = \"{policy}\"\nwrite_back_limit = \"{limit}\"\nwrite_back_background = \"{background}\"\n"
         );
@@ -247,6 +247,6 @@ fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
     let mediated = Pool { branches: vec!["passthrough = false\n".to_owned()], ..Pool::default() };
     [System::native(), kernel, System::mount("mediated", mediated)]
         .into_iter()
-        .chain(policies.iter().map(governed))
+        .chain(policies.iter().map(ordered))
         .collect()
 }

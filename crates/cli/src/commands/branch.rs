@@ -39,7 +39,7 @@ EXAMPLES:
     Drain {
         /// Name of the branch.
         name: String,
-        /// Place new files there again; what has moved stays where it is.
+        /// Place new files there again; files that have moved stay where they are.
         #[arg(long)]
         stop: bool,
         #[command(flatten)]
@@ -48,10 +48,10 @@ EXAMPLES:
         #[arg(long)]
         json: bool,
     },
-    /// Reset the error counts of a branch after its disk is mended.
+    /// Reset the error counts of a branch after you have repaired its disk.
     ///
-    /// `umbrella status` calls a branch failing from the first error of its disk on, until this is said or the branch is replaced. Should
-    /// another error come, it is failing again.
+    /// `umbrella status` calls a branch failing from the first error of its disk on, until you run this or replace the branch. After another error it
+    /// is failing again.
     #[command(after_help = "\
 EXAMPLES:
   umbrella branch clear-errors usb
@@ -100,7 +100,7 @@ impl BranchArgs {
                 if !json && code == ExitCode::SUCCESS {
                     let shown = quoted(&name);
                     output::line(&format!(
-                        "branch {shown} is empty and takes nothing new; `umbrella branch remove {name}` takes it out of the pool"
+                        "branch {shown} is empty and gets no new files; remove it from the pool with `umbrella branch remove {name}`"
                     ))?;
                 }
                 Ok(code)
@@ -122,7 +122,7 @@ impl BranchArgs {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 let branches = list(&client)?;
                 if json {
-                    output::json(&branches)?;
+                    output::json_list(&branches)?;
                 } else {
                     output::print(&render::branches(&branches))?;
                 }

@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::paper::{Claim, Verdict};
+use umbrella_reproductions::{Claim, Verdict};
 
 use crate::output;
 

@@ -33,7 +33,7 @@ pub(crate) struct EnforceArgs {
     /// Only say what would move.
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Move at most so many bytes a second [default: the configuration's].
+    /// Move at most this much a second [default: the configuration's].
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<ByteSize>,
     /// Print JSON: one object a line for each file, the totals last.

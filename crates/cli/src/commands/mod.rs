@@ -8,7 +8,6 @@ mod completions;
 mod disk;
 mod enforce;
 mod explain;
-mod governor;
 mod lab;
 mod mount;
 mod repair;
@@ -18,6 +17,7 @@ mod sync;
 mod trace_output;
 mod unmount;
 mod write_back;
+mod write_back_run;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +32,7 @@ use crate::pool::{self, Pool, PoolError};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Mount(mount::MountArgs),
+    #[command(visible_alias = "umount")]
     Unmount(unmount::UnmountArgs),
     Status(status::StatusArgs),
     Sync(sync::SyncArgs),
@@ -43,10 +44,19 @@ pub(crate) enum Command {
     Rules(rules::RulesArgs),
     WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
-    Governor(governor::GovernorArgs),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
+    /// Had another name; says which it has now.
+    #[command(hide = true)]
+    Governor(RenamedArgs),
+}
+
+/// Whatever a renamed command is given.
+#[derive(Debug, Args)]
+pub(crate) struct RenamedArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _rest: Vec<std::ffi::OsString>,
 }
 
 impl Command {
@@ -70,10 +80,12 @@ impl Command {
             Command::Rules(args) => args.run(),
             Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),
-            Command::Governor(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Completions(args) => args.run(),
+            Command::Governor(_) => {
+                anyhow::bail!("`umbrella governor` is called `umbrella write-back run` now (its options are the same)")
+            }
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct MountArgs {
     /// Where a daemon logs [default: /var/log/umbrella/MOUNT.log].
     #[arg(long, value_name = "FILE", requires = "daemon")]
     log: Option<PathBuf>,
-    /// Mount here and not at the place that the configuration names.
+    /// Mount here instead of at the mount point in the configuration.
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
     /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).
@@ -131,7 +131,7 @@ impl MountArgs {
         ending::wait_for_branches(&branches)?;
         usable_mount_point(&config.spec.mount)?;
         if let Some(file) = &self.trace_requests {
-            outside(file, &config.spec.mount)?;
+            outside(file, &config.spec.mount, &branches)?;
         }
         Ok(config)
     }
@@ -175,13 +175,15 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// A trace in the pool would trace its own writing without end.
-fn outside(file: &Path, mount: &Path) -> anyhow::Result<()> {
+/// A trace in the pool, or on one of its branches, would trace its own writing without end.
+fn outside(file: &Path, mount: &Path, branches: &[PathBuf]) -> anyhow::Result<()> {
     let absolute = std::path::absolute(file)?;
     // A file that is still to be made is where its directory is.
     let there = if absolute.exists() { &absolute } else { absolute.parent().unwrap_or(Path::new("/")) };
     let real = std::fs::canonicalize(there).with_context(|| format!("--trace-requests {}", visible_path(file)))?;
-    if real.starts_with(std::fs::canonicalize(mount)?) {
+    let on_branch = |branch: &PathBuf| real.starts_with(crate::mounts::resolve(branch));
+    let in_pool = real.starts_with(std::fs::canonicalize(mount)?);
+    if in_pool || branches.iter().any(on_branch) {
         bail!("--trace-requests: {} lies in the pool: name a file outside of it", visible_path(file));
     }
     Ok(())

@@ -25,7 +25,7 @@ EXAMPLES:
   umbrella repair --equalise /srv/pool/films                make their copies what is shown
   umbrella repair --equalise /srv/pool/films --like disk1   make their copies what disk1 has")]
 pub(crate) struct RepairArgs {
-    /// A directory in a mounted pool; all below it are looked at too.
+    /// A directory in a mounted pool; all directories below it are checked too.
     #[arg(long, required = true, value_name = "PATH")]
     equalise: PathBuf,
     /// The branch whose copies are right [default: what is shown].
@@ -74,7 +74,7 @@ impl RepairArgs {
         let branch = status.branches.into_iter().find(|branch| self.equalise == Path::new(&branch.name))?.name;
         let mount = visible_path(&pool.mount);
         Some(anyhow!(
-            "{} is a branch, and no path: name a directory in the pool, and the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
+            "{} is a branch, not a path: name a directory in the pool, and give the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
             quoted(&branch)
         ))
     }

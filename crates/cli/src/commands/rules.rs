@@ -25,8 +25,8 @@ pub(crate) struct RulesArgs {
 enum RulesCommand {
     /// Use the rules and the default list of a configuration from now on.
     ///
-    /// Nothing moves at once: files are judged again when they are closed, and by `umbrella enforce`. Of everything else in the
-    /// configuration nothing changes until the next mount, and what differs is named; for branches there is `umbrella branch`.
+    /// Nothing moves at once: files are checked again when they are closed, and by `umbrella enforce`. Everything else in the configuration changes
+    /// only at the next mount; what differs is named. To change branches, use `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
   umbrella rules reload                                  after an edit
@@ -85,5 +85,5 @@ fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow:
     if new.is_empty() {
         return error.into();
     }
-    anyhow!("{error}; not in the mounted pool yet: {} (`umbrella branch add NAME PATH` takes one in)", new.join(", "))
+    anyhow!("{error}; not in the mounted pool yet: {} (add it with `umbrella branch add NAME PATH`)", new.join(", "))
 }

@@ -59,7 +59,7 @@ impl StatusArgs {
             }
         }
         if self.json {
-            output::json(&pools)?;
+            output::json_list(&pools)?;
         } else {
             // Branches on one file system count once.
             let with_space = |status: Status| {

@@ -34,7 +34,7 @@ EXAMPLES:
 pub(crate) struct UnmountArgs {
     #[command(flatten)]
     pool: PoolArg,
-    /// When the daemon does not unmount in time, abort what is under way and detach the tree.
+    /// If the daemon does not unmount in time, abort its requests and detach the tree.
     #[arg(short, long)]
     force: bool,
     /// Detach the tree at once; the daemon ends when the last open file is closed.
@@ -129,7 +129,7 @@ fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> 
     let ended =
         poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&left)).context("waiting for the daemon to end")?;
     if ended == 0 {
-        tracing::warn!("the daemon goes on: files that were opened before are still in use");
+        tracing::warn!("the daemon keeps running: files that were opened before are still in use");
     }
     Ok(())
 }

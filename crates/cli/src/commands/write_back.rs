@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thiserror::Error;
 use umbrella_fs::control::protocol::{Answer, Request};
-use umbrella_fs::spec::{GovernorStatus, ThresholdChange, WriteBackChange};
+use umbrella_fs::spec::{FlusherStatus, ThresholdChange, WriteBackChange};
 use umbrella_units::{ByteSize, ParseSizeError};
 
 use super::PoolOption;
+use super::write_back_run::RunArgs;
 use crate::client::{Client, ClientError};
 use crate::render::write_back;
 use crate::text::quoted;
@@ -30,7 +31,7 @@ enum WriteBackCommand {
     #[command(after_help = "\
 EXAMPLES:
   umbrella write-back show
-  umbrella write-back show disk1 --json | jq '.[0].governor.flush_rate'")]
+  umbrella write-back show disk1 --json | jq '.[0].write_back.flush_rate'")]
     Show {
         /// Only this branch.
         branch: Option<String>,
@@ -42,11 +43,12 @@ EXAMPLES:
     },
     Set(SetArgs),
     Record(RecordArgs),
+    Run(RunArgs),
 }
 
 /// Change the policy of a branch, or its limit, until the pool is unmounted.
 ///
-/// What is dirty stays known. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
+/// Dirty pages are not forgotten. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -59,10 +61,10 @@ struct SetArgs {
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty; "auto": what the kernel leaves [default: as it was; at first, "auto"].
+    /// Hold writers back so that no more than this is dirty; "auto" follows the kernel's threshold [default: unchanged; at first "auto"].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     limit: Option<ThresholdChange>,
-    /// Begin to write back above this; "auto": half of the limit [default: as it was, if that is below the limit; else "auto"].
+    /// Begin write-back above this; "auto" is half of the limit [default: unchanged if that is below the limit; else "auto"].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     background: Option<ThresholdChange>,
     #[command(flatten)]
@@ -83,7 +85,7 @@ fn threshold(text: &str) -> Result<ThresholdChange, NoThreshold> {
 
 /// Record what the policy of a branch sees and decides, for `umbrella lab run --events`.
 ///
-/// The record ends with --stop, when it is as large as it may be, and when the policy changes.
+/// The record ends with --stop, when it reaches --most, and when the policy changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -99,7 +101,7 @@ struct RecordArgs {
     /// End the record.
     #[arg(long)]
     stop: bool,
-    /// The record's size at most.
+    /// The largest size of the record.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     most: ByteSize,
     #[command(flatten)]
@@ -115,6 +117,7 @@ impl WriteBackArgs {
             WriteBackCommand::Show { branch, pool, json } => show(branch, &pool, json),
             WriteBackCommand::Set(args) => args.run(),
             WriteBackCommand::Record(args) => args.run(),
+            WriteBackCommand::Run(args) => args.run(),
         }
     }
 }
@@ -125,7 +128,7 @@ fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result
         return Err(ClientError::Unexpected.into());
     };
     if json {
-        output::json(&branches)?;
+        output::json_list(&branches)?;
     } else {
         output::print(&write_back::branches(&branches))?;
     }
@@ -136,7 +139,7 @@ impl SetArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let by_kernel = self.policy.trim() == "kernel";
         if by_kernel && (self.limit.is_some() || self.background.is_some()) {
-            bail!("limits are only kept where a policy writes back (leave them out, or name a policy)");
+            bail!("limits need a policy (leave them out, or name a policy)");
         }
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let change = WriteBackChange {
@@ -144,11 +147,11 @@ impl SetArgs {
             limit: self.limit.unwrap_or_default(),
             background: self.background.unwrap_or_default(),
         };
-        let is_recording = |governor: &Option<GovernorStatus>| governor.as_ref().is_some_and(|status| status.recording);
-        let was_recording = is_recording(&self.governor(&client)?);
+        let is_recording = |status: &Option<FlusherStatus>| status.as_ref().is_some_and(|status| status.recording);
+        let was_recording = is_recording(&self.status(&client)?);
         client
             .ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
-        let now = self.governor(&client)?;
+        let now = self.status(&client)?;
         let ended = was_recording && !is_recording(&now);
         if self.json {
             output::json(&json!({ "branch": self.branch, "write_back": self.policy, "ended_record": ended }))?;
@@ -163,18 +166,20 @@ impl SetArgs {
             "branch {branch} is written back by {policy}{thresholds}; to keep it, write it to the configuration"
         ))?;
         if ended {
-            output::line("the record of the policy before is complete (`umbrella write-back record` begins another)")?;
+            output::line(
+                "the record of the previous policy is complete (start another with `umbrella write-back record`)",
+            )?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn governor(&self, client: &Client) -> anyhow::Result<Option<GovernorStatus>> {
+    fn status(&self, client: &Client) -> anyhow::Result<Option<FlusherStatus>> {
         let Answer::WriteBack { branches } =
             client.ask(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
         else {
             return Err(ClientError::Unexpected.into());
         };
-        Ok(branches.into_iter().find_map(|branch| branch.governor))
+        Ok(branches.into_iter().find_map(|branch| branch.write_back))
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
-use umbrella_governor::GovernorError;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{Amount, ByteSize};
+use umbrella_writeback::FlusherError;
 
 use super::complaints::Complaints;
 use super::conversion::Conversion;
@@ -22,7 +22,7 @@ use super::{Config, Spans};
 const MOST_BRANCHES: usize = 1024;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 const MOST_THREADS: i64 = 256;
-/// The write-back that nobody governs.
+/// The write-back that is left to the kernel.
 const KERNEL: &str = "kernel";
 
 /// Turns the shape into a pool.
@@ -88,7 +88,7 @@ fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchS
     BranchSpec {
         name,
         path: c.complaints.absolute_path("path", &branch.path),
-        keep_free: c.amount("keep_free", branch.keep_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
+        min_free: c.amount("min_free", branch.min_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
         headroom: c.amount("headroom", branch.headroom.as_ref()),
         read_only: branch.read_only,
         optional: branch.optional,
@@ -123,8 +123,8 @@ fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> 
     if let Err(error) = spec.settings() {
         let reason = error.to_string();
         let (key, value) = match error {
-            GovernorError::LimitTooLow { .. } => ("limit", branch.write_back_limit.as_ref()),
-            GovernorError::BackgroundAboveLimit { .. } => ("background", branch.write_back_background.as_ref()),
+            FlusherError::LimitTooLow { .. } => ("limit", branch.write_back_limit.as_ref()),
+            FlusherError::BackgroundAboveLimit { .. } => ("background", branch.write_back_background.as_ref()),
             _ => ("", None),
         };
         match value {

@@ -1,7 +1,7 @@
 //! What only the real paths can tell: directories inside each other, missing mount points, odd sizes.
 //!
 //! Directories are compared by device and inode number as well as by name, so that a bind mount or a symbolic link hides
-//! nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but cannot stop it.
+//! nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but cannot stop it. So is the path of a staging area.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +10,10 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
+use serde::{Deserialize, Serialize};
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
-use umbrella_fs::spec::resolve;
+use umbrella_fs::spec::{StagingSpec, resolve};
 use umbrella_units::{Amount, ByteSize};
 
 use super::notice::{Finding, Notice, PATIENCE, Reads};
@@ -24,7 +25,7 @@ use crate::probe::{self, Look, Resolved};
 use crate::text::quoted;
 
 /// Who asks for less, in bytes, means something else.
-const LEAST_KEEP_FREE: u64 = 1 << 20;
+const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
 pub(super) fn look(config: &mut Config) -> Result<Vec<Finding>, ConfigErrors> {
@@ -80,6 +81,7 @@ pub(crate) fn tell(look: Look, path: &Path) -> serde_json::Result<String> {
     match look {
         Look::See => serde_json::to_string(&see(path)),
         Look::Resolve => serde_json::to_string(&Resolved { path: resolve(path) }),
+        Look::VolatileStaging | Look::LastingStaging => serde_json::to_string(&StagingSeen::of(path, look)),
     }
 }
 
@@ -209,10 +211,10 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             Some(known) if known.was_mount => Past::Mount,
             Some(_) => Past::Directory,
         };
-        if let Amount::Bytes(keep_free) = branch.keep_free
-            && (1..LEAST_KEEP_FREE).contains(&keep_free.0)
+        if let Amount::Bytes(min_free) = branch.min_free
+            && (1..LEAST_MIN_FREE).contains(&min_free.0)
         {
-            let notice = Notice::KeepFreeTiny { name: branch.name.clone(), keep_free };
+            let notice = Notice::MinFreeTiny { name: branch.name.clone(), min_free };
             findings.push(Finding { span: span.clone(), notice });
         }
         let other_disk = known.get(&branch.name).is_some_and(|known| {
@@ -285,13 +287,12 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
         }
     }
     let Some(total) = seen.total else { return notices };
-    let keep_free = branch.keep_free.of(total);
-    if total.0 > 0 && keep_free >= total {
-        notices.push(Notice::KeepFreeTooLarge { name: name.clone(), keep_free: branch.keep_free, total });
+    let min_free = branch.min_free.of(total);
+    if total.0 > 0 && min_free >= total {
+        notices.push(Notice::MinFreeTooLarge { name: name.clone(), min_free: branch.min_free, total });
     }
-    if let Some(headroom) = branch.headroom.map(|headroom| headroom.of(total)).filter(|headroom| *headroom < keep_free)
-    {
-        notices.push(Notice::HeadroomBelowKeepFree { name, headroom, keep_free });
+    if let Some(headroom) = branch.headroom.map(|headroom| headroom.of(total)).filter(|headroom| *headroom < min_free) {
+        notices.push(Notice::HeadroomBelowMinFree { name, headroom, min_free });
     }
     notices
 }
@@ -299,15 +300,36 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
 fn staging_finding(config: &Config) -> Option<Finding> {
     let staging = config.spec.staging.as_ref()?;
     let path = staging.path.clone()?;
-    let silence = mounts::silence(&path).map(|silence| format!("it {silence}"));
-    let notice = match silence.or_else(|| staging_obstacle(staging)) {
-        Some(reason) => Notice::Staging { path, reason },
-        None if !staging.volatile && device_of(&path).is_some_and(|device| is_disk(&device)) => {
-            Notice::StagingOnDisk { path }
-        }
-        None => return None,
+    let look = if staging.volatile { Look::VolatileStaging } else { Look::LastingStaging };
+    let seen = match mounts::leads(&path) {
+        Leads::Here => StagingSeen::of(&path, look),
+        Leads::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
+            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be looked at".to_owned());
+            StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
+        }),
+    };
+    let notice = match seen {
+        StagingSeen { obstacle: Some(reason), .. } => Notice::Staging { path, reason },
+        StagingSeen { is_on_disk: true, .. } => Notice::StagingOnDisk { path },
+        StagingSeen { .. } => return None,
     };
     Some(Finding { span: config.spans.staging.clone(), notice })
+}
+
+/// What was seen of the path of a staging area.
+#[derive(Debug, Serialize, Deserialize)]
+struct StagingSeen {
+    obstacle: Option<String>,
+    is_on_disk: bool,
+}
+
+impl StagingSeen {
+    fn of(path: &Path, look: Look) -> StagingSeen {
+        let volatile = look == Look::VolatileStaging;
+        let spec = StagingSpec { path: Some(path.to_owned()), volatile, ..StagingSpec::default() };
+        let is_on_disk = !volatile && device_of(path).is_some_and(|device| is_disk(&device));
+        StagingSeen { obstacle: staging_obstacle(&spec), is_on_disk }
+    }
 }
 
 /// Where the kernel tells of the device that a path lies on.

@@ -59,7 +59,7 @@ pub(super) struct StagingFile {
 pub(super) struct BranchFile {
     pub(super) name: Spanned<String>,
     pub(super) path: Spanned<String>,
-    pub(super) keep_free: Option<Spanned<Scalar>>,
+    pub(super) min_free: Option<Spanned<Scalar>>,
     pub(super) headroom: Option<Spanned<Scalar>>,
     #[serde(default)]
     pub(super) read_only: bool,
@@ -148,7 +148,7 @@ pub(super) struct WhenFile {
     pub(super) used: PerBranch,
     pub(super) online: Option<Spanned<Names>>,
     pub(super) offline: Option<Spanned<Names>>,
-    pub(super) band: Option<Spanned<Scalar>>,
+    pub(super) hysteresis: Option<Spanned<Scalar>>,
 }
 
 /// The keys of [`PoolFile`] that are no lists of tables.
@@ -166,9 +166,12 @@ const POOL_KEYS: [&str; 11] = [
     "staging",
 ];
 
+/// Keys that had another name: the old one, and the new one.
+const RENAMED_KEYS: [(&str, &str); 2] = [("keep_free", "min_free"), ("band", "hysteresis")];
+
 /// Reads the text of a pool. One of its keys below a table is the mistake that TOML invites.
 pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
-    parse(text).map_err(|(problem, span)| match problem {
+    parse(text).map_err(|(problem, span)| match problem.unless_renamed(&RENAMED_KEYS) {
         Problem::UnknownKey { key, valid } if is_of_paths(&key) && valid.iter().any(|key| key == "atime") => {
             (Problem::PathInWhen { key }, span)
         }

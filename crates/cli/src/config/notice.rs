@@ -34,63 +34,63 @@ pub(crate) enum Notice {
     )]
     BranchMissing { name: String, path: PathBuf, optional: bool },
     #[error(
-        "branch {}: {} holds another file system than before, and would be offline; bring the old one back, or take this one in with `umbrella branch replace {}`",
+        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with `umbrella branch replace {}`",
         quoted(name),
         visible_path(path),
         quoted(name)
     )]
     OtherDisk { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} holds the disk of branch {}, and would be offline; have the disks changed their mount points, or the paths in the configuration? Put them back",
+        "branch {}: {} holds the disk of branch {}, so it would be offline; correct the mount points, or the paths in the configuration",
         quoted(name),
         visible_path(path),
         quoted(theirs)
     )]
     DiskOfAnother { name: String, path: PathBuf, theirs: String },
-    #[error("branch {}: {} does not answer (waited {} s); is the disk or server well?", quoted(name), visible_path(path), PATIENCE.as_secs())]
+    #[error("branch {}: {} does not answer (waited {} s); check its disk or server", quoted(name), visible_path(path), PATIENCE.as_secs())]
     BranchSilent { name: String, path: PathBuf },
-    #[error("branch {}: {} cannot be looked at: {reason}", quoted(name), visible_path(path))]
+    #[error("branch {}: {} cannot be read: {reason}", quoted(name), visible_path(path))]
     BranchUnreadable { name: String, path: PathBuf, reason: String },
     #[error("branch {}: {} is not a directory", quoted(name), visible_path(path))]
     BranchNotDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is not mounted, and require_mount asks for it: the branch would be offline",
+        "branch {}: {} is not mounted, but require_mount is set: the branch would be offline; mount it",
         quoted(name),
         visible_path(path)
     )]
     NotMounted { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is not mounted, as it was when the pool first used it: the branch would be offline",
+        "branch {}: {} is not mounted, but was a mount point when the pool first used it: the branch would be offline; mount it",
         quoted(name),
         visible_path(path)
     )]
     NoLongerMounted { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point; if that is meant, say require_mount = false",
+        "branch {}: {} is a plain directory, not a mount point; to use it as it is, set require_mount = false",
         quoted(name),
         visible_path(path)
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point: if a disk belongs there, it is not mounted, and files would go to the disk below; mount it first; if the directory is meant, say require_mount = false",
+        "branch {}: {} is a plain directory, not a mount point: files would go to the disk below it; mount the branch's disk first, or set require_mount = false to use the directory",
         quoted(name),
         visible_path(path)
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(
-        "branch {}: keep_free is {keep_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
+        "branch {}: min_free is {min_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
         quoted(name)
     )]
-    KeepFreeTooLarge { name: String, keep_free: Amount, total: ByteSize },
+    MinFreeTooLarge { name: String, min_free: Amount, total: ByteSize },
+    #[error("branch {}: min_free is only {min_free}; for a share of the branch write \"5%\"", quoted(name))]
+    MinFreeTiny { name: String, min_free: ByteSize },
     #[error(
-        "branch {}: keep_free is {keep_free}, next to nothing; for a share of the branch write \"5%\"",
+        "branch {}: headroom ({headroom}) is less than min_free ({min_free}); min_free is used instead",
         quoted(name)
     )]
-    KeepFreeTiny { name: String, keep_free: ByteSize },
-    #[error("branch {}: headroom ({headroom}) is less than keep_free ({keep_free}), which then counts", quoted(name))]
-    HeadroomBelowKeepFree { name: String, headroom: ByteSize, keep_free: ByteSize },
+    HeadroomBelowMinFree { name: String, headroom: ByteSize, min_free: ByteSize },
     #[error(
-        "branches {} and {} lie on one file system: its space is counted twice, and one is lost with the other",
+        "branches {} and {} are on one file system: its space counts twice, and if it fails both are lost",
         quoted(first),
         quoted(second)
     )]
@@ -99,7 +99,7 @@ pub(crate) enum Notice {
     DefaultReadOnly,
     #[error("the default list begins with the read-only branch {}, where nothing can be placed", quoted(name))]
     DefaultBeginsReadOnly { name: String },
-    #[error("rule {}: all of its branches are read-only, so nothing can be placed by it", quoted(rule))]
+    #[error("rule {}: all of its branches are read-only, so it can place no file", quoted(rule))]
     RuleReadOnly { rule: String },
     #[error(
         "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
@@ -132,7 +132,7 @@ pub(crate) enum Notice {
     MountMissing { mount: PathBuf },
     #[error("the mount point {} is not a directory", visible_path(mount))]
     MountNotDirectory { mount: PathBuf },
-    #[error("the mount point {} is not empty: while the pool is mounted, what is in it is hidden", visible_path(mount))]
+    #[error("the mount point {} is not empty: the mounted pool hides its contents", visible_path(mount))]
     MountNotEmpty { mount: PathBuf },
 }
 

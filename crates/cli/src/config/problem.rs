@@ -32,7 +32,7 @@ pub(crate) enum Problem {
         /// What describes it.
         page: &'static str,
     },
-    #[error("is larger than {limit} bytes, the most that is read; is it a configuration?")]
+    #[error("is larger than {limit} bytes, the limit for a configuration; name the right file")]
     TooLarge { limit: u64 },
     #[error("not UTF-8: the byte 0x{byte:02x} begins no character; save the file as UTF-8")]
     NotUtf8 { byte: u8 },
@@ -41,8 +41,10 @@ pub(crate) enum Problem {
     Toml { message: String },
     #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
     UnknownKey { key: String, valid: Vec<String> },
+    #[error("the key {old:?} is called {new:?} now; its values are the same")]
+    RenamedKey { old: &'static str, new: &'static str },
     #[error(
-        "{} is no condition of \"when\": a rule on paths and names is a name table, match = [{{ glob = \"/films/**\", to = [\"disk\"] }}]",
+        "{} is not a condition of \"when\"; for paths and names write a name table: match = [{{ glob = \"/films/**\", to = [\"disk\"] }}]",
         quoted(key)
     )]
     PathInWhen { key: String },
@@ -61,7 +63,7 @@ pub(crate) enum Problem {
     UnknownValue { value: String, valid: Vec<String> },
     #[error("no branch: write at least one [[branch]] with a name and a path")]
     NoBranch,
-    #[error("staging that a power loss does not empty needs a path on memory that keeps its contents")]
+    #[error("volatile = false needs a path on memory that keeps its contents")]
     StagingWithoutPath,
     #[error("more than {limit} branches")]
     TooManyBranches { limit: usize },
@@ -75,13 +77,13 @@ pub(crate) enum Problem {
     WriteBackPolicy { reason: String },
     #[error("write_back_{key}: {reason}")]
     WriteBackLimit { key: &'static str, reason: String },
-    #[error("a limit is only kept where write_back names a policy (for example write_back = \"cscan\")")]
+    #[error("a limit needs a policy in write_back (for example write_back = \"cscan\")")]
     LimitOfTheKernel,
-    #[error("branch {} stands twice in the list", quoted(name))]
+    #[error("branch {} is in the list twice", quoted(name))]
     Repeated { name: String },
     #[error("{what} needs a name: 1 to {limit} characters, no slash, no control characters, no space at either end")]
     BadName { what: &'static str, limit: usize },
-    #[error("no rule may be named \"default\": that is what the default list is called in reports")]
+    #[error("no rule may be named \"default\": reports use this name for the default list")]
     ReservedName,
     #[error("{key} does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)")]
     WithoutTls { key: &'static str },
@@ -100,7 +102,7 @@ pub(crate) enum Problem {
     NoDefault { branches: Vec<String> },
     #[error("a rule needs either \"when\" and \"to\", or \"match\" (the name table)")]
     RuleWithoutKind,
-    #[error("\"when\" and \"match\" cannot stand in one rule; make two rules of it")]
+    #[error("\"when\" and \"match\" cannot both be in one rule; write two rules")]
     RuleWithBothKinds,
     #[error(
         "missing key \"to\": say which branches the rule sends its files to, for example to = [{}]",
@@ -110,10 +112,10 @@ pub(crate) enum Problem {
     #[error("{key:?} of a name table belongs inside each pattern: {{ glob = \"/**\", {key} = ... }}")]
     KeyBesideMatch { key: &'static str },
     #[error(
-        "a second name table; the first is at line {first_line}. There is one, since the longest match of all decides: put these patterns there"
+        "a second name table; the first is at line {first_line}. A pool has one, because the longest match of all decides: put these patterns there"
     )]
     SecondNameTable { first_line: usize },
-    #[error("the pattern {} stands twice in the name table; the first is at line {first_line}", quoted(glob))]
+    #[error("the pattern {} is in the name table twice; the first is at line {first_line}", quoted(glob))]
     DuplicateGlob { glob: String, first_line: usize },
     #[error("{error}")]
     DiskName { error: BadDiskName },
@@ -123,7 +125,7 @@ pub(crate) enum Problem {
     LogScheme { error: PolicyError },
     #[error("listen: {error}")]
     Listen { error: BadListen },
-    #[error("listen: {address} stands twice in the list")]
+    #[error("listen: {address} is in the list twice")]
     ListensTwice { address: Listen },
     #[error("[cache] does nothing without [flash]; name the flash before the disk, or leave it out")]
     CacheWithoutFlash,
@@ -166,16 +168,16 @@ pub(crate) enum Problem {
     #[error("mode: {value:04o} has bits that are not in bits = {mask:04o}, so it can never be equal")]
     OutsideMask { value: u32, mask: u32 },
     #[error(
-        "band does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
+        "hysteresis does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
     )]
     BandWithoutThreshold,
     #[error(
-        "band: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
+        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
         quoted(given)
     )]
     BadBand { given: String },
     #[error(
-        "band: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
+        "hysteresis: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
         quoted(given)
     )]
     AmbiguousBand { given: String },
@@ -231,6 +233,13 @@ impl Problem {
             std::io::ErrorKind::IsADirectory => Problem::IsDirectory { page },
             _ => Problem::Unreadable { reason: error.to_string() },
         }
+    }
+
+    /// An unknown key that had this name before says how it is called now.
+    pub(super) fn unless_renamed(self, renamed: &[(&'static str, &'static str)]) -> Problem {
+        let Problem::UnknownKey { key, valid } = &self else { return self };
+        let found = renamed.iter().find(|(old, new)| key == old && valid.iter().any(|valid| valid == new));
+        found.map_or(self, |(old, new)| Problem::RenamedKey { old, new })
     }
 
     /// The TOML reader's complaint, with hints where it names the words it knows.

@@ -116,11 +116,11 @@ fn destination(c: &mut Conversion, to: &Spanned<Names>, spill: Option<bool>) -> 
 }
 
 fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
-    let band = Band::read(c, when);
+    let hysteresis = Hysteresis::read(c, when);
     let mut conditions = Vec::new();
     if let Some(values) = &when.size {
         for (is, value) in parsed(c, "size", values, size_of) {
-            conditions.push(Condition::Size { is, value, band: band.size });
+            conditions.push(Condition::Size { is, value, hysteresis: hysteresis.size });
         }
     }
     ids(c, when, &mut conditions);
@@ -145,7 +145,7 @@ fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     for (key, of, values) in ages {
         let Some(values) = values else { continue };
         for (is, value) in parsed(c, key, values, age_of) {
-            conditions.push(Condition::Age { of, is, value, band: band.age });
+            conditions.push(Condition::Age { of, is, value, hysteresis: hysteresis.age });
         }
     }
     if let Some(values) = &when.links {
@@ -153,8 +153,8 @@ fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
             conditions.push(Condition::Links { is, value });
         }
     }
-    space(c, SpaceField::Free, &when.free, band.space, &mut conditions);
-    space(c, SpaceField::Used, &when.used, band.space, &mut conditions);
+    space(c, SpaceField::Free, &when.free, hysteresis.space, &mut conditions);
+    space(c, SpaceField::Used, &when.used, hysteresis.space, &mut conditions);
     for (names, value) in [(&when.online, true), (&when.offline, false)] {
         let Some(names) = names else { continue };
         let branches = c.branch_list(names);
@@ -396,37 +396,43 @@ fn known_word<T: Copy>(c: &mut Conversion, span: Range<usize>, word: &str, known
     found
 }
 
-fn space(c: &mut Conversion, of: SpaceField, branches: &PerBranch, band: Amount, conditions: &mut Vec<Condition>) {
+fn space(
+    c: &mut Conversion,
+    of: SpaceField,
+    branches: &PerBranch,
+    hysteresis: Amount,
+    conditions: &mut Vec<Condition>,
+) {
     let key = if of == SpaceField::Free { "free" } else { "used" };
     let mut in_order: Vec<_> = branches.iter().collect();
     in_order.sort_by_key(|(branch, _)| branch.span().start);
     for (branch, values) in in_order {
         c.known_branch(branch.span(), branch.get_ref());
         for (is, value) in parsed(c, key, values, amount_of) {
-            conditions.push(Condition::Space { branch: branch.get_ref().clone(), of, is, value, band });
+            conditions.push(Condition::Space { branch: branch.get_ref().clone(), of, is, value, hysteresis });
         }
     }
 }
 
 /// The hysteresis of a rule, for each kind of threshold it has.
-struct Band {
+struct Hysteresis {
     size: ByteSize,
     age: Duration,
     space: Amount,
 }
 
-impl Band {
-    /// One `band` serves every threshold of the rule whose unit it has.
-    fn read(c: &mut Conversion, when: &WhenFile) -> Band {
-        let mut band = Band { size: ByteSize(0), age: Duration::ZERO, space: Amount::Bytes(ByteSize(0)) };
-        let Some(given) = &when.band else { return band };
+impl Hysteresis {
+    /// One `hysteresis` serves every threshold of the rule whose unit it has.
+    fn read(c: &mut Conversion, when: &WhenFile) -> Hysteresis {
+        let mut hysteresis = Hysteresis { size: ByteSize(0), age: Duration::ZERO, space: Amount::Bytes(ByteSize(0)) };
+        let Some(given) = &when.hysteresis else { return hysteresis };
         let has_size = when.size.is_some();
         let has_age = [&when.atime, &when.mtime, &when.ctime, &when.btime].into_iter().any(Option::is_some);
         let has_space = !when.free.is_empty() || !when.used.is_empty();
         let text = given.get_ref().text();
         if !has_size && !has_age && !has_space {
             c.fail(given.span(), Problem::BandWithoutThreshold);
-            return band;
+            return hysteresis;
         }
         let size: Option<ByteSize> = text.parse().ok().filter(|_| has_size);
         let space: Option<Amount> = text.parse().ok().filter(|_| has_space);
@@ -436,10 +442,10 @@ impl Band {
             (true, true) => c.fail(given.span(), Problem::AmbiguousBand { given: text }),
             _ => {}
         }
-        band.size = size.unwrap_or(band.size);
-        band.space = space.unwrap_or(band.space);
-        band.age = age.unwrap_or(band.age);
-        band
+        hysteresis.size = size.unwrap_or(hysteresis.size);
+        hysteresis.space = space.unwrap_or(hysteresis.space);
+        hysteresis.age = age.unwrap_or(hysteresis.age);
+        hysteresis
     }
 }
 

@@ -22,7 +22,7 @@ path = "/mnt/disk1"
 [[branch]]
 name = "flash"
 path = "/mnt/ssd"
-keep_free = "5%"
+min_free = "5%"
 [[branch]]
 name = "crypt"
 path = "/mnt/crypt"
@@ -106,7 +106,7 @@ fn figure_8_is_read_as_it_stands() {
     let spec = read_text(FIGURE_8).unwrap().spec;
     assert_eq!(spec.mount, Path::new("/srv/pool"));
     assert_eq!(spec.rules.default, ["disk"]);
-    let branches: Vec<_> = spec.branches.iter().map(|branch| (branch.name.as_str(), branch.keep_free)).collect();
+    let branches: Vec<_> = spec.branches.iter().map(|branch| (branch.name.as_str(), branch.min_free)).collect();
     let none = Amount::Bytes(ByteSize(0));
     assert_eq!(branches, [("disk", none), ("flash", Amount::MilliPercent(5000)), ("crypt", none)]);
     let to = |branches: &[&str], spill| DestinationSpec { branches: list(branches), spill };
@@ -156,7 +156,7 @@ enforce = { window = "22:30-06:00", bandwidth = "50MiB" }
 [[branch]]
 name = "disk"
 path = "/mnt/disk"
-keep_free = "10GiB"
+min_free = "10GiB"
 headroom = "10%"
 read_only = true
 optional = true
@@ -173,7 +173,7 @@ passthrough = false
     assert_eq!(spec.enforce.window, Some((22 * 60 + 30, 6 * 60)));
     assert_eq!(spec.enforce.bandwidth, Some(ByteSize(50 << 20)));
     let branch = &spec.branches[0];
-    assert_eq!(branch.keep_free, Amount::Bytes(ByteSize(10 << 30)));
+    assert_eq!(branch.min_free, Amount::Bytes(ByteSize(10 << 30)));
     assert_eq!(branch.headroom, Some(Amount::MilliPercent(10_000)));
     assert!(branch.read_only && branch.optional && !branch.passthrough);
     assert_eq!((branch.require_mount, branch.min_stay), (Some(false), Duration::from_secs(86_400)));
@@ -194,13 +194,13 @@ fn each_operator_is_understood() {
         ("10", Equal),
     ] {
         let value = ByteSize(10);
-        assert_eq!(when(&format!("size = {text}")), [Condition::Size { is, value, band: ByteSize(0) }], "{text}");
+        assert_eq!(when(&format!("size = {text}")), [Condition::Size { is, value, hysteresis: ByteSize(0) }], "{text}");
     }
 }
 
 #[test]
 fn a_list_of_comparisons_is_a_range() {
-    let bound = |is, value| Condition::Size { is, value: ByteSize(value), band: ByteSize(0) };
+    let bound = |is, value| Condition::Size { is, value: ByteSize(value), hysteresis: ByteSize(0) };
     assert_eq!(
         when("size = [\">= 1MiB\", \"< 1GiB\"]"),
         [bound(Comparison::GreaterOrEqual, 1 << 20), bound(Comparison::Less, 1 << 30)]
@@ -244,7 +244,7 @@ fn access_types_kinds_and_extensions_are_words() {
 #[test]
 fn ages_links_space_and_states_are_conditions() {
     let day = Duration::from_secs(86_400);
-    let age = |of, is, days| Condition::Age { of, is, value: day * days, band: Duration::ZERO };
+    let age = |of, is, days| Condition::Age { of, is, value: day * days, hysteresis: Duration::ZERO };
     assert_eq!(
         when("atime = \"< 1d\", mtime = \"> 30d\", ctime = \">= 2w\", btime = \"> 1d\""),
         [
@@ -257,7 +257,7 @@ fn ages_links_space_and_states_are_conditions() {
     assert_eq!(when("links = \"> 1\""), [Condition::Links { is: Comparison::Greater, value: 1 }]);
     let space = |branch: &str, of, is, value| {
         let branch = branch.to_owned();
-        Condition::Space { branch, of, is, value, band: Amount::Bytes(ByteSize(0)) }
+        Condition::Space { branch, of, is, value, hysteresis: Amount::Bytes(ByteSize(0)) }
     };
     assert_eq!(
         when("free = { flash = \"< 10%\", disk = \"> 1GiB\" }, used = { disk = \"> 50%\" }"),
@@ -282,27 +282,27 @@ fn conditions_may_be_a_table_of_their_own() {
 
 #[test]
 fn a_band_goes_to_the_threshold_of_its_kind() {
-    let bands = |inside: &str| -> (ByteSize, Duration, Amount) {
-        let mut bands = (ByteSize(0), Duration::ZERO, Amount::Bytes(ByteSize(0)));
+    let hystereses = |inside: &str| -> (ByteSize, Duration, Amount) {
+        let mut hystereses = (ByteSize(0), Duration::ZERO, Amount::Bytes(ByteSize(0)));
         for condition in when(inside) {
             match condition {
-                Condition::Size { band, .. } => bands.0 = band,
-                Condition::Age { band, .. } => bands.1 = band,
-                Condition::Space { band, .. } => bands.2 = band,
+                Condition::Size { hysteresis, .. } => hystereses.0 = hysteresis,
+                Condition::Age { hysteresis, .. } => hystereses.1 = hysteresis,
+                Condition::Space { hysteresis, .. } => hystereses.2 = hysteresis,
                 _ => {}
             }
         }
-        bands
+        hystereses
     };
     let none = Amount::Bytes(ByteSize(0));
-    assert_eq!(bands("size = \"> 1M\", band = \"5m\""), (ByteSize(5 << 20), Duration::ZERO, none));
-    assert_eq!(bands("atime = \"> 1d\", band = \"5m\""), (ByteSize(0), Duration::from_secs(300), none));
+    assert_eq!(hystereses("size = \"> 1M\", hysteresis = \"5m\""), (ByteSize(5 << 20), Duration::ZERO, none));
+    assert_eq!(hystereses("atime = \"> 1d\", hysteresis = \"5m\""), (ByteSize(0), Duration::from_secs(300), none));
     assert_eq!(
-        bands("size = \"> 1M\", atime = \"> 1d\", band = \"1h\""),
+        hystereses("size = \"> 1M\", atime = \"> 1d\", hysteresis = \"1h\""),
         (ByteSize(0), Duration::from_secs(3600), none)
     );
     assert_eq!(
-        bands("size = \"> 1M\", free = { disk = \"< 5%\" }, band = \"2%\""),
+        hystereses("size = \"> 1M\", free = { disk = \"< 5%\" }, hysteresis = \"2%\""),
         (ByteSize(0), Duration::ZERO, Amount::MilliPercent(2000))
     );
 }
@@ -321,14 +321,17 @@ fn a_rule_without_a_name_is_called_by_its_number() {
 #[test]
 fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert_eq!(
-        error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  keepfree = \"5%\"\n"),
-        "pool.toml:5:3: unknown key \"keepfree\" (did you mean \"keep_free\"?); valid keys: name, path, keep_free, \
+        error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  minfree = \"5%\"\n"),
+        "pool.toml:5:3: unknown key \"minfree\" (did you mean \"min_free\"?); valid keys: name, path, min_free, \
          headroom, read_only, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
          write_back_background"
     );
+    let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
+    assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is called \"min_free\" now; its values are the same");
+    assert!(when_error("size = 5, band = 1").contains("is called \"hysteresis\" now"));
     for key in ["path", "name", "glob"] {
         let told = when_error(&format!("{key} = \"/films/**\""));
-        assert!(told.contains("no condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
+        assert!(told.contains("not a condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
     }
     assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
     let below = error(&format!("{TWO}default = [\"disk\"]\n"));
@@ -434,9 +437,9 @@ fn the_texts_of_all_errors_are_as_agreed() {
         branch("name = \"a\"\npath = \"a\""),
         branch("name = \"a\"\npath = \"/a/../b\""),
         branch("name = \"a/b\"\npath = \"/a\""),
-        branch("name = \"a\"\npath = \"/a\"\nkeep_free = \"lots\""),
-        branch("name = \"a\"\npath = \"/a\"\nkeep_free = \"101%\""),
-        branch("name = \"a\"\npath = \"/a\"\nkeep_free = 1.5"),
+        branch("name = \"a\"\npath = \"/a\"\nmin_free = \"lots\""),
+        branch("name = \"a\"\npath = \"/a\"\nmin_free = \"101%\""),
+        branch("name = \"a\"\npath = \"/a\"\nmin_free = 1.5"),
         branch("name = \"a\"\npath = \"/a\"\nmin_stay = \"soon\""),
         branch("name = \"a\"\npath = \"/a\"\nread_only = \"yes\""),
         branch("name = \"a\"\npath = \"/a\"\n[[branch]]\nname = \"a\"\npath = \"/b\""),
@@ -494,9 +497,9 @@ fn the_texts_of_all_errors_are_as_agreed() {
         when("free = \"< 10%\""),
         when("free = { flash = \"< 110%\" }"),
         when("online = []"),
-        when("band = \"1MiB\""),
-        when("size = \"> 1\", band = \"1d\""),
-        when("size = \"> 1\", mtime = \"> 1d\", band = \"5m\""),
+        when("hysteresis = \"1MiB\""),
+        when("size = \"> 1\", hysteresis = \"1d\""),
+        when("size = \"> 1\", mtime = \"> 1d\", hysteresis = \"5m\""),
         with_default("[staging]\nvolatile = false"),
         with_default("[staging]\nmax_age = \"unlimited\"\nmax_file = 0"),
         with_default("[staging]\nmax_age = \"0s\"\nsize = \"512KiB\""),
@@ -548,7 +551,7 @@ const PIECES: [&str; 30] = [
     "\"/**{a,b}[c]*\"",
     "to",
     "when",
-    "band",
+    "hysteresis",
     "\u{1b}",
     "\u{202e}ü",
     "99999999999999999999",
@@ -567,7 +570,7 @@ proptest! {
         edits in proptest::collection::vec((0usize..2000, 0usize..40, 0usize..PIECES.len()), 1..6)
     ) {
         let mut text = with_default(FIGURE_8.split_once("[[rule]]").unwrap().1);
-        text += "[[rule]]\nwhen = { size = [\"> 1\"], mode = { bits = \"0111\", is = \"0\" }, free = { disk = \"< 5%\" }, band = 1 }\nto = \"disk\"\n";
+        text += "[[rule]]\nwhen = { size = [\"> 1\"], mode = { bits = \"0111\", is = \"0\" }, free = { disk = \"< 5%\" }, hysteresis = 1 }\nto = \"disk\"\n";
         for (at, length, piece) in edits {
             let mut start = at % (text.len() + 1);
             while !text.is_char_boundary(start) { start -= 1; }

@@ -38,7 +38,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     let (lost, total) = (salvage.losses(), salvage.cached());
     salvage
         .detach(|done| tell(&Progress { done, total, ending: false }))
-        .context("bringing to the disk what is whole")?;
+        .context("writing the intact data to the disk")?;
     remembered::forget(&spec.disk);
     Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost), perhaps_lost: Losses::default() })
 }
@@ -89,6 +89,6 @@ fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
 fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<Half> {
     match Part::open_data(spec, access)? {
         Some(part) => Ok(part.half()),
-        None => bail!("what is in memory does not outlive its daemon"),
+        None => bail!("a disk in memory does not outlive its daemon"),
     }
 }

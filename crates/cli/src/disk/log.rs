@@ -194,7 +194,7 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
     match copies(device) {
         [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is one no more, serve it --read-only to save what you need",
+            "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is not one any more, serve it --read-only to save what you need",
             superblock.store
         ),
         _ => Ok(()),
@@ -236,9 +236,9 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             bail!("{shown}: no such image, device or configuration")
         }
         Ok(data) if data.is_file() && data.len() > MAX_BYTES => bail!(
-            "{shown} is no log store (neither superblock is one), and too large for a configuration ({} at most); a plain image is named with --disk, \
-             where `umbrella disk create` was ended before it was done, create it again with --force, and where a store has lost its superblocks, \
-             `umbrella disk salvage` gets its data out",
+            "{shown} is no log store (it has no superblock), and too large for a configuration ({} at most). Give a plain image with \
+             --disk. If `umbrella disk create` was interrupted, run it again with --force. If the store lost its superblocks, `umbrella \
+             disk salvage` copies its data out",
             ByteSize(MAX_BYTES)
         ),
         Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
@@ -246,8 +246,8 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
              store of it"
         ),
         Ok(data) if data.is_file() && !is_toml && !names_a_disk(path) => bail!(
-            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); a plain image is named with --disk, and if it \
-             is to become a log store, `truncate` it to its size and `umbrella disk create --kind log --force` it"
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); give a plain image with --disk; to make a log store of it, set its size with `truncate`, then run `umbrella disk create --kind \
+             log --force`"
         ),
         _ => Ok(()),
     }

@@ -35,7 +35,7 @@ pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result
         if is_claimed(&device) {
             bail!("{file} is in use as {shown}; unmount that first");
         }
-        bail!("{file} is {shown} as well; take that away first (`losetup -d {shown}`)");
+        bail!("{file} is also attached as {shown}; detach that first (`losetup -d {shown}`)");
     }
     Ok(())
 }

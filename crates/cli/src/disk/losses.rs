@@ -22,7 +22,7 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
 }
 
 /// What is lost of a pair that goes on without it, in words.
-pub(crate) fn passed_over(lost: &Losses) -> Option<String> {
+pub(crate) fn skipped(lost: &Losses) -> Option<String> {
     (!lost.at_risk.is_empty()).then(|| {
         let ranges = count(lost.at_risk.len() as u64, "range");
         format!("damage of the flash has taken {ranges} of sectors: reads of them fail until they are written again")
@@ -33,6 +33,6 @@ pub(crate) fn passed_over(lost: &Losses) -> Option<String> {
 pub(crate) fn unknown(losses: &Losses) -> Option<String> {
     (losses.unknown_records > 0).then(|| {
         let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and nobody knows of which sectors: any may be older than it should be")
+        format!("{records} of the log lost, and their sectors are unknown: any may be older than it should be")
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion};
 use umbrella_block::log_store;
@@ -19,10 +19,10 @@ use umbrella_units::ByteSize;
 
 use super::figures::Sources;
 use super::log::Log;
-use super::losses::{passed_over, perhaps_lost, unknown};
+use super::losses::{perhaps_lost, skipped, unknown};
 use super::motor::TimedMotor;
 use super::open::{self, OnDamage, Part, last_holder};
-use super::pair::{Keeps, detach_pair, halves, keeps, skip_damage};
+use super::pair::{Keeps, detach_pair, halves, keeps, salvage};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor};
 use super::remembered;
 use crate::config::disk::{DiskSpec, LogSpec};
@@ -89,7 +89,7 @@ impl Offered {
             }
             // What cannot be opened says best why.
             let disk = Part::open(&spec.disk, access)?;
-            alone.context("whether it is half of a hybrid disk cannot be told; serve it --read-only")?;
+            alone.context("it may be half of a hybrid disk; serve it --read-only")?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
             return Ok(Offered {
@@ -111,11 +111,11 @@ impl Offered {
             }
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let pair = DamagedPair::open(disk.half(), flash.half())?;
-            if spec.read_only || pair.damage().is_some() && !pair.can_be_skipped() {
+            if spec.read_only || pair.damage().is_some() && !pair.can_be_salvaged() {
                 return Ok(Offered::only_read(spec, disk, flash, pair));
             }
             drop((pair, disk, flash));
-            skip_damage(&spec, cache)?;
+            salvage(&spec, cache)?;
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
         if keeps == Keeps::Nothing {
@@ -287,7 +287,7 @@ impl Offered {
         let damaged = self.cache_stats().map_or(0, |stats| stats.damaged_reads);
         let damaged = (damaged > 0).then(|| {
             let reads = count(damaged, "read");
-            format!("{reads} of the flash failed since it was offered: it did not give back what was written (the log names the sectors)")
+            format!("{reads} of the flash failed since it was offered: it did not return what was written (the log names the sectors)")
         });
         told.chain(damaged).collect()
     }
@@ -297,7 +297,7 @@ impl Offered {
         if let Some(hybrid) = &self.hybrid {
             let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps = Some(hybrid.perhaps_lost()).filter(|lost| !lost.is_empty()).map(perhaps_lost);
-            let told = passed_over(&lost).into_iter().chain(perhaps).collect();
+            let told = skipped(&lost).into_iter().chain(perhaps).collect();
             return Some((lost, told));
         }
         let salvage = self.salvage.as_ref()?;
@@ -318,7 +318,7 @@ impl Offered {
         match grown {
             Some(size) if size > before || self.spec.cache.is_none() => Ok(size),
             None if self.spec.cache.is_none() => {
-                bail!("{name} is no log store: detach it, enlarge what it is kept on, and attach it again")
+                bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
                 "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach --dissolve`), enlarge its disk, and join it with its flash again; \
@@ -400,7 +400,13 @@ pub(crate) fn create_store(
         Err(error) => {
             // Nor is it a hybrid disk then.
             below.dissolve()?;
-            Err(error.into())
+            let holds_something = spec.cache.is_some() && matches!(error, log_store::LogStoreError::Occupied { .. });
+            let told = if holds_something {
+                "; if that is a log store which is to stay, join disk and flash by a configuration without [log]"
+            } else {
+                ""
+            };
+            Err(anyhow!("{error}{told}"))
         }
     }
 }

@@ -115,7 +115,7 @@ impl Part {
         match (&self.emulated, motor(spec)) {
             (Some(emulated), _) => Ok(emulated.clone()),
             (None, Some(opened)) => opened.map_err(|error| error.to_string()),
-            (None, None) => Err(format!("{} cannot be put to sleep: it is no disk with a motor", self.name)),
+            (None, None) => Err(format!("{} cannot be put to sleep: it is not a disk with a motor", self.name)),
         }
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn costs(spec: &DiskSpec, spin_up_time: Option<Duration>) -> anyhow::
     let source = if matches!(spec.disk, DeviceSpec::Emulated { .. }) {
         format!("by the watts of the profile {:?}: {}", profile.name, profile.watts)
     } else {
-        format!("assumed: as the profile {:?} has it; [power] says better", profile.name)
+        format!("assumed, from the profile {:?}; give the disk's own values in [power]", profile.name)
     };
     Ok((Costs { break_even: Nanos((virtual_time.0 as f64 / speed) as u64) }, source))
 }
@@ -288,11 +288,11 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
         return Ok(None);
     }
     if !may_be_made(path) {
-        bail!("{shown} does not exist, and no image is made in /dev; is the name of the device right?");
+        bail!("{shown} does not exist, and no image is made in /dev; check the name of the device");
     }
     let Some(size) = size else {
         let is = if path.exists() { "is empty" } else { "does not exist" };
-        bail!("{shown} {is}; say its size so that it can be made (`--size 40GiB`, or `size` in the configuration)")
+        bail!("{shown} {is}; to make it, give its size (`--size 40GiB`, or `size` in the configuration)")
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         let folder = visible_path(folder);
@@ -306,8 +306,8 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
     made.undo()?;
     match error.kind() {
         io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => bail!(
-            "{shown} cannot have {size}: its file system, or a limit of this program's (`ulimit -f`), has no files so large; give a smaller --size, or a \
-             place on another file system"
+            "{shown} cannot have {size}: that is too large for its file system, or for the limit of `ulimit -f`; give a smaller --size, or a path on another file \
+             system"
         ),
         _ => Err(error).with_context(|| format!("making {shown}")),
     }
@@ -331,7 +331,7 @@ pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
     loop {
         match Arc::try_unwrap(shared) {
             Ok(last) => return Ok(last),
-            Err(_) if Instant::now() > deadline => bail!("calls under way do not end; what was flushed is safe"),
+            Err(_) if Instant::now() > deadline => bail!("requests do not end; flushed data is safe"),
             Err(again) => shared = again,
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -31,19 +31,19 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
-                "the {forgets} is in memory, which is forgotten when the daemon ends, and the {keeps} is not: give the {forgets} a path, or keep both in \
+                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the {forgets} a path, or keep both in \
                  memory to try it out"
             )
         }
     }
 }
 
-/// Passes over what is damaged of a pair, of which it is known what is lost.
-pub(super) fn skip_damage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
+/// Skips what is damaged of a pair, of which it is known what is lost.
+pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let pair = DamagedPair::open(disk.half(), flash.half())?;
     if pair.damage().is_some() {
-        pair.skip().context("passing over what is damaged")?;
+        pair.salvage().context("going on without what is damaged")?;
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
             false
         }
         AtDetach::Empty | AtDetach::Keep => {
-            !hybrid.detach().context("bringing to the disk what is on flash")?.is_empty()
+            !hybrid.detach().context("writing the data on the flash to the disk")?.is_empty()
         }
     };
     if !needs_flash {
@@ -128,8 +128,10 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         hybrid.let_sleep();
     }
     match drained {
-        Err(HybridError::Stopped) => bail!("nobody waits for it any more: what is not on the disk yet stays on flash"),
-        drained => drained.context("bringing to the disk what is on flash")?,
+        Err(HybridError::Stopped) => {
+            bail!("nobody waits for it any more: data that is not on the disk yet stays on flash")
+        }
+        drained => drained.context("writing the data on the flash to the disk")?,
     }
     Ok(total)
 }

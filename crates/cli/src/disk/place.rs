@@ -31,10 +31,10 @@ pub(crate) enum PlaceError {
     NoneServed,
     #[error("{} disks are served; say which: {}", names.len(), names.join(", "))]
     Several { names: Vec<String> },
-    #[error("{} is neither a disk that is served, nor its device, nor a configuration file{served}", quoted(given))]
+    #[error("{} is not a served disk, its device or a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },
     #[error(
-        "{name}: its daemon is gone without having ended it; attach or serve it again, or `umbrella disk detach {name}` clears away what it left"
+        "{name}: its daemon is gone and did not clean up; attach or serve it again, or clean up with `umbrella disk detach {name}`"
     )]
     Dead { name: DiskName },
     #[error(transparent)]

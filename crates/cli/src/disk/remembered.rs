@@ -40,7 +40,7 @@ pub(crate) fn remember(spec: &DiskSpec, size: ByteSize) {
     }
     if let Err(error) = state_file::write(&file, &remembered) {
         tracing::warn!(
-            "{}: {error}; should the disk be cut or grow, nothing tells that it has a flash",
+            "{}: {error}; if the disk is cut or grows, it will look like a disk without flash",
             crate::text::visible_path(&file)
         );
     }

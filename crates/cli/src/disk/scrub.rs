@@ -75,19 +75,19 @@ impl Scrubs {
         Some(found(&self.name, last))
     }
 
-    /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `anew`. Ends early when nobody wants to be told any more.
+    /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `restart`. Ends early when nobody wants to be told any more.
     pub(crate) fn run(
         &self,
         disk: &Weak<dyn Scrub>,
         bandwidth: ByteSize,
-        anew: bool,
+        restart: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
         let name = &self.name;
         let Some(_turn) = self.turn.try_lock() else {
             bail!("{name} is being scrubbed already (`umbrella disk status {name}` says how far that is)");
         };
-        let mut scrubbing = self.record.lock().begun.take().filter(|_| !anew).unwrap_or_default();
+        let mut scrubbing = self.record.lock().begun.take().filter(|_| !restart).unwrap_or_default();
         // When the next part may be read: a time in which nothing could be read is not made up for.
         let mut due = Instant::now();
         let (mut saved, mut told) = (due, None::<Instant>);

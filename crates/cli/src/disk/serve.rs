@@ -83,7 +83,7 @@ fn scrub_in_time(offered: &Offered, scrubs: &Arc<Scrubs>) -> anyhow::Result<Opti
     let ScrubSpec { every: Some(every), bandwidth } = offered.spec.scrub else { return Ok(None) };
     let Some(scrubbed) = offered.scrubbed() else {
         let name = &offered.spec.name;
-        tracing::warn!("{name}: [scrub] is of no use, as {} keeps no checksums", offered.kind());
+        tracing::warn!("{name}: [scrub] does nothing, because {} keeps no checksums", offered.kind());
         return Ok(None);
     };
     let (sender, ends) = channel();
@@ -185,7 +185,7 @@ fn heed_signals(end: Sender<End>) -> anyhow::Result<()> {
                 std::process::exit(128 + signal);
             }
             asked = true;
-            tracing::info!("signal: finishing what is under way (again to end at once)");
+            tracing::info!("signal received: finishing requests (a second signal ends at once)");
             let _ = end.send(End::Signal);
         }
     };

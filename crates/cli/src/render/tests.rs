@@ -15,7 +15,7 @@ fn branch(name: &str) -> BranchStatus {
         fs_type: "ext4".to_owned(),
         total: ByteSize(100 << 30),
         free: ByteSize(58 << 30),
-        keep_free: ByteSize(5 << 30),
+        min_free: ByteSize(5 << 30),
         read_only: false,
         draining: false,
         abilities: Abilities::ALL,
@@ -92,7 +92,7 @@ requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
 
-BRANCH  STATE              USED                 FREE     SIZE  KEEP FREE  IN  OUT  TYPE        LACKS               PATH
+BRANCH  STATE              USED                 FREE     SIZE  MIN FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk
 remote  online, read-only  [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  fuse.sshfs  xattr, passthrough  /mnt/remote
 usb     OFFLINE            [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        ?                   /mnt/usb
@@ -122,9 +122,10 @@ fn staging_that_takes_nothing_in_says_so() {
         status(&pool)
     };
     assert!(
-        shown((1 << 20) - 1).contains("2 deleted before; nothing more comes while less than one such file may wait\n")
+        shown((1 << 20) - 1)
+            .contains("2 deleted before; no more files are staged until memory has room for one of that size\n")
     );
-    assert!(!shown(1 << 20).contains("nothing more comes"));
+    assert!(!shown(1 << 20).contains("no more files are staged"));
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn an_explanation_says_where_and_why() {
 fn a_file_that_fits_nowhere_is_said_to() {
     let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
     assert!(text.contains("belongs on  no branch: none that its rule allows has room"), "{text}");
-    assert!(text.contains("is on       no branch: it does not exist"), "{text}");
+    assert!(text.contains("is on       no branch: the file does not exist"), "{text}");
 }
 
 #[test]
@@ -230,4 +231,11 @@ fn totals_name_only_what_there_was() {
         summary(&totals, false),
         "10 files looked at, 1 file (2 KiB) moved, 2 busy, 1 without room on their branches"
     );
+}
+
+#[test]
+fn a_detached_pool_is_marked_among_others() {
+    let detached = Status { mount: "/srv/old".into(), detached: true, ..pool() };
+    let text = pools(&[(pool(), None), (detached, None)]);
+    assert!(text.contains("/srv/old (detached)") && !text.contains("/srv/pool (detached)"), "{text}");
 }

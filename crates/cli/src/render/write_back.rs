@@ -1,17 +1,17 @@
-//! Governed write-back, as people read it.
+//! Ordered write-back, as people read it.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use umbrella_fs::control::protocol::WriteBackStatus;
-use umbrella_fs::spec::GovernorStatus;
+use umbrella_fs::spec::FlusherStatus;
 use umbrella_units::{ByteSize, format_duration};
 
 use super::{align_right, lines, new_table};
 use crate::text::{quoted, visible};
 
-/// Branches with what their governors do.
-pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
+/// Branches with what their flushers do.
+pub(crate) fn table(ordered: &[(&str, &FlusherStatus)]) -> String {
     let mut table = new_table(&[
         "BRANCH",
         "WRITE-BACK",
@@ -25,7 +25,7 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
         "WAITED",
         "ERRORS",
     ]);
-    for (branch, status) in governed {
+    for (branch, status) in ordered {
         table.add_row([
             visible(branch),
             visible(&status.policy),
@@ -44,7 +44,7 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
         align_right(&mut table, column);
     }
     let mut text = lines(&table);
-    for (branch, status) in governed {
+    for (branch, status) in ordered {
         if status.stalled {
             let _ =
                 writeln!(text, "branch {}: nothing reached its disk lately; writers are not held back", quoted(branch));
@@ -56,11 +56,12 @@ pub(crate) fn table(governed: &[(&str, &GovernorStatus)]) -> String {
     text
 }
 
-/// Branches, governed or not.
+/// Branches, with a policy or without.
 pub(crate) fn branches(branches: &[WriteBackStatus]) -> String {
-    let governed: Vec<_> = branches.iter().filter_map(|it| Some((it.branch.as_str(), it.governor.as_ref()?))).collect();
-    let mut text = if governed.is_empty() { String::new() } else { table(&governed) };
-    let others: Vec<_> = branches.iter().filter(|it| it.governor.is_none()).map(|it| quoted(&it.branch)).collect();
+    let ordered: Vec<_> =
+        branches.iter().filter_map(|it| Some((it.branch.as_str(), it.write_back.as_ref()?))).collect();
+    let mut text = if ordered.is_empty() { String::new() } else { table(&ordered) };
+    let others: Vec<_> = branches.iter().filter(|it| it.write_back.is_none()).map(|it| quoted(&it.branch)).collect();
     if !others.is_empty() {
         let _ = writeln!(text, "written back by the kernel: {}", others.join(", "));
     }

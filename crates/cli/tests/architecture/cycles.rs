@@ -26,6 +26,49 @@ fn no_modules_of_a_crate_use_each_other() {
     assert!(found.is_empty(), "move what two modules both need into a module below them:\n{found}");
 }
 
+/// The rooms of the file system, lowest first: each may use those before it.
+const ROOMS: &[&str] = &[
+    "context",
+    "branch::branches",
+    "area",
+    "write_back",
+    "placement",
+    "tree",
+    "migrate",
+    "staging",
+    "io",
+    "names",
+    "admin",
+    "pool",
+    "control::server",
+    "fuse",
+    "mount",
+];
+
+/// Where a module is among the rooms.
+fn rank(module: &str) -> Option<usize> {
+    let is_in =
+        |room: &&str| module == *room || module.strip_prefix(*room).is_some_and(|below| below.starts_with("::"));
+    ROOMS.iter().position(|room| is_in(&room))
+}
+
+#[test]
+fn no_room_of_the_file_system_uses_one_above_it() {
+    let source = folder(super::package(&metadata(), "umbrella-fs")).join("src");
+    let mut found = String::new();
+    for (from, used) in Modules::read(&source.join("lib.rs")).edges() {
+        for to in used.iter().filter(|to| rank(to) > rank(&from) && rank(&from).is_some()) {
+            writeln!(found, "    {from} -> {to}").unwrap();
+        }
+    }
+    assert!(found.is_empty(), "a room uses what is above it; give it an interface below it instead:\n{found}");
+    for room in ROOMS {
+        let file = room.replace("::", "/");
+        let exists = [format!("{file}.rs"), format!("{file}/mod.rs")].iter().any(|file| source.join(file).exists());
+        assert!(exists, "{room} is a module");
+    }
+}
+
 #[test]
 fn the_scan_sees_a_ring_through_imports_and_through_paths() {
     let direct = "mod a { use crate::b::B; pub struct A; } mod b { pub struct B; fn f() { crate::a::A; } }";

@@ -17,9 +17,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-policy", &["umbrella-units"]),
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
+    ("umbrella-reproductions", &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab"]),
     ("umbrella-block", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-model"]),
-    ("umbrella-governor", &["umbrella-units", "umbrella-policy"]),
-    ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-governor"]),
+    ("umbrella-writeback", &["umbrella-units", "umbrella-policy"]),
+    ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-writeback"]),
     (
         "umbrella",
         &[
@@ -27,8 +28,9 @@ const FLOORS: &[(&str, &[&str])] = &[
             "umbrella-policy",
             "umbrella-model",
             "umbrella-lab",
+            "umbrella-reproductions",
             "umbrella-block",
-            "umbrella-governor",
+            "umbrella-writeback",
             "umbrella-fs",
         ],
     ),
@@ -55,8 +57,12 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-policy", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-model", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-lab", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    (
+        "umbrella-reproductions",
+        &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"],
+    ),
     ("umbrella-block", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
-    ("umbrella-governor", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-writeback", &["anyhow", "clap", "toml", "indicatif", "comfy-table"]),
     ("umbrella-fs", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
 ];
 

@@ -73,7 +73,7 @@ fn a_damaged_pair_goes_on_without_what_is_lost_until_that_is_written_again() {
     );
     house.refused(&["attach", config], 0, &[]);
     house.refused(&["detach"], 0, &["umbrella disk detach --salvage CONFIG"]);
-    // Without --salvage: it was passed over for good.
+    // Without --salvage: it was skipped for good.
     let attached = house.json(&["attach", config]);
     assert_whole_but(&attached["device"], &data, &lost);
     let device = File::options().write(true).open(attached["device"].as_str().expect("a device")).expect("it opens");

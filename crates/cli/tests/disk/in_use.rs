@@ -102,7 +102,7 @@ fn a_check_of_a_disk_that_is_served_does_not_say_that_it_is_ok() {
     let report = house.json(&check);
     assert_eq!(report["ok"], Value::Null);
     assert!(report["unread"].as_str().expect("text").contains("plain.img is served"), "{report}");
-    house.refused(&check, 0, &["what is on it was not looked at", "plain.img: in use, and not looked at"]);
+    house.refused(&check, 0, &["its data was not checked", "plain.img: in use, and not looked at"]);
     // By another name, which has a daemon of its own.
     house.refused(
         &["check", "--disk", &image, "--name", "b"],
@@ -138,7 +138,7 @@ fn a_daemon_that_is_still_opening_outlives_its_starter() {
         let output = starter.wait_with_output().expect("it ends");
         if end == Signal::TERM {
             let told = said(&output);
-            assert!(told.contains("is still being opened") && told.contains("`umbrella disk detach slow`"), "{told}");
+            assert!(told.contains("is still opening") && told.contains("`umbrella disk detach slow`"), "{told}");
         }
         eventually("the disk is served", || house.is_served("slow"));
         let logs = house.logs();

@@ -14,7 +14,7 @@ fn with(house: &House, more: &str) -> String {
 fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
     let watts = "[power]\nidle = 5\nstandby = 1\nspin_up = 20\n";
     for (more, seconds, source) in [
-        (String::new(), 75, "assumed: as the profile \"modern\" has it; [power] says better"),
+        (String::new(), 75, "assumed, from the profile \"modern\"; give the disk's own values in [power]"),
         ("[power]\nbreak_even = \"45s\"\n".to_owned(), 45, "of [power]"),
         (
             format!("{watts}spin_up_time = \"10s\"\nsource = \"measured\"\n"),

@@ -94,7 +94,7 @@ fn a_store_that_nobody_serves_grows_too_and_a_plain_disk_does_not() {
     let plain = text(&house.path("plain"));
     fs::write(&plain, bytes(1, MIB)).expect("there is room");
     house.given(&["serve", "--disk", &plain, "--daemon"]);
-    house.refused(&["grow", "plain"], 1, &["plain is no log store"]);
+    house.refused(&["grow", "plain"], 1, &["plain is not a log store"]);
 }
 
 /// The steps of docs/disk.md, Enlarge a disk.

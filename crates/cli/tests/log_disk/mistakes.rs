@@ -21,7 +21,7 @@ fn overwrite(house: &House, name: &str, at: u64, data: &[u8]) {
 fn what_is_there_is_not_overwritten_unless_told_so() {
     let house = House::new();
     fs::write(house.path("full"), bytes(1, 64 * MIB)).expect("there is room");
-    house.refused(&["create", "--kind", "log", "full"], 1, &["full already holds something", "--force"]);
+    house.refused(&["create", "--kind", "log", "full"], 1, &["full is not empty", "--force"]);
     assert!(fs::read(house.path("full")).expect("it is there") == bytes(1, 64 * MIB));
     house.given(&["create", "--kind", "log", "full", "--force"]);
     house.given(&["check", "full"]);
@@ -43,7 +43,7 @@ fn wrong_options_say_what_to_write() {
             &["too large", "at most 8 EiB less 4 KiB, and with a log store 4 PiB"],
         );
     }
-    house.refused(&create(&["--size", "5PiB"]), 1, &["new: 5 PiB are too much; a log store has at most 4 PiB"]);
+    house.refused(&create(&["--size", "5PiB"]), 1, &["new: 5 PiB is too large; a log store has at most 4 PiB"]);
     house.refused(&create(&["--size", SIZE, "--segment", "3MiB"]), 2, &["a power of two from \"64KiB\" to \"256MiB\""]);
     house.refused(&create(&["--size", SIZE, "--spare", "10"]), 2, &["from \"1%\" to \"90%\""]);
     house.refused(
@@ -51,7 +51,7 @@ fn wrong_options_say_what_to_write() {
         2,
         &["there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?)", "known: r_lfs, sepgc"],
     );
-    let told = ["\"oracle\" must be told the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
+    let told = ["\"oracle\" needs to know the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
     house.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &told);
     assert!(!house.said(&create(&["--size", SIZE, "--scheme", "rlfs"])).contains("oracle"), "no disk can use it");
     house.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);
@@ -211,8 +211,8 @@ fn no_file_is_made_in_dev() {
         1,
         &["does not exist, and no image is made in /dev"],
     );
-    house.refused(&["create", "--kind", "log", device], 1, &["is the name of the device right?"]);
-    house.refused(&["check", "--disk", device], 1, &["is the name of the device right?"]);
+    house.refused(&["create", "--kind", "log", device], 1, &["check the name of the device"]);
+    house.refused(&["check", "--disk", device], 1, &["check the name of the device"]);
     assert!(!Path::new(device).exists());
 }
 
@@ -221,8 +221,7 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
     house.given(&["serve", "t.img", "--daemon"]);
-    let told =
-        ["): what is on it was not looked at", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
+    let told = ["): its data was not checked", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
     house.refused(&["check", "t.img", "--data"], 0, &told);
     house.given(&["detach"]);
 }
@@ -231,11 +230,9 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
 fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let house = House::new();
     let is_left_alone = |disk: &str, told: &[&str]| {
-        let said = [
-            told,
-            &["what is on it was not looked at", ": in use, and not looked at (log store, 0 errors, 1 warning)"],
-        ]
-        .concat();
+        let said =
+            [told, &["its data was not checked", ": in use, and not looked at (log store, 0 errors, 1 warning)"]]
+                .concat();
         house.refused(&["check", disk, "--data"], 0, &said);
     };
     house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
@@ -281,7 +278,7 @@ fn an_image_whose_beginning_is_gone_is_no_configuration() {
         house.refused(
             command,
             1,
-            &["f.img is no log store", "too large for a configuration", "create it again with --force"],
+            &["f.img is no log store", "too large for a configuration", "run it again with --force"],
         );
     }
 }
@@ -335,13 +332,11 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_co
         house.given(&["check", &config])
     };
     let told = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
-    for part in
-        ["its scheme is sepgc, and not organ", "its segments have 1 MiB, and not 512 KiB", "what is there counts"]
-    {
+    for part in ["its scheme is sepgc, not organ", "its segments have 1 MiB, not 512 KiB", "the store's own counts"] {
         assert!(told.contains(part), "{told}");
     }
     for keys in ["", "scheme = \"sepgc\"\nsegment = \"1MiB\"\n"] {
-        assert!(!check(keys).contains("what is there counts"), "{keys}");
+        assert!(!check(keys).contains("the store's own counts"), "{keys}");
     }
 }
 
@@ -361,7 +356,7 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
         let output = shell.env("UMBRELLA_RUN_DIR", house.path("run")).output().expect("sh(1) runs");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{told}");
-        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a place on another file system"] {
+        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a path on another file system"] {
             assert!(told.contains(part), "{part:?} is not in {told:?}");
         }
     };

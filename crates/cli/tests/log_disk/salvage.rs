@@ -44,8 +44,8 @@ fn a_store_without_a_superblock_is_got_out_as_a_sparse_image() {
     let blocks = fs::metadata(house.path("out.raw")).expect("it is there").blocks();
     assert!(blocks * 512 < 8 * MIB, "{blocks} blocks of 512 bytes");
     assert!(fs::read(house.path("s.img")).expect("it is there") == before, "the image was written to");
-    house.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["is there already", "--force"]);
-    house.refused(&["salvage", "s.img", "--to", "s.img", "--force"], 1, &["is what is to be read"]);
+    house.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["exists already", "--force"]);
+    house.refused(&["salvage", "s.img", "--to", "s.img", "--force"], 1, &["is the image to read"]);
     house.given(&["salvage", "s.img", "--to", "out.raw", "--force"]);
 }
 

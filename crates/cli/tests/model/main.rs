@@ -112,8 +112,8 @@ fn a_pool_and_a_plain_directory_cannot_be_told_apart() {
 }
 
 #[test]
-fn a_pool_with_governed_write_back_and_a_plain_directory_cannot_be_told_apart() {
-    random_sequences(&support::governed(), "", 2_000_000);
+fn a_pool_with_ordered_write_back_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences(&support::ordered_write_back(), "", 2_000_000);
 }
 
 #[test]
@@ -127,6 +127,6 @@ fn a_pool_that_stages_new_files_and_a_plain_directory_cannot_be_told_apart() {
 }
 
 #[test]
-fn a_pool_that_stages_new_files_with_governed_write_back_and_a_plain_directory_cannot_be_told_apart() {
-    random_sequences(&support::governed(), STAGED, 4_000_000);
+fn a_pool_that_stages_new_files_with_ordered_write_back_and_a_plain_directory_cannot_be_told_apart() {
+    random_sequences(&support::ordered_write_back(), STAGED, 4_000_000);
 }

@@ -87,7 +87,7 @@ fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
     let mut pool = builder.mount();
     append(&pool.config_path(), b"# mine\n").unwrap();
     let said =
-        pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--keep-free", "1MiB", "--default", "--save"]);
+        pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--min-free", "1MiB", "--default", "--save"]);
     assert!(
         said.contains("new files go there by \"default\"") && said.contains("saved to ") && said.contains("pool.toml"),
         "{said}"
@@ -96,7 +96,7 @@ fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
     assert!(config.contains("# mine\n") && config.contains("[\"a\", \"b\"]"), "{config}");
     pool.remount();
     assert!(pool.is_online("b"));
-    assert_eq!(pool.branch_status("b").keep_free.0, MIB);
+    assert_eq!(pool.branch_status("b").min_free.0, MIB);
     assert_eq!(pool.status().rules.pop().unwrap().to, ["a", "b"]);
 }
 

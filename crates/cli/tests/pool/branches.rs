@@ -50,7 +50,7 @@ fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
     };
     for name in ["", " ", "b ", "b/c", "b\nc", &"b".repeat(65)] {
         let said = add(name, &new.path());
-        assert!(said.contains("no name for a branch"), "{name:?}: {said}");
+        assert!(said.contains("not a valid name for a branch"), "{name:?}: {said}");
     }
     let link = pool.dir().join("link");
     std::os::unix::fs::symlink(pool.on("a", ""), &link).unwrap();
@@ -59,7 +59,7 @@ fn a_branch_that_the_configuration_would_refuse_is_refused_by_the_daemon() {
     fs::create_dir_all(&hidden).unwrap();
     for path in [&pool.on("a", "dir"), &link, &pool.join("dir"), pool.on("a", "").parent().unwrap(), &hidden] {
         let said = add("b", path);
-        assert!(said.contains("lie one inside the other"), "{}: {said}", path.display());
+        assert!(said.contains("lies inside the other"), "{}: {said}", path.display());
     }
     assert_eq!(pool.status().branches.len(), 1);
     assert_eq!(fs::read_dir(new.path()).unwrap().count(), 0, "nothing is written to a branch that is refused");
@@ -292,7 +292,7 @@ fn a_reload_names_what_else_the_file_says() {
     assert_eq!(pool.json(reload).remove(0)["not_in_force"], serde_json::json!([]), "nothing else is new");
     let new = Disk::tmpfs(16 * MIB);
     let more = format!(
-        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nkeep_free = \"5%\"\n",
+        "[enforce]\nbandwidth = \"1MiB\"\n[[branch]]\nname = \"c\"\npath = {:?}\nmin_free = \"5%\"\n",
         new.path()
     );
     pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));
@@ -310,7 +310,7 @@ fn a_reload_names_what_else_the_file_says() {
 
     pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
     let told = pool.json(reload).remove(0);
-    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "keep_free of branch \"c\""]));
+    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "min_free of branch \"c\""]));
 }
 
 /// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.

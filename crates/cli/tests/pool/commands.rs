@@ -65,7 +65,7 @@ fn every_mistake_is_named_with_its_place() {
         ("a branch inside the mount", GOOD.replace("DIR/b", "DIR/mnt/inside"), vec![":8", "mount"]),
         ("the mount inside a branch", GOOD.replace("DIR/mnt", "DIR/a/inside"), vec![":1", "inside"]),
         ("a bad size", GOOD.replace("1MiB", "1 banana"), vec![":11", "banana"]),
-        ("a bad share", GOOD.replace("path = \"DIR/a\"", "path = \"DIR/a\"\nkeep_free = \"500%\""), vec![":6", "500%"]),
+        ("a bad share", GOOD.replace("path = \"DIR/a\"", "path = \"DIR/a\"\nmin_free = \"500%\""), vec![":6", "500%"]),
         (
             "a bad pattern",
             GOOD.replace("when = { size = \">= 1MiB\" }\nto = [\"b\"]", "match = [{ glob = \"/[\", to = \"b\" }]"),
@@ -109,7 +109,7 @@ fn a_branch_that_is_no_longer_mounted_is_not_called_ok() {
     disks[1].vanish();
     let config = pool.config_path();
     let said = pool.say(["check".as_ref(), config.as_os_str()]);
-    assert!(said.contains("is not mounted, as it was") && said.contains("not there now: \"b\""), "{said}");
+    assert!(said.contains("is not mounted, but was") && said.contains("not there now: \"b\""), "{said}");
     assert!(!said.contains(": ok"), "{said}");
     let report = pool.json(["check".as_ref(), config.as_os_str()]).remove(0);
     assert_eq!((report["ok"].as_bool(), report["missing"].to_string().as_str()), (Some(true), "[\"b\"]"));

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags, SeekFrom};
 
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
-use crate::support::{MIB, governed};
+use crate::support::{MIB, ordered_write_back};
 
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,7 @@ fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
     let [a, b, c, d] = &disks;
     // Nothing to do for an hour, with all that may tick switched on.
     let rests = Pool::builder()
-        .branch_with("a", a.path(), &governed())
+        .branch_with("a", a.path(), &ordered_write_back())
         .branch("b", b.path())
         .keys("probe_interval = \"1h\"\n[staging]\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"")
         .mount();

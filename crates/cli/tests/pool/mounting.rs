@@ -73,7 +73,7 @@ fn mount_while_it_ends(pool: &Pool, more: &[&Path], mount_point: &Path) -> (u32,
     umount(&pool.mount_point());
     let said = pool.dir().join("said");
     let mut next = mount(pool, more).stdout(Stdio::null()).stderr(File::create(&said).unwrap()).spawn().unwrap();
-    eventually("who waits is told so", || fs::read_to_string(&said).unwrap().contains("waiting for its end"));
+    eventually("who waits is told so", || fs::read_to_string(&said).unwrap().contains("waiting for its daemon"));
     assert!(next.try_wait().unwrap().is_none() && is_alive(old) && !is_mount_point(mount_point));
     drop(stopped);
     let ended = poll(PATIENCE, || next.try_wait().unwrap()).expect("it is mounted");
@@ -232,7 +232,7 @@ fn a_configuration_that_is_mounted_as_an_image_is_refused_by_name() {
     symlink(UMBRELLA, &helper).unwrap();
     let output = Command::new(&helper).arg(looped.path()).arg(pool.mount_point()).args(["-o", "rw"]).output().unwrap();
     assert!(
-        !output.status.success() && text(&output).contains("mount option \"loop\" is refused"),
+        !output.status.success() && text(&output).contains("leave out the mount option \"loop\""),
         "{}",
         text(&output)
     );

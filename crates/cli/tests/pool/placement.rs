@@ -195,7 +195,7 @@ fn the_first_branch_with_room_is_taken() {
     let (disks, builder) = disks(["disk"]);
     let (one, two) = (crate::Disk::tmpfs(4 * MIB), crate::Disk::tmpfs(16 * MIB));
     let pool = builder
-        .branch_with("one", one.path(), "keep_free = \"50%\"")
+        .branch_with("one", one.path(), "min_free = \"50%\"")
         .branch("two", two.path())
         .rules("[[rule]]\nname = \"all\"\nwhen = {}\nto = [\"one\", \"two\"]\n")
         .mount();
@@ -205,7 +205,7 @@ fn the_first_branch_with_room_is_taken() {
         std::thread::sleep(std::time::Duration::from_millis(150));
     }
     pool.settle();
-    assert!(one.free() >= 2 * MIB - 256 * KIB, "keep_free is kept: {} bytes are free", one.free());
+    assert!(one.free() >= 2 * MIB - 256 * KIB, "min_free is kept: {} bytes are free", one.free());
     assert!(one.free() < 3 * MIB, "the first choice is used: {} bytes are free", one.free());
     let (on_one, on_two) = (names(&one.path()), two.files());
     assert!(on_two.len() >= 4, "the rest is on the second choice: {on_one:?} {on_two:?}");

@@ -140,7 +140,7 @@ fn a_branch_whose_path_has_changed_is_still_the_disk_that_it_was() {
     let point_to = |path: &Path| {
         fs::write(&file, config.replace(b.path().to_str().unwrap(), path.to_str().unwrap())).unwrap();
     };
-    for (path, expected) in [(bare.path(), "is not mounted, as it was"), (&fresh.path(), "another file system")] {
+    for (path, expected) in [(bare.path(), "is not mounted, but was"), (&fresh.path(), "another file system")] {
         point_to(path);
         let told = text(&pool.umbrella(["check".as_ref(), file.as_os_str()]));
         assert!(told.contains(expected), "{told}");

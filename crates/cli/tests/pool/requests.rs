@@ -120,12 +120,12 @@ fn a_trace_that_cannot_be_written_is_said_at_mount() {
 }
 
 #[test]
-fn a_trace_in_the_pool_itself_is_refused() {
+fn a_trace_in_the_pool_or_on_a_branch_is_refused() {
     let (disk, dir) = (Disk::tmpfs(MIB * 8), temp_dir("trace"));
     let mut pool = Pool::builder().branch("a", disk.path()).prepare();
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(pool.mount_point(), &link).unwrap();
-    for file in [pool.join("trace"), link.join("trace")] {
+    for file in [pool.join("trace"), link.join("trace"), disk.path().join("trace")] {
         let output = pool.umbrella([
             "mount".as_ref(),
             "--trace-requests".as_ref(),

@@ -224,17 +224,17 @@ fn each_branch_writes_back_by_its_own_policy() {
     let shown = pool.json(["write-back", "show"]);
     let branches: Vec<&Value> =
         shown.iter().flat_map(|answer| answer.as_array().expect("a list of branches")).collect();
-    let governor =
-        |branch: &str| &branches.iter().find(|of| of["branch"] == branch).expect("both are shown")["governor"];
+    let flusher =
+        |branch: &str| &branches.iter().find(|of| of["branch"] == branch).expect("both are shown")["write_back"];
     // What it knows of: dirty, or written back by now.
     let seen = |branch: &str| {
-        let bytes = |name: &str| governor(branch)[name].as_u64().expect("a number");
+        let bytes = |name: &str| flusher(branch)[name].as_u64().expect("a number");
         bytes("dirty") + bytes("in_flight") + bytes("flushed") + bytes("cleaned")
     };
-    assert_eq!(governor("disk")["policy"], "zone_segment:alpha=20");
-    assert_eq!(governor("flash")["policy"], "two_queue");
-    assert!((3 * MIB..6 * MIB).contains(&seen("disk")), "one file: {}", governor("disk"));
-    assert!((6 * MIB..9 * MIB).contains(&seen("flash")), "two files: {}", governor("flash"));
+    assert_eq!(flusher("disk")["policy"], "zone_segment:alpha=20");
+    assert_eq!(flusher("flash")["policy"], "two_queue");
+    assert!((3 * MIB..6 * MIB).contains(&seen("disk")), "one file: {}", flusher("disk"));
+    assert!((6 * MIB..9 * MIB).contains(&seen("flash")), "two files: {}", flusher("flash"));
     assert!(flash.written() >= 6 * MIB && disk.written() >= 3 * MIB, "all of it reaches its own device");
     pool.stop();
 }

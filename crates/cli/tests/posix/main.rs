@@ -56,7 +56,7 @@ enum Data {
     /// As passthrough, and new files wait in memory for a moment.
     Staged,
     /// Through the daemon, which decides the order of write-back.
-    Governed,
+    Ordered,
     /// Both.
     Both,
 }
@@ -68,14 +68,14 @@ impl Data {
         match self {
             Self::Passthrough | Self::Staged => "passthrough = true\nheadroom = 0".to_owned(),
             Self::Mediated => "passthrough = false".to_owned(),
-            Self::Governed | Self::Both => support::governed(),
+            Self::Ordered | Self::Both => support::ordered_write_back(),
         }
     }
 
     /// Keys of the pool.
     fn top(self) -> &'static str {
         match self {
-            Self::Passthrough | Self::Mediated | Self::Governed => "",
+            Self::Passthrough | Self::Mediated | Self::Ordered => "",
             Self::Staged | Self::Both => "[staging]\nmax_age = \"30 ms\"",
         }
     }

@@ -28,7 +28,7 @@ fn set_times(path: &Path, access: Timespec, modification: Timespec) -> Result<()
 /// What was written before they were set is written back after that.
 #[test]
 fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
-    for data in [Data::Passthrough, Data::Mediated, Data::Staged, Data::Governed, Data::Both] {
+    for data in [Data::Passthrough, Data::Mediated, Data::Staged, Data::Ordered, Data::Both] {
         let two = Two::new(data);
         for name in ["file", "file.b"] {
             two.same(&format!("{data:?}, {name}"), |root| {
@@ -37,7 +37,7 @@ fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
                 let mut seen = Vec::new();
                 let mut open = File::create(&path).unwrap();
                 for second in 1..4 {
-                    // More than may be dirty where the write-back is governed.
+                    // More than may be dirty where the write-back is ordered.
                     open.write_all(&bytes(second, 3 * MIB)).unwrap();
                     let time = Timespec { tv_sec: 1_000_000_000 + second.cast_signed(), tv_nsec: 7 };
                     set_times(&path, time, time).unwrap();
@@ -48,7 +48,7 @@ fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
                 open.write_all(b"last").unwrap();
                 set_times(&path, Timespec { tv_sec: 5, tv_nsec: 0 }, Timespec { tv_sec: 6, tv_nsec: 0 }).unwrap();
                 drop(open);
-                // Staged files leave, and what is governed is written within half of 30 seconds or when it is asked for.
+                // Staged files leave, and what a policy writes back is written within half of 30 seconds or when it is asked for.
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 File::open(&path).unwrap().sync_all().unwrap();
                 seen.push(times());

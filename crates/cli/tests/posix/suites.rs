@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
 use crate::support::tools::tool;
-use crate::support::{KIB, MIB, governed, number_from_env, temp_dir};
+use crate::support::{KIB, MIB, number_from_env, ordered_write_back, temp_dir};
 use crate::{Data, Two};
 
 /// What one run of `pjdfstest` said.
@@ -85,8 +85,8 @@ fn pjdfstest_passes_without_passthrough() {
 }
 
 #[test]
-fn pjdfstest_passes_with_governed_write_back() {
-    pjdfstest_passes_as_on_plain_ext4(Data::Governed);
+fn pjdfstest_passes_with_ordered_write_back() {
+    pjdfstest_passes_as_on_plain_ext4(Data::Ordered);
 }
 
 /// Every operation that fsx knows, so that none is left out; closes are rarer because each may move the file.
@@ -232,7 +232,7 @@ fn pjdfstest_passes_with_new_files_staged() {
 }
 
 #[test]
-fn pjdfstest_passes_with_new_files_staged_and_governed_write_back() {
+fn pjdfstest_passes_with_new_files_staged_and_ordered_write_back() {
     pjdfstest_passes_as_on_plain_ext4(Data::Both);
 }
 
@@ -242,8 +242,8 @@ fn fsx_passes_where_the_file_leaves_staging_under_it() {
 }
 
 #[test]
-fn fsx_passes_where_the_file_leaves_staging_under_it_with_governed_write_back() {
-    fsx_over_staging(&governed());
+fn fsx_passes_where_the_file_leaves_staging_under_it_with_ordered_write_back() {
+    fsx_over_staging(&ordered_write_back());
 }
 
 fn fsx_over_staging(keys: &str) {
@@ -280,8 +280,8 @@ fn fsx_over_staging(keys: &str) {
 }
 
 #[test]
-fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_governed_write_back() {
-    fsx_over_a_size_rule(&governed(), MappedReads::None);
+fn fsx_passes_where_a_size_rule_moves_the_file_at_close_with_ordered_write_back() {
+    fsx_over_a_size_rule(&ordered_write_back(), MappedReads::None);
 }
 
 #[test]

@@ -36,8 +36,8 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// Keys of a branch whose write-back is governed, with little room, so that much happens. `UMBRELLA_TEST_POLICY` names another policy.
-pub fn governed() -> String {
+/// Keys of a branch with ordered write-back and a low limit, so that much happens. `UMBRELLA_TEST_POLICY` names another policy.
+pub fn ordered_write_back() -> String {
     let policy = std::env::var("UMBRELLA_TEST_POLICY").unwrap_or_else(|_| "zone_segment:alpha=4".to_owned());
     format!("write_back = {policy:?}\nwrite_back_limit = \"1MiB\"")
 }

@@ -1,4 +1,4 @@
-//! What a program on a governed mount sees of a disk that fails.
+//! What a program on a mount with ordered write-back sees of a disk that fails.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
 use umbrella_units::{Lba, SectorRange};
 
 use super::devices::Remembering;
-use super::governor;
+use super::flusher;
 use super::support::pool::Pool;
 use super::support::{MIB, bytes, eventually};
 
@@ -115,7 +115,7 @@ fn a_write_that_the_disk_refuses_fails_the_next_fsync_of_its_file_and_no_other()
     let (good, bad) = (open(&pool, "good"), open(&pool, "bad"));
     write(&bad, 16);
     write(&good, 16);
-    eventually("the policy has written what fails", || governor(&pool).errors > 0);
+    eventually("the policy has written what fails", || flusher(&pool).errors > 0);
     let told = bad.sync_all().map_err(|error| error.raw_os_error());
     assert_eq!(told, Err(Some(libc::EIO)), "the writer is told");
     bad.sync_all().expect("once");
@@ -123,7 +123,7 @@ fn a_write_that_the_disk_refuses_fails_the_next_fsync_of_its_file_and_no_other()
     open(&pool, "good").sync_all().expect("for everybody");
     write(&bad, 16);
     bad.sync_all().expect("it can be written again");
-    let status = governor(&pool);
+    let status = flusher(&pool);
     assert!(status.errors > 0 && status.dirty.0 == 0, "{status:?}");
     assert_eq!(pool.metric("umbrella_write_back_errors_count"), status.errors);
     for (file, name) in [(&good, "good"), (&bad, "bad")] {

@@ -1,4 +1,4 @@
-//! Governed write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided can be decided again.
+//! Ordered write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided can be decided again.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 mod broken;
@@ -20,7 +20,7 @@ use devices::{Remembering, Slow};
 use support::disk::Disk;
 use support::pool::{Pool, text};
 use support::{KIB, MIB, bytes, eventually};
-use umbrella_fs::spec::GovernorStatus;
+use umbrella_fs::spec::FlusherStatus;
 use umbrella_units::ByteSize;
 
 /// A pool of one ext4 branch "disk" with these keys; of a pair of names the second goes out of scope first.
@@ -30,12 +30,12 @@ fn pool(keys: &str) -> (Disk, Pool) {
     (disk, pool)
 }
 
-fn governor(pool: &Pool) -> GovernorStatus {
-    pool.branch_status("disk").write_back.expect("the branch is governed")
+fn flusher(pool: &Pool) -> FlusherStatus {
+    pool.branch_status("disk").write_back.expect("the branch has a policy")
 }
 
 fn dirty(pool: &Pool) -> u64 {
-    governor(pool).dirty.0
+    flusher(pool).dirty.0
 }
 
 /// How much of the first so many bytes of a file the kernel has dirty: cachestat(2).
@@ -52,18 +52,18 @@ fn dirty_in_cache(file: &File, length: u64) -> ByteSize {
 #[derive(Debug)]
 struct Disturbed;
 
-/// Fails unless the governor believes that so much is dirty; where it believes something else and the kernel has not so much dirty of these files
+/// Fails unless the flusher believes that so much is dirty; where it believes something else and the kernel has not so much dirty of these files
 /// of the disk either, nothing is said.
 #[track_caller]
 fn expect_dirty(pool: &Pool, files: &[&str], bytes: u64) -> Result<(), Disturbed> {
-    let believed = governor(pool);
+    let believed = flusher(pool);
     if believed.dirty.0 == bytes {
         return Ok(());
     }
     let open = files.iter().map(|file| File::open(pool.on("disk", file)).expect("it is there"));
     let in_cache: u64 = open.map(|file| dirty_in_cache(&file, u64::MAX >> 1).0).sum();
     assert_ne!(in_cache, bytes, "{believed:?}");
-    println!("expected {bytes}, the kernel has {in_cache} dirty, the governor: {believed:?}");
+    println!("expected {bytes}, the kernel has {in_cache} dirty, the flusher: {believed:?}");
     Err(Disturbed)
 }
 
@@ -146,7 +146,7 @@ fn what_is_dirty_is_known_until_it_is_synced_cut_deleted_or_replaced() {
 fn what_the_kernel_wrote_back_by_itself_is_noticed() {
     let (disk, pool) = pool("write_back = \"zone\"\nwrite_back_limit = \"64MiB\"");
     fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
-    let status = governor(&pool);
+    let status = flusher(&pool);
     assert_eq!(status.dirty.0 + status.cleaned.0, 8 * MIB, "{status:?}");
     rustix::fs::syncfs(File::open(disk.path()).unwrap()).unwrap();
     eventually("nothing is believed dirty", || dirty(&pool) == 0);
@@ -178,7 +178,7 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                let status = governor(&pool);
+                let status = flusher(&pool);
                 most.fetch_max(status.dirty.0 + status.in_flight.0, Ordering::Relaxed);
             }
         });
@@ -197,7 +197,7 @@ fn writers_never_have_much_more_dirty_than_the_limit() {
     // One write of each writer may be under way beyond it.
     let most = most.load(Ordering::Relaxed);
     assert!(most <= 4 * MIB + 4 * MIB, "{most} bytes were dirty");
-    let status = governor(&pool);
+    let status = flusher(&pool);
     assert!(status.waits > 0 && status.errors == 0, "{status:?}");
     // The kernel, too, writes something when this machine stands still for seconds.
     assert!(status.flushed.0 + status.cleaned.0 >= 40 * MIB && status.flushed.0 > 0, "{status:?}");
@@ -225,7 +225,7 @@ fn the_policy_changes_under_load_and_nothing_is_lost() {
         writer.join().unwrap()
     });
     expect_written(&pool.mount_point(), &written);
-    assert_eq!(governor(&pool).errors, 0);
+    assert_eq!(flusher(&pool).errors, 0);
     pool.stop();
     expect_written(&disk.path(), &written);
 }
@@ -237,23 +237,23 @@ fn what_is_counted_is_of_the_policy_that_is_set() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 42, &stop));
-        let before = governor(&pool).runs;
-        eventually("100 runs are written back", || governor(&pool).runs > before + 100);
+        let before = flusher(&pool).runs;
+        eventually("100 runs are written back", || flusher(&pool).runs > before + 100);
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
     });
-    let standing = || (governor(&pool).runs, governor(&pool).flushed);
+    let standing = || (flusher(&pool).runs, flusher(&pool).flushed);
     eventually("it is done", || {
         let before = standing();
         thread::sleep(Duration::from_millis(300));
         standing() == before
     });
     pool.say(["write-back", "set", "disk", "cscan"]);
-    assert!(governor(&pool).runs < 100, "{:?}", governor(&pool));
+    assert!(flusher(&pool).runs < 100, "{:?}", flusher(&pool));
 }
 
 #[test]
-fn xfs_and_btrfs_are_governed_too() {
+fn xfs_and_btrfs_have_ordered_write_back_too() {
     for disk in [Disk::xfs(300 * MIB), Disk::btrfs(256 * MIB)] {
         let keys = "write_back = \"zone_segment\"\nwrite_back_limit = \"2MiB\"";
         let pool = Pool::builder().branch_with("disk", disk.path(), keys).mount();
@@ -261,13 +261,13 @@ fn xfs_and_btrfs_are_governed_too() {
         let stop = AtomicBool::new(false);
         let written = thread::scope(|scope| {
             let writer = scope.spawn(|| overwrite(&pool.mount_point(), 8, 5, &stop));
-            let before = governor(&pool).runs;
-            eventually("100 runs are written back", || governor(&pool).runs > before + 100);
+            let before = flusher(&pool).runs;
+            eventually("100 runs are written back", || flusher(&pool).runs > before + 100);
             stop.store(true, Ordering::Relaxed);
             writer.join().unwrap()
         });
         expect_written(&pool.mount_point(), &written);
-        assert_eq!(governor(&pool).errors, 0);
+        assert_eq!(flusher(&pool).errors, 0);
     }
 }
 
@@ -282,8 +282,8 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let writer = scope.spawn(|| overwrite(&pool.mount_point(), 16, 7, &stop));
-        let before = governor(&pool).runs;
-        eventually("300 runs are written back", || governor(&pool).runs > before + 300);
+        let before = flusher(&pool).runs;
+        eventually("300 runs are written back", || flusher(&pool).runs > before + 300);
         fs::remove_file(pool.join("15")).ok();
         stop.store(true, Ordering::Relaxed);
         // The file that was removed may be missed by the writer.
@@ -291,7 +291,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
     });
     pool.say(["write-back", "record", "disk", "--stop"]);
     let again = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), record.as_os_str()]);
-    assert!(text(&again).contains("is there already"), "an existing file is left alone: {}", text(&again));
+    assert!(text(&again).contains("exists already"), "an existing file is left alone: {}", text(&again));
 
     let replay = |policy: &[&str]| {
         let mut args = vec!["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()];
@@ -318,7 +318,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 fn who_changes_the_policy_is_told_that_the_record_ends() {
     let (_disk, pool) = pool("write_back = \"cscan\"");
     let set = |policy: &str| pool.say(["write-back", "set", "disk", policy]);
-    let complete = "the record of the policy before is complete";
+    let complete = "the record of the previous policy is complete";
     assert!(!set("sweep").contains(complete));
     let record = |name: &str| {
         let file = pool.dir().join(name);
@@ -340,15 +340,15 @@ fn who_changes_the_policy_is_told_that_the_record_ends() {
 fn what_little_is_dirty_is_written_back_by_the_policy_before_the_kernel_does() {
     let (_disk, pool) = pool("write_back = \"sweep\"\nwrite_back_limit = \"64MiB\"");
     let tried = (0..3).any(|seed| {
-        let before = governor(&pool).flushed.0;
+        let before = flusher(&pool).flushed.0;
         fs::write(pool.join("file"), bytes(seed, MIB)).expect("a file");
         eventually("it has left", || {
-            let now = governor(&pool);
+            let now = flusher(&pool);
             now.dirty.0 + now.in_flight.0 == 0
         });
-        governor(&pool).flushed.0 == before + MIB
+        flusher(&pool).flushed.0 == before + MIB
     });
-    assert!(tried, "the kernel wrote it, three times of three: {:?}", governor(&pool));
+    assert!(tried, "the kernel wrote it, three times of three: {:?}", flusher(&pool));
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn hostile_words_are_refused_with_what_would_do() {
         (vec!["zone_segment:alpha=1,alpha=2"], "given twice"),
         (vec!["clairvoyant"], "needs to know the future"),
         (vec!["cscan", "--limit", "1KiB"], "too low"),
-        (vec!["kernel", "--limit", "8MiB"], "limits are only kept where a policy writes back"),
+        (vec!["kernel", "--limit", "8MiB"], "limits need a policy"),
         (vec!["cscan", "--limit", "16777215TiB", "--background", "16777215TiB"], "(leave it out, or lower it)"),
     ] {
         let output = pool.umbrella(["write-back", "set", "disk"].into_iter().chain(args.iter().copied()));
@@ -427,10 +427,10 @@ fn hostile_words_are_refused_with_what_would_do() {
     let inside = pool.join("events");
     let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
     assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
-    assert_eq!(governor(&pool).policy, "cscan", "it goes on as it was");
+    assert_eq!(flusher(&pool).policy, "cscan", "it goes on as it was");
     pool.say(["write-back", "set", "disk", "cscan", "--limit", "64MiB"]);
     pool.say(["write-back", "set", "disk", "sweep"]);
-    assert_eq!(governor(&pool).limit.0, 64 << 20, "another policy has the limits that were");
+    assert_eq!(flusher(&pool).limit.0, 64 << 20, "another policy has the limits that were");
     pool.say(["write-back", "set", "disk", "kernel"]);
     let record = pool.umbrella(["write-back", "record", "disk", "/tmp/x"]);
     assert!(text(&record).contains("the kernel decides its write-back"), "{}", text(&record));
@@ -444,7 +444,7 @@ fn what_is_not_named_of_the_limits_stays_as_it_was() {
     let expect = |given: &[&str], limit: u64, background: u64, why: &str| {
         pool.say(["write-back", "set", "disk", "cscan"].iter().chain(given));
         eventually(why, || {
-            let status = governor(&pool);
+            let status = flusher(&pool);
             (status.limit.0, status.background.0) == (limit * MIB, background * MIB)
         });
     };
@@ -462,18 +462,18 @@ fn a_limit_that_was_given_goes_back_to_what_the_kernel_leaves() {
     let (_disk, pool) = pool("write_back = \"sweep\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"1MiB\"");
     pool.say(["write-back", "set", "disk", "cscan", "--limit", "auto"]);
     eventually("the limit is the kernel's, the other one stays", || {
-        let status = governor(&pool);
+        let status = flusher(&pool);
         status.limit.0 > 4 * MIB && status.background.0 == MIB
     });
     pool.say(["write-back", "set", "disk", "cscan", "--limit", "8MiB", "--background", "auto"]);
     eventually("half of the limit", || {
-        let status = governor(&pool);
+        let status = flusher(&pool);
         (status.limit.0, status.background.0) == (8 * MIB, 4 * MIB)
     });
     let neither = pool.umbrella(["write-back", "set", "disk", "cscan", "--limit", "automatic"]);
     assert!(text(&neither).contains("and not \"auto\" either"), "{}", text(&neither));
     let kernel = pool.umbrella(["write-back", "set", "disk", "kernel", "--limit", "auto"]);
-    assert!(text(&kernel).contains("limits are only kept where a policy writes back"), "{}", text(&kernel));
+    assert!(text(&kernel).contains("limits need a policy"), "{}", text(&kernel));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a device sees of a governor: the order in which pages reach it; and what a governor makes of a device that fails.
+//! What a device sees of a flusher: the order in which pages reach it; and what a flusher makes of a device that fails.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -7,21 +7,21 @@ use std::os::unix::fs::FileExt;
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
 use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
-use umbrella_governor::{FileRef, Governor, Limits, PageRange, Settings};
 use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
+use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
 use super::devices::Remembering;
 use super::dirty_in_cache as dirty;
 use super::support::{KIB, MIB, eventually};
 
-/// Overwrites every other block of 16 KiB of a file in random order, lets a governor write back what it wants, and gives the writes that the
+/// Overwrites every other block of 16 KiB of a file in random order, lets a flusher write back what it wants, and gives the writes that the
 /// device saw of it. Where the kernel wrote much of it by itself, as it does when this machine stands still for seconds, it is done again.
 fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     let orders = std::iter::repeat_with(|| order_once(policy, seed)).take(20);
     orders.filter(|(_, left)| left.0 >= 12 * MIB).map(|(writes, _)| writes).next().expect("the kernel leaves it alone")
 }
 
-/// As [`order_of`]; and how much was still dirty when the governor began.
+/// As [`order_of`]; and how much was still dirty when the flusher began.
 fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
     const BLOCKS: u64 = 1024;
     let disk = Remembering::new();
@@ -36,7 +36,7 @@ fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
     let root = File::open(&disk.at).expect("opens");
     let limits = Limits { limit: Some(ByteSize(64 * MIB)), background: Some(ByteSize(48 * MIB)) };
     let settings = Settings { limits, ..Settings::parse(policy).expect("a policy") };
-    let governor = Governor::start(root.into(), settings).expect("starts");
+    let flusher = Flusher::start(root.into(), settings).expect("starts");
     let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
 
     let mut blocks: Vec<u64> = (0..BLOCKS).collect();
@@ -44,19 +44,19 @@ fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
     for block in blocks {
         let offset = block * 32 * KIB;
         file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
-        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
+        flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
     }
     // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be dirty.
-    assert_eq!(governor.status().runs, 0, "nothing is written back below the threshold");
+    assert_eq!(flusher.status().runs, 0, "nothing is written back below the threshold");
     let (before, left) = (disk.now(), dirty(&file, 32 * MIB));
-    governor.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
+    flusher.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");
     eventually("what is above the threshold is written back", || {
-        let status = governor.status();
+        let status = flusher.status();
         status.dirty.0 <= MIB && status.in_flight.0 == 0
     });
-    governor.stop();
+    flusher.stop();
     let writes = disk.writes(before);
-    drop((governor, file));
+    drop((flusher, file));
     (writes, left)
 }
 
@@ -97,20 +97,20 @@ fn a_write_back_that_fails_is_counted_and_told_once() {
     let (_good, file) = (allocate("good", 160 * MIB), allocate("bad", 32 * MIB));
     let limits = Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) };
     let settings = Settings { limits, ..Settings::parse("cscan").expect("a policy") };
-    let governor = Governor::start(File::open(&disk.at).expect("opens").into(), settings).expect("starts");
+    let flusher = Flusher::start(File::open(&disk.at).expect("opens").into(), settings).expect("starts");
     let id = FileId(rustix::fs::fstat(&file).expect("stat").st_ino);
-    assert!(!governor.take_error(id));
+    assert!(!flusher.take_error(id));
     for at in 0..24 {
         file.write_all_at(&vec![1; MIB as usize], at * MIB).expect("into the page cache");
-        governor.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
+        flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
     }
-    eventually("the failure is seen", || governor.status().errors > 0);
-    assert!(governor.take_error(id), "who syncs next is told");
-    eventually("it goes on", || governor.status().dirty.0 <= MIB);
-    governor.stop();
-    // What failed since is told to who goes on without this governor, once.
-    assert!(governor.take_errors().iter().all(|failed| *failed == id));
-    assert_eq!(governor.take_errors(), []);
-    assert!(!governor.take_error(id));
-    drop((governor, file));
+    eventually("the failure is seen", || flusher.status().errors > 0);
+    assert!(flusher.take_error(id), "who syncs next is told");
+    eventually("it goes on", || flusher.status().dirty.0 <= MIB);
+    flusher.stop();
+    // What failed since is told to who goes on without this flusher, once.
+    assert!(flusher.take_errors().iter().all(|failed| *failed == id));
+    assert_eq!(flusher.take_errors(), []);
+    assert!(!flusher.take_error(id));
+    drop((flusher, file));
 }

@@ -58,13 +58,13 @@ pub enum BranchError {
         theirs: Option<String>,
     },
     /// While the branch was online, something else came to be at its path.
-    #[error("{path:?} is not the directory any more that was opened there")]
+    #[error("{path:?} is no longer the directory that was opened there")]
     Replaced {
         /// Path of the branch.
         path: PathBuf,
     },
     /// It was removed from the pool or replaced meanwhile.
-    #[error("{path:?} is no branch of this pool any more")]
+    #[error("{path:?} is no longer a branch of this pool")]
     Retired {
         /// Path of the branch.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum BranchError {
     },
     /// Another daemon uses the branch.
     #[error(
-        "{path:?} is in use by a daemon that is mounted (`umbrella status` lists pools: unmount the one that has it; a disk of this pool itself cannot be taken in again while it is used)"
+        "{path:?} is in use by a mounted pool (`umbrella status` lists pools: unmount the one that has it; a disk that this pool uses cannot be added again)"
     )]
     InUse {
         /// Path of the branch.
@@ -101,7 +101,7 @@ pub enum BranchError {
     },
     /// The hidden folder is not ours.
     #[error(
-        "{path:?}/.umbrella {problem} (it holds what a crash needs to be undone, so it must be a folder that only the daemon can write; look at it, then move it away)"
+        "{path:?}/.umbrella {problem} (it holds what is needed after a crash, so only the daemon may be able to write it; inspect it, then move it away)"
     )]
     Hidden {
         /// Path of the branch.
@@ -135,6 +135,14 @@ pub enum BranchError {
     /// The pool's memory failed.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The daemon lacks threads: nothing is known of the branch.
+    #[error(
+        "{path:?} was not looked at: the daemon can start no thread (raise TasksMax= or `ulimit -u`, and try again)"
+    )]
+    NoThread {
+        /// Path of the branch.
+        path: PathBuf,
+    },
     /// No answer in time.
     #[error("{path:?} does not answer (waited {waited_ms} ms)")]
     Hung {
@@ -163,7 +171,7 @@ pub enum HiddenProblem {
 fn advice(name: &str, theirs: Option<&str>) -> String {
     match theirs {
         Some(theirs) => format!(
-            ": it is the disk of branch {theirs:?}; have the disks changed their mount points, or the paths in the configuration? Put them back, nothing else is to be done"
+            ": it is the disk of branch {theirs:?}; correct the mount points, or the paths in the configuration; nothing else is needed"
         ),
         None => format!(
             "; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`"

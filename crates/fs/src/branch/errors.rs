@@ -25,6 +25,7 @@ pub struct BranchErrors {
     /// Counted by the file system itself.
     pub file_system: u64,
     /// When the first was seen.
+    #[serde(with = "umbrella_units::seconds")]
     pub since: Option<Timestamp>,
     /// The last, for people.
     pub last: String,

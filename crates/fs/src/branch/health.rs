@@ -95,10 +95,8 @@ impl Branch {
             access_times: self.access_times.get().copied().unwrap_or_default(),
             retired: Arc::clone(&self.retired),
         };
-        let found = self.prober.run(timeout, move || plan.run()).unwrap_or_else(|_| {
-            let waited_ms = timeout.as_millis() as u64;
-            Err(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
-        });
+        let found = self.prober.run(timeout, move || plan.run());
+        let found = found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)));
         let _changing = self.changing.lock();
         if self.is_online() {
             return Ok(());
@@ -112,6 +110,14 @@ impl Branch {
                 self.drop_online(error.to_string());
                 Err(error)
             }
+        }
+    }
+
+    fn not_looked_at(&self, why: Unasked, waited: Duration) -> BranchError {
+        let path = self.spec.path.clone();
+        match why {
+            Unasked::Hangs => BranchError::Hung { path, waited_ms: waited.as_millis() as u64 },
+            Unasked::NoThread => BranchError::NoThread { path },
         }
     }
 
@@ -149,10 +155,7 @@ impl Branch {
         let look = match self.prober.run(timeout, move || look(path, &seen, suspect)) {
             Ok(look) => look,
             Err(Unasked::NoThread) => Look::Unknown,
-            Err(Unasked::Hangs) => {
-                let waited_ms = timeout.as_millis() as u64;
-                Look::Gone(BranchError::Hung { path: self.spec.path.clone(), waited_ms })
-            }
+            Err(Unasked::Hangs) => Look::Gone(self.not_looked_at(Unasked::Hangs, timeout)),
         };
         match look {
             Look::Unknown => {

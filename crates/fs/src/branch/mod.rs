@@ -7,6 +7,7 @@
 
 mod abilities;
 pub mod beneath;
+mod branches;
 mod closer;
 mod error;
 mod errors;
@@ -38,6 +39,7 @@ use crate::attention::Attention;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
 
+pub(crate) use branches::Branches;
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
 pub use errors::{BranchErrors, ErrorSource};
@@ -469,7 +471,7 @@ impl Branch {
             fs_type: online.as_ref().map(|it| it.fs_type.clone()).unwrap_or_default(),
             total: space.total,
             free: space.free,
-            keep_free: self.spec.keep_free.of(space.total),
+            min_free: self.spec.min_free.of(space.total),
             read_only: self.spec.read_only || (online.is_some() && !self.is_writable()),
             draining: self.draining(),
             abilities: self.abilities(),

@@ -108,7 +108,7 @@ impl Branch {
             writable: online && self.is_writable() && !self.draining(),
             total: space.total,
             free: space.free,
-            keep_free: self.spec.keep_free.of(space.total),
+            min_free: self.spec.min_free.of(space.total),
         }
     }
 
@@ -119,6 +119,6 @@ impl Branch {
             Some(amount) => amount.of(total),
             None => ByteSize((total.0 / 10).max(LEAST_HEADROOM)),
         };
-        wanted.max(self.spec.keep_free.of(total))
+        wanted.max(self.spec.min_free.of(total))
     }
 }

@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Error)]
 pub enum StateError {
     /// A file could not be read or written.
-    #[error("{}: {source} (the daemon keeps there what it knows of its branches)", path.display())]
+    #[error("{}: {source} (the daemon keeps the state of its branches there)", path.display())]
     Io {
         /// Which.
         path: PathBuf,

@@ -15,6 +15,7 @@ pub struct BranchStatus {
     /// Path.
     pub path: PathBuf,
     /// Online, or why not.
+    #[serde(flatten)]
     pub state: BranchState,
     /// File system type as the kernel names it (`ext4`, `xfs`, `fuse.sshfs`...).
     pub fs_type: String,
@@ -23,7 +24,7 @@ pub struct BranchStatus {
     /// Free bytes for unprivileged users.
     pub free: ByteSize,
     /// Kept free, in bytes.
-    pub keep_free: ByteSize,
+    pub min_free: ByteSize,
     /// Nothing is written there.
     pub read_only: bool,
     /// Nothing new is placed there.
@@ -34,9 +35,9 @@ pub struct BranchStatus {
     pub files_moved_in: u64,
     /// Files that moved away since the mount.
     pub files_moved_out: u64,
-    /// How its write-back is governed; `None`: the kernel decides.
+    /// Its ordered write-back; `None`: the kernel decides.
     #[serde(default)]
-    pub write_back: Option<umbrella_governor::Status>,
+    pub write_back: Option<umbrella_writeback::Status>,
     /// Its disk reports errors.
     #[serde(default)]
     pub failing: bool,
@@ -56,6 +57,7 @@ pub enum BranchState {
         /// Why, for people.
         reason: String,
         /// Since when.
+        #[serde(with = "umbrella_units::seconds")]
         since: Timestamp,
     },
 }

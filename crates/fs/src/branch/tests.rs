@@ -20,7 +20,7 @@ fn spec(name: &str, path: &Path) -> BranchSpec {
     BranchSpec {
         name: name.to_owned(),
         path: path.to_owned(),
-        keep_free: Amount::Bytes(ByteSize(4096)),
+        min_free: Amount::Bytes(ByteSize(4096)),
         headroom: None,
         read_only: false,
         optional: false,
@@ -595,10 +595,10 @@ fn space_that_is_asked_now_waits_for_no_reading_that_began_before() {
 #[test]
 fn headroom_is_a_tenth_but_at_least_a_gibibyte_and_what_is_kept_free() {
     let place = Place::new();
-    let headroom = |configured: Option<&str>, keep_free: &str, total: u64| {
+    let headroom = |configured: Option<&str>, min_free: &str, total: u64| {
         let mut spec = spec("disk", &place.dir("disk"));
         spec.headroom = configured.map(|text| text.parse().unwrap());
-        spec.keep_free = keep_free.parse().unwrap();
+        spec.min_free = min_free.parse().unwrap();
         let branch = Branch::new(BranchId(0), spec, place.state());
         *branch.space.lock() = CachedSpace {
             value: Space { total: ByteSize(total), ..Space::default() },

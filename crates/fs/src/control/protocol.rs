@@ -87,7 +87,7 @@ pub enum Request {
         /// Only this one.
         branch: Option<String>,
     },
-    /// Govern a branch's write-back so, until the pool is unmounted. Answered with [`Answer::Ok`].
+    /// Set a branch's write-back policy until the pool is unmounted. Answered with [`Answer::Ok`].
     WriteBackSet {
         /// Name.
         branch: String,
@@ -296,6 +296,7 @@ pub struct Status {
     /// Process id of the daemon.
     pub pid: u32,
     /// Time since the mount.
+    #[serde(with = "umbrella_units::seconds")]
     pub uptime: Duration,
     /// The tree is away (`umbrella unmount --lazy`); the daemon ends with the last file that is open.
     #[serde(default)]
@@ -361,6 +362,7 @@ pub struct StagingStatus {
     /// Larger files leave.
     pub max_file: ByteSize,
     /// Older files leave.
+    #[serde(with = "umbrella_units::seconds")]
     pub max_age: Option<Duration>,
     /// Files that were created here since the mount.
     pub files_staged: u64,
@@ -376,7 +378,7 @@ pub struct WriteBackStatus {
     /// Name.
     pub branch: String,
     /// `None`: the kernel decides.
-    pub governor: Option<umbrella_governor::Status>,
+    pub write_back: Option<umbrella_writeback::Status>,
 }
 
 /// One rule and how often it decided.

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, Progress, Request, Status};
 use super::socket::{BindError, Listener, Service};
+use crate::admin::Equalise;
 use crate::error::Error;
-use crate::pool::{Equalise, HANGS, Pool, Walk};
+use crate::migrate::Walk;
+use crate::pool::Pool;
+use crate::staging::HANGS;
 
 /// Takes the mount away.
 pub(crate) type Unmount = Box<dyn Fn() -> std::io::Result<()> + Send + Sync>;
@@ -37,53 +40,55 @@ impl Service for PoolService {
     fn carry_out(&self, request: Request, mut tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
         let pool = &self.pool;
         Ok(match request {
-            Request::Status => Answer::Status(Box::new(Status { config: self.config.clone(), ..pool.status() })),
-            Request::Explain { path } => Answer::Explain(Box::new(pool.explain(&path)?)),
+            Request::Status => Answer::Status(Box::new(Status { config: self.config.clone(), ..pool.admin.status() })),
+            Request::Explain { path } => Answer::Explain(Box::new(pool.admin.explain(&path)?)),
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
-                Answer::Enforce(pool.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
+                Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
             }
             Request::Equalise { path, like, dry_run } => {
-                Answer::Equalised(pool.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)
+                Answer::Equalised(pool.admin.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)
             }
-            Request::BranchList => Answer::Branches { branches: pool.branch_statuses() },
+            Request::BranchList => Answer::Branches { branches: pool.admin.branch_statuses() },
             Request::BranchAdd { branch, to_default } => {
                 let name = branch.name.clone();
-                pool.add_branch(branch)?;
+                pool.admin.add_branch(branch)?;
                 if to_default {
-                    pool.append_to_default(&name)?;
+                    pool.placement.append_to_default(&name)?;
                 }
                 Answer::Ok
             }
             Request::BranchRemove { name, force } => {
-                pool.remove_branch(&name, force)?;
+                pool.admin.remove_branch(&name, force)?;
                 Answer::Ok
             }
             Request::BranchReplace { name, path, force } => {
-                pool.replace_branch(&name, path, force)?;
+                pool.admin.replace_branch(&name, path, force)?;
                 Answer::Ok
             }
-            Request::BranchDrain { name } => Answer::Enforce(pool.drain(&name, &mut tell)?),
+            Request::BranchDrain { name } => Answer::Enforce(pool.migrate.drain(&name, &mut tell)?),
             Request::BranchDrainStop { name } => {
-                pool.stop_drain(&name)?;
+                pool.migrate.stop_drain(&name)?;
                 Answer::Ok
             }
             Request::BranchClearErrors { name } => {
-                pool.clear_errors(&name)?;
+                pool.admin.clear_errors(&name)?;
                 Answer::Ok
             }
-            Request::WriteBackShow { branch } => Answer::WriteBack { branches: pool.write_back(branch.as_deref())? },
+            Request::WriteBackShow { branch } => {
+                Answer::WriteBack { branches: pool.write_back.write_back(branch.as_deref())? }
+            }
             Request::WriteBackSet { branch, write_back } => {
-                pool.set_write_back(&branch, write_back)?;
+                pool.write_back.set_write_back(&branch, write_back)?;
                 Answer::Ok
             }
             Request::WriteBackRecord { branch, file, most } => {
-                pool.record_write_back(&branch, file.as_deref(), most)?;
+                pool.write_back.record_write_back(&branch, file.as_deref(), most)?;
                 Answer::Ok
             }
             Request::RulesReload { spec } => {
-                pool.reload_rules(&spec.rules)?;
-                Answer::Reloaded { not_in_force: pool.keys_not_in_force(&spec) }
+                pool.placement.reload_rules(&spec.rules)?;
+                Answer::Reloaded { not_in_force: pool.admin.keys_not_in_force(&spec) }
             }
             Request::Sync => {
                 pool.sync_all().map_err(Error::Sync)?;
@@ -91,9 +96,9 @@ impl Service for PoolService {
             }
             Request::Unmount { keep_staged } => {
                 // While the tree can be used and asked. What comes meanwhile follows at the end.
-                pool.empty_staging();
-                let files = pool.status().staging.map_or(0, |staging| staging.files);
-                let branches = pool.hanging_branches();
+                pool.staging.empty_staging();
+                let files = pool.admin.status().staging.map_or(0, |staging| staging.files);
+                let branches = pool.staging.hanging_branches();
                 if files > 0 && !keep_staged && !branches.is_empty() {
                     return Err(Error::BranchesHang { files, branches, waited: HANGS });
                 }

@@ -7,7 +7,8 @@ use umbrella_fuse::{Created, Entry, Errno, NodeId, Stat};
 use super::Fuse;
 use super::convert::{attributes, opened};
 use crate::error::{OpError, OpResult};
-use crate::pool::{Attr, Opened};
+use crate::io::Opened;
+use crate::tree::Attr;
 
 impl Fuse {
     /// A name that was looked up.

@@ -10,8 +10,9 @@ use umbrella_units::Timestamp;
 
 use crate::creds::{Asker, Caller};
 use crate::inode_flags;
+use crate::io::{NewTime, OpenRequest, Opened};
 use crate::node::{DataPath, HandleId, NodeId};
-use crate::pool::{Attr, NewTime, OpenRequest, Opened};
+use crate::tree::Attr;
 
 pub(super) fn node(id: umbrella_fuse::NodeId) -> NodeId {
     NodeId(id.0)

@@ -23,7 +23,7 @@ impl Fuse {
         let rest = entries.after(offset);
         let with_attributes =
             if offset == 0 { self.readers.begin(thread, dir, rest.len()) } else { self.readers.use_them(thread) };
-        let (strict, mut given) = (self.pool.is_strict(), Vec::new());
+        let (strict, mut given) = (self.pool.context.is_strict(), Vec::new());
         for entry in rest {
             let name = Listed {
                 ino: InodeNumber(entry.ino.0),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
 use super::Fuse;
-use super::tell::Tell;
+use super::notify::KernelNotifier;
 use crate::control::protocol::TransportStatus;
 use crate::pool::Pool;
 use crate::spec::Transport;
@@ -53,7 +53,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
     };
     let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.spec().mount, &spec, config)?;
     let transport = in_use(wanted, session.transport());
-    pool.set_kernel(Box::new(Tell { notifier: session.notifier(), transport }));
+    pool.set_kernel(Box::new(KernelNotifier { notifier: session.notifier(), transport }));
     pool.announce_passthrough();
     Ok(Mounted { session })
 }

@@ -1,9 +1,8 @@
 //! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
-//! Lock order: a file's `io` -> `Pool::slow_commits` -> `Pool::rename_lock` -> a directory's `commit` -> a file's `state` -> a directory's
-//! `attributes` -> a directory's `state`. `Pool::told` and the staging area's `taken_back` come before `rename_lock`, a directory's `listing` after it; a directory's
-//! `times` after all.
+//! Lock order: `Branches::told` and `Staging::taken_back` -> a file's `io` -> `Tree::slow_commits` -> `Tree::rename_lock` -> a directory's `listing` -> a
+//! directory's `commit` -> a file's `state` -> a directory's `attributes` -> a directory's `state`. A directory's `times` after all.
 
 mod handle;
 mod table;
@@ -25,6 +24,9 @@ pub use handle::{DataPath, HandleId};
 pub(crate) use table::NodeTable;
 
 use crate::at::{DirAt, FileAt};
+use crate::branch::{Branch, Online};
+use crate::inode_map::BackingKey;
+use crate::meta::Meta;
 use crate::rights::Shown;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -43,6 +45,22 @@ pub(crate) struct Backing {
     /// As in [`crate::meta::Meta`].
     pub(crate) foreign_dev: u64,
     pub(crate) ino: u64,
+}
+
+impl Backing {
+    pub(crate) fn of(branch: &Branch, meta: &Meta) -> Backing {
+        Backing { branch: branch.id, foreign_dev: meta.foreign_dev, ino: meta.ino }
+    }
+}
+
+/// The key of an inode's number.
+pub(crate) fn key_of(online: &Online, backing: Backing) -> BackingKey {
+    BackingKey { slot: online.slot, foreign_dev: backing.foreign_dev, ino: backing.ino }
+}
+
+/// As [`key_of`], of an inode that was looked at.
+pub(crate) fn inode_key(online: &Online, meta: &Meta) -> BackingKey {
+    BackingKey { slot: online.slot, foreign_dev: meta.foreign_dev, ino: meta.ino }
 }
 
 /// One file or directory of the merged tree.
@@ -99,11 +117,11 @@ pub(crate) struct DirState {
     /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel forgets the node.
     pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where not every copy has what is shown.
-    pub(crate) unlike: Option<Arc<Unlike>>,
+    pub(crate) divergence: Option<Arc<Divergence>>,
 }
 
 /// Copies of a directory that differ in owner, mode or ACLs, as they were compared last.
-pub(crate) struct Unlike {
+pub(crate) struct Divergence {
     /// What users see.
     pub(crate) shown: Shown,
     /// Whose other attributes users see.
@@ -151,13 +169,13 @@ pub(crate) struct FileState {
     pub(crate) cached: u32,
     pub(crate) token: Option<PassthroughToken>,
     /// Was open in passthrough: a mapping may live on after the last handle is closed.
-    pub(crate) past_us: bool,
+    pub(crate) was_passthrough: bool,
     /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and nobody is told.
     pub(crate) shared_mapping: bool,
     /// The access time before the first handle was opened, where rules ask for it.
     pub(crate) accessed: Option<Timestamp>,
     /// Written, or changed in what rules look at, since its place was last judged.
-    pub(crate) unjudged: bool,
+    pub(crate) needs_evaluation: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
     /// Who writes waits for that copy (for `io`), and so cannot spoil it.
@@ -177,7 +195,7 @@ impl FileState {
     pub(crate) fn disturb(&mut self) {
         if let Some(cancel) = self.copying.take() {
             cancel.store(true, Ordering::Relaxed);
-            self.unjudged = true;
+            self.needs_evaluation = true;
         }
     }
 
@@ -302,15 +320,15 @@ impl Node {
     }
 
     /// The path that rules look at: of several names the first in alphabetical order, so that it is always the same one.
-    pub(crate) fn judged_path(&self) -> Vec<u8> {
+    pub(crate) fn rule_path(&self) -> Vec<u8> {
         let Some(file) = self.file() else { return self.path() };
         let names = file.state.read().names.clone();
         names.iter().map(|(parent, name)| path_of(parent, name)).min().unwrap_or_else(|| self.path())
     }
 
     /// How the copies of a directory differ; `None` where they do not.
-    pub(crate) fn unlike(&self) -> Option<Arc<Unlike>> {
-        self.dir()?.state.read().unlike.clone()
+    pub(crate) fn divergence(&self) -> Option<Arc<Divergence>> {
+        self.dir()?.state.read().divergence.clone()
     }
 
     /// The path in the pool, beginning with `/`; for a file with several names, one of them; for one without, where it was.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::error::Doing;
 use super::fingerprint::{Seen, look_fd};
-use super::{Loss, Place, RelocateError};
+use super::{EntryAt, Loss, RelocateError};
 use crate::fd_path::proc_path;
 use crate::inode_flags::{self, FsXattr};
 
@@ -42,7 +42,7 @@ const FLAGS_OF_THE_FILE_SYSTEM: IFlags = IFlags::NOCOW.union(IFlags::COMPRESSED)
 pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 /// Holds the object of a name itself, whatever its kind.
-pub(super) fn hold(place: Place<'_>) -> Result<OwnedFd, Errno> {
+pub(super) fn hold(place: EntryAt<'_>) -> Result<OwnedFd, Errno> {
     openat(place.dir, place.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -246,7 +246,7 @@ pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// Makes a regular file's contents durable.
-pub(super) fn sync_file(place: Place<'_>) -> Result<(), Errno> {
+pub(super) fn sync_file(place: EntryAt<'_>) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fsync(openat(place.dir, place.name, flags, Mode::empty())?)
 }

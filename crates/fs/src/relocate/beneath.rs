@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Place;
+use super::EntryAt;
 use super::fingerprint::{Seen, look_maybe};
 use crate::branch::beneath::open_beneath;
 
@@ -19,8 +19,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { dir: self.dir.as_fd(), name: OsStr::from_bytes(&self.name) }
+    pub(super) fn place(&self) -> EntryAt<'_> {
+        EntryAt { dir: self.dir.as_fd(), name: OsStr::from_bytes(&self.name) }
     }
 
     pub(super) fn look(&self) -> Result<Option<Seen>, Errno> {

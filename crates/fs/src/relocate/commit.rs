@@ -10,7 +10,7 @@ use super::error::{Doing, is_doubtful};
 use super::fingerprint::{Seen, look_fd, look_maybe};
 use super::journal::record;
 use super::{
-    BranchUuid, Copied, Decision, Durability, Fingerprint, Intent, Loss, Place, RelocateError, Side, Step, StepHook,
+    BranchUuid, Copied, Decision, Durability, EntryAt, Fingerprint, Intent, Loss, RelocateError, Side, Step, StepHook,
     attrs, told,
 };
 
@@ -18,9 +18,9 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub struct MovedName<'a> {
     /// Where it is.
-    pub source: Place<'a>,
+    pub source: EntryAt<'a>,
     /// Where it goes; the directory exists and is durable.
-    pub target: Place<'a>,
+    pub target: EntryAt<'a>,
     /// Its path in the pool.
     pub path: &'a [u8],
 }
@@ -35,7 +35,7 @@ pub struct Move<'a> {
     /// Every name; at least one.
     pub names: &'a [MovedName<'a>],
     /// The copy, in the new branch's [`super::TEMP_DIR`].
-    pub temp: Place<'a>,
+    pub temp: EntryAt<'a>,
     /// The [`super::INTENTS_DIR`] of the new branch (the old one's may be full), of the old one for a move that is not synced.
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
@@ -61,7 +61,7 @@ pub enum Removal {
 }
 
 /// Step 3: fails with [`RelocateError::Changed`] if the source is no longer what was copied.
-pub fn verify_unchanged(source: Place<'_>, copied: &Copied) -> Result<(), RelocateError> {
+pub fn verify_unchanged(source: EntryAt<'_>, copied: &Copied) -> Result<(), RelocateError> {
     match Fingerprint::at(source) {
         Ok(now) if now == copied.source => Ok(()),
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(RelocateError::Changed),
@@ -176,7 +176,7 @@ impl<'a> Move<'a> {
     fn place_and_remove(&self, done: &mut Progress) -> Result<Removal, RelocateError> {
         self.decision.on(Side::Target);
         let target_times = ParentTimes::of(self.targets());
-        let mut first: Option<Place<'_>> = None;
+        let mut first: Option<EntryAt<'_>> = None;
         for name in self.names {
             self.decision.check()?;
             self.decision.on(Side::Target);
@@ -258,7 +258,7 @@ impl<'a> Move<'a> {
 
 /// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have been lost on the way
 /// (a server or a daemon that died, a disk), nobody knows.
-pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
+pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
     match look_maybe(place) {
         Ok(None) => Ok(Removal::Done),
@@ -268,7 +268,7 @@ pub(super) fn remove(place: Place<'_>) -> Result<Removal, Errno> {
 }
 
 /// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or, as with FUSE, by looking first.
-pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
+pub(super) fn place_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         Err(Errno::EXIST) => return Err(RelocateError::Taken),
@@ -278,7 +278,7 @@ pub(super) fn place_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateEr
 }
 
 /// [`place_new`] without the flag.
-pub(super) fn place_by_hand(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
+pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     if !is_known_by_path(to.dir) {
         match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
             Ok(()) => {
@@ -302,7 +302,7 @@ fn is_known_by_path(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
 }
 
-pub(super) fn link_new(from: Place<'_>, to: Place<'_>) -> Result<(), RelocateError> {
+pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
         Err(Errno::EXIST) => Err(RelocateError::Taken),
         Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS | Errno::MLINK) => {

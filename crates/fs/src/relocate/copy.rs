@@ -13,7 +13,7 @@ use umbrella_units::{ByteSize, Timestamp};
 use super::attrs::{self, When};
 use super::error::Doing;
 use super::fingerprint::{Fingerprint, Seen, look_fd};
-use super::{Durability, Limits, Loss, PACED_SLICE, Place, RelocateError};
+use super::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError};
 use crate::branch::Abilities;
 use crate::fd_path::proc_path;
 use crate::inode_flags;
@@ -40,8 +40,8 @@ pub struct Copied {
 ///
 /// On any error `temp` is gone again. What the target cannot keep is refused before data is written.
 pub fn copy(
-    source: Place<'_>,
-    temp: Place<'_>,
+    source: EntryAt<'_>,
+    temp: EntryAt<'_>,
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
@@ -54,7 +54,7 @@ pub fn copy(
 /// The descriptor's own offset is not moved.
 pub fn copy_from_fd(
     source: BorrowedFd<'_>,
-    temp: Place<'_>,
+    temp: EntryAt<'_>,
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
@@ -75,13 +75,13 @@ pub fn copy_unnamed(
 ) -> Result<(Copied, OwnedFd), RelocateError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let output = openat(dir, c".", flags, Mode::RUSR | Mode::WUSR).map_err(not_made)?;
-    let mut copying = Copying::new(source, Place { dir, name: OsStr::new(".") }, abilities, limits)?;
+    let mut copying = Copying::new(source, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
     let bytes = copying.fill(output.as_fd())?;
     Ok((copying.finish(output.as_fd(), bytes)?, output))
 }
 
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
-pub fn losses(source: Place<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
+pub fn losses(source: EntryAt<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
     let held = attrs::hold(source).doing("open the source")?;
     let seen = look_fd(held.as_fd()).doing("look at the source")?;
     let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
@@ -110,7 +110,7 @@ struct Copying<'a> {
     source: BorrowedFd<'a>,
     seen: Seen,
     xattrs: attrs::Xattrs,
-    temp: Place<'a>,
+    temp: EntryAt<'a>,
     limits: &'a Limits<'a>,
     left_behind: Vec<OsString>,
     /// The target leaves out what is not written.
@@ -123,7 +123,7 @@ impl<'a> Copying<'a> {
     /// Refuses what the target cannot keep.
     fn new(
         source: BorrowedFd<'a>,
-        temp: Place<'a>,
+        temp: EntryAt<'a>,
         abilities: &Abilities,
         limits: &'a Limits<'a>,
     ) -> Result<Self, RelocateError> {
@@ -188,7 +188,7 @@ impl<'a> Copying<'a> {
     }
 
     fn make_special(&mut self) -> Result<(), RelocateError> {
-        let Place { dir, name } = self.temp;
+        let EntryAt { dir, name } = self.temp;
         if self.seen.print.file_type() == FileType::Symlink {
             let target = readlinkat(self.source, c"", Vec::new()).doing("read the symbolic link")?;
             self.put_access_time_back()?;

@@ -15,7 +15,7 @@ use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::level::{ChangedAt, DirFace, Note, level_dir, note_change};
-use super::{Loss, Place, RelocateError, attrs};
+use super::{EntryAt, Loss, RelocateError, attrs};
 use crate::branch::Abilities;
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
@@ -50,8 +50,8 @@ pub fn clone_dir_durably(
 pub fn clone_dir_whole(
     from: BorrowedFd<'_>,
     face: Option<&DirFace>,
-    temp: Place<'_>,
-    to: Place<'_>,
+    temp: EntryAt<'_>,
+    to: EntryAt<'_>,
     abilities: &Abilities,
 ) -> Result<(), RelocateError> {
     make(from, face, temp.dir, temp.name, abilities)?;

@@ -30,7 +30,7 @@ use super::error::Doing;
 use super::fingerprint::look_maybe;
 use super::intent::{ExchangeSite, Verdict, relative};
 use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
-use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, told};
+use super::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
 #[derive(Clone)]
@@ -156,7 +156,7 @@ fn print_at(spot: &Spot) -> Result<Option<Fingerprint>, RelocateError> {
 }
 
 /// One branch's part, which is one system call.
-pub(super) fn change_names(one: Place<'_>, other: Place<'_>, holds: Holds) -> Result<(), RelocateError> {
+pub(super) fn change_names(one: EntryAt<'_>, other: EntryAt<'_>, holds: Holds) -> Result<(), RelocateError> {
     match holds {
         Holds::One => place_new(one, other),
         Holds::Other => place_new(other, one),

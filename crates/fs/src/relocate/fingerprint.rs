@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, Timespec, Timest
 use rustix::io::Errno;
 use umbrella_units::Timestamp;
 
-use super::Place;
+use super::EntryAt;
 
 fn stamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { secs: time.tv_sec, nanos: time.tv_nsec }
@@ -58,7 +58,7 @@ impl Seen {
 
 impl Fingerprint {
     /// What is at `place` now; a symbolic link is not followed.
-    pub fn at(place: Place<'_>) -> Result<Self, Errno> {
+    pub fn at(place: EntryAt<'_>) -> Result<Self, Errno> {
         look(place).map(|seen| seen.print)
     }
 
@@ -73,7 +73,7 @@ impl Fingerprint {
     }
 }
 
-pub(super) fn look(place: Place<'_>) -> Result<Seen, Errno> {
+pub(super) fn look(place: EntryAt<'_>) -> Result<Seen, Errno> {
     let stat = statx(place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     Ok(seen(&stat))
 }
@@ -84,7 +84,7 @@ pub(super) fn look_fd(fd: BorrowedFd<'_>) -> Result<Seen, Errno> {
 }
 
 /// What is at `place`; `None` if nothing is.
-pub(super) fn look_maybe(place: Place<'_>) -> Result<Option<Seen>, Errno> {
+pub(super) fn look_maybe(place: EntryAt<'_>) -> Result<Option<Seen>, Errno> {
     match look(place) {
         Ok(seen) => Ok(Some(seen)),
         Err(Errno::NOENT) => Ok(None),

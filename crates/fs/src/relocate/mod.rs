@@ -96,7 +96,7 @@ pub use level::{
 };
 pub(crate) use level::{Intention, Mark, mark_changing, unmark};
 pub use names::{Directory, Journal, Reach, Spot};
-pub use recover::{RecoverBranch, Recovery, Returned, Stop, recover, recover_returned};
+pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
 use umbrella_units::ByteSize;
@@ -110,7 +110,7 @@ pub const INTENTS_DIR: &str = "intents";
 
 /// A name in a directory. The directory may be open with `O_PATH`.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct EntryAt<'a> {
     /// The directory.
     pub dir: BorrowedFd<'a>,
     /// One component.

@@ -23,7 +23,7 @@ use super::commit::ParentTimes;
 use super::error::is_doubtful;
 use super::intent::Verdict;
 use super::journal::{Recorded, fresh_name, record_as};
-use super::{BranchUuid, Decision, Intent, LeftAt, Place, RelocateError, Step, StepHook, told};
+use super::{BranchUuid, Decision, EntryAt, Intent, LeftAt, RelocateError, Step, StepHook, told};
 
 /// How the calls to a branch are made.
 pub trait Reach: Clone {
@@ -47,8 +47,8 @@ pub struct Spot {
 }
 
 impl Spot {
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { dir: self.dir.as_fd(), name: &self.name }
+    pub(super) fn place(&self) -> EntryAt<'_> {
+        EntryAt { dir: self.dir.as_fd(), name: &self.name }
     }
 
     /// The directories of two names, once where they are one, durably as they are.

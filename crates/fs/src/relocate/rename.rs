@@ -23,7 +23,7 @@ use super::fingerprint::{look, look_maybe};
 use super::intent::{Verdict, relative};
 use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
 use super::recover::EVERYTHING;
-use super::{BranchUuid, Fingerprint, Intent, Place, RelocateError, Step, StepHook, attrs, told};
+use super::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
 
 /// One branch of a directory that is renamed.
 #[derive(Clone)]
@@ -167,7 +167,7 @@ impl<R: Reach> Part for Renaming<'_, R> {
     }
 }
 
-pub(super) fn rename_one(from: Place<'_>, to: Place<'_>, replaced: bool) -> Result<(), RelocateError> {
+pub(super) fn rename_one(from: EntryAt<'_>, to: EntryAt<'_>, replaced: bool) -> Result<(), RelocateError> {
     if replaced {
         return match renameat(from.dir, from.name, to.dir, to.name) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => Err(RelocateError::Taken),

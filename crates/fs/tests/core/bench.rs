@@ -146,7 +146,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
     let branch = |name: &&str| BranchSpec {
         name: (*name).to_owned(),
         path: root.join(name),
-        keep_free: Amount::Bytes(ByteSize(0)),
+        min_free: Amount::Bytes(ByteSize(0)),
         headroom: None,
         read_only: false,
         optional: true,
@@ -178,7 +178,7 @@ pub(crate) const RULE_SETS: usize = 4;
 
 /// Rules to mount with or to change to.
 pub(crate) fn rule_set(number: usize) -> RulesSpec {
-    let size = |is| Condition::Size { is, value: ByteSize(BIG), band: ByteSize(0) };
+    let size = |is| Condition::Size { is, value: ByteSize(BIG), hysteresis: ByteSize(0) };
     let extension = |name: &str| Condition::Extension { any_of: vec![name.to_owned()], negated: false };
     // What no rule names goes back to a default list of one, and stays where it is on one of several.
     let (rules, default): (_, &[&str]) = match number % RULE_SETS {

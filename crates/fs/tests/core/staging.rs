@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_fs::pool::{Change, Pool, Replace};
+use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_policy::placement::spec::{DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
@@ -92,6 +92,17 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
 }
 
 #[test]
+fn a_file_that_is_emptied_as_it_is_opened_takes_no_room_in_memory_any_more() {
+    let scene = Scene::new(small_area());
+    let file = scene.put("file", &pattern(1, 10_000));
+    assert_eq!(scene.pool.status().staging.unwrap().used, ByteSize(12 << 10));
+    let opened = scene.pool.open(file, OpenRequest { truncate: true, ..WRITE }).unwrap();
+    assert_eq!(scene.pool.status().staging.unwrap().used, ByteSize(0));
+    scene.pool.release(opened.handle).unwrap();
+    assert_eq!(scene.holders("file"), STAGED);
+}
+
+#[test]
 fn old_files_leave_and_their_directories_look_as_before() {
     let scene = Scene::new(StagingSpec { max_age: Some(Duration::from_millis(1)), ..small_area() });
     let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o750, Caller::ROOT).unwrap().node;
@@ -99,7 +110,7 @@ fn old_files_leave_and_their_directories_look_as_before() {
     let file = put(&scene.pool, dir, "file", b"small");
     let before = scene.pool.getattr(dir).unwrap().meta;
     std::thread::sleep(Duration::from_millis(20));
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     assert_eq!(scene.holders("dir/file"), ["fast"]);
     assert_eq!(contents(&scene.pool, file), b"small");
     let after = scene.pool.getattr(dir).unwrap().meta;
@@ -123,7 +134,7 @@ fn files_that_leave_together_do_so_in_the_order_of_their_paths() {
         paths.push(format!("{name}/{number:02}"));
     }
     std::thread::sleep(Duration::from_millis(20));
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     // A tmpfs numbers its files as they come.
     let number = |path: &String| std::fs::metadata(scene.bench.branch(0).join(path)).unwrap().ino();
     let mut as_they_came = paths.clone();
@@ -136,12 +147,12 @@ fn files_that_leave_together_do_so_in_the_order_of_their_paths() {
 fn when_more_waits_than_may_those_used_longest_ago_leave() {
     let size = Some(Amount::Bytes(ByteSize(288 << 10)));
     let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     let data = pattern(1, 40_960);
     let files: Vec<_> = (0..5).map(|number| scene.put(&format!("file-{number}"), &data)).collect();
     assert_eq!(contents(&scene.pool, files[0]), data, "and so it is used last");
     scene.put("file-5", &data);
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     let staged: Vec<_> = (0..6).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).collect();
     assert_eq!(staged, [0, 3, 4, 5], "of six times 44 KiB no more than three quarters of 288 stay");
 }
@@ -150,7 +161,7 @@ fn when_more_waits_than_may_those_used_longest_ago_leave() {
 fn where_nothing_more_may_wait_files_go_to_their_branch_at_once() {
     let size = Some(Amount::Bytes(ByteSize(96 << 10)));
     let scene = Scene::new(StagingSpec { size, ..small_area() });
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     for number in 0..4 {
         scene.put(&format!("file-{number}"), &pattern(number, 40_960));
     }
@@ -212,7 +223,7 @@ fn a_file_that_is_deleted_in_memory_touches_no_branch() {
     scene.pool.sync_all().unwrap();
     assert_eq!(scene.metric("umbrella_staging_left_count"), 1);
     scene.pool.release(opened.handle).unwrap();
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     assert_eq!(std::fs::read_dir(scene.area()).unwrap().count(), 1, "only .umbrella");
 }
 
@@ -248,7 +259,7 @@ fn all_names_of_a_file_leave_together_also_after_a_kill() {
     scene.pool.link(file, dir, OsStr::new("two")).unwrap();
     let scene = scene.killed(Some(small_area()));
     assert_eq!(scene.holders("one"), STAGED);
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     assert_eq!((scene.holders("one"), scene.holders("dir/two")), (vec!["fast"], vec!["fast"]));
     let inode = |path: &str| std::fs::metadata(scene.bench.branch(0).join(path)).unwrap().ino();
     assert_eq!(inode("one"), inode("dir/two"));
@@ -362,7 +373,7 @@ fn memory_that_loses_its_contents_is_not_taken_for_memory_that_keeps_them() {
 fn empty_files_count_too() {
     let size = Some(Amount::Bytes(ByteSize(256 << 10)));
     let scene = Scene::new(StagingSpec { size, max_age: None, ..small_area() });
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     for number in 0..200 {
         scene.put(&format!("empty-{number}"), b"");
     }
@@ -428,7 +439,7 @@ fn a_sync_after_a_kill_waits_until_what_was_left_is_found() {
     }
     let scene = scene.killed(Some(small_area()));
     std::thread::scope(|scope| {
-        scope.spawn(|| scene.pool.keep_staging());
+        scope.spawn(|| scene.pool.destage_due());
         scope.spawn(|| scene.pool.sync_all().unwrap()).join().unwrap();
         let left = (0..300).filter(|number| scene.holders(&format!("file-{number}")) == STAGED).count();
         assert_eq!(left, 0, "everything is said to be on a branch");
@@ -456,7 +467,7 @@ fn empty_directories_do_not_stay_in_memory() {
     assert_eq!(scene.holders("a/b/c"), ["fast", "(staging)"]);
     let before = scene.pool.getattr(dir).unwrap();
     scene.pool.sync_all().unwrap();
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     assert_eq!((scene.holders("a/b/c"), scene.holders("a")), (vec!["fast"], vec!["fast"]));
     let after = scene.pool.getattr(dir).unwrap();
     assert_eq!((after.ino, after.meta.mtime, after.meta.perm), (before.ino, before.meta.mtime, 0o751));
@@ -608,7 +619,7 @@ fn writes_at_the_end_while_the_file_leaves_lose_nothing() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                pool.keep_staging();
+                pool.destage_due();
             }
         });
         let mut rounds = 0_u32;

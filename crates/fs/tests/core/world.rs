@@ -458,7 +458,7 @@ impl World {
             Op::SetXattr { what, name, len } => self.set_xattr(what, name, Some(len)),
             Op::RemoveXattr { what, name } => self.set_xattr(what, name, None),
             Op::Settle => {
-                self.pool().keep_staging();
+                self.pool().destage_due();
                 self.pool().move_all_queued();
                 Ok(())
             }
@@ -559,7 +559,10 @@ impl World {
         let mut done = 0;
         while done < data.len() {
             let left = data.len() - done;
-            match well("copy", self.pool().copy_range(from.handle, done as u64, to.handle, done as u64, left, false))? {
+            match well(
+                "copy",
+                self.pool().copy_range((from.handle, done as u64), (to.handle, done as u64), left, false),
+            )? {
                 0 => return fail("a copy ended early"),
                 copied => done += copied,
             }

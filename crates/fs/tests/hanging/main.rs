@@ -140,7 +140,7 @@ fn a_branch_that_hangs_holds_up_only_what_goes_to_it() {
     }
     std::thread::sleep(Duration::from_millis(20));
     let seen = scene.while_it_hangs(
-        || scene.pool.keep_staging(),
+        || scene.pool.destage_due(),
         || {
             let left = scene.eventually(|scene| scene.is_on("b-small", "fast") && scene.is_on("dir/b-small", "fast"));
             (left, scene.holders("a-big"), scene.holders("dir/a-big"))
@@ -158,12 +158,12 @@ fn files_that_come_while_a_branch_hangs_leave_for_the_others() {
     std::thread::sleep(Duration::from_millis(20));
     let left = scene.while_it_hangs(
         || {
-            scene.pool.keep_staging();
+            scene.pool.destage_due();
             for number in 0..10 {
                 put(&scene.pool, NodeId::ROOT, &format!("later-{number}"), b"small");
             }
             std::thread::sleep(Duration::from_millis(20));
-            scene.pool.keep_staging();
+            scene.pool.destage_due();
         },
         || scene.eventually(|scene| (0..10).all(|number| scene.is_on(&format!("later-{number}"), "fast"))),
     );
@@ -177,15 +177,15 @@ fn a_directory_that_a_branch_that_hangs_has_too_leaves_memory_and_the_tree_can_b
     put(&scene.pool, dir, "a-big", &pattern(1, 8192));
     put(&scene.pool, dir, "b-small", b"small");
     std::thread::sleep(Duration::from_millis(20));
-    scene.pool.keep_staging();
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
+    scene.pool.destage_due();
     assert_eq!(scene.holders("dir"), ["fast", "slow"]);
     put(&scene.pool, dir, "c-small", b"small");
     std::thread::sleep(Duration::from_millis(20));
     let seen = scene.while_it_hangs(
         || {
-            scene.pool.keep_staging();
-            scene.pool.keep_staging();
+            scene.pool.destage_due();
+            scene.pool.destage_due();
             scene.pool.mkdir(NodeId::ROOT, OsStr::new("made"), 0o755, Caller::ROOT).unwrap();
         },
         || scene.eventually(|scene| scene.holders("dir") == ["fast", "slow"] && !scene.holders("made").is_empty()),
@@ -197,7 +197,7 @@ fn a_directory_that_a_branch_that_hangs_has_too_leaves_memory_and_the_tree_can_b
 fn memory_is_made_free_by_files_of_branches_that_answer() {
     let size = Some(Amount::Bytes(ByteSize(288 << 10)));
     let scene = Scene::new(0, StagingSpec { size, max_age: None, ..small_area() });
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     // They come in small and grow, the big ones first: those are used longest ago.
     let names = (0..4).map(|number| format!("big-{number}")).chain((0..12).map(|number| format!("small-{number:02}")));
     let files: Vec<_> =
@@ -215,7 +215,7 @@ fn memory_is_made_free_by_files_of_branches_that_answer() {
         || {
             let begun = Instant::now();
             while begun.elapsed() < PATIENCE && left(&scene) < 7 {
-                scene.pool.keep_staging();
+                scene.pool.destage_due();
             }
         },
         || scene.eventually(|scene| left(scene) >= 7),
@@ -259,7 +259,7 @@ fn a_branch_that_holds_up_files_is_named() {
     std::thread::sleep(Duration::from_millis(20));
     let warned = |scene: &Scene| scene.pool.status().warnings.iter().any(|warning| warning.contains("branch \"slow\""));
     assert!(!warned(&scene));
-    assert!(scene.while_it_hangs(|| scene.pool.keep_staging(), || scene.eventually(warned)));
+    assert!(scene.while_it_hangs(|| scene.pool.destage_due(), || scene.eventually(warned)));
     assert!(scene.eventually(|scene| !warned(scene)), "it answers again");
 }
 
@@ -290,7 +290,7 @@ fn a_sync_of_one_file_does_not_wait_for_a_branch_that_hangs() {
     scene.pool.write(small.handle, b"small", 0, false).unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let left = scene.while_it_hangs(
-        || scene.pool.keep_staging(),
+        || scene.pool.destage_due(),
         || {
             scene.pool.fsync(small.handle, false).unwrap();
             scene.is_on("b-small", "fast")
@@ -333,7 +333,7 @@ fn a_file_that_somebody_takes_to_a_branch_that_hangs_holds_up_no_others() {
     let left = scene.while_it_hangs(
         || {
             std::thread::scope(|scope| {
-                scope.spawn(|| scene.pool.keep_staging());
+                scope.spawn(|| scene.pool.destage_due());
                 assert!(scene.eventually(|scene| scene.is_on("a-0000", "fast")));
                 // It belongs on `slow` now, and is still with who brings files to `fast`.
                 scene.pool.write(grows.handle, &pattern(1, 8192), 0, false).unwrap();
@@ -377,7 +377,7 @@ fn a_directory_that_gets_another_name_waits_for_a_branch_that_hangs_and_nobody_e
     put(&scene.pool, dir, "b-small", b"small");
     scene.pool.mkdir(NodeId::ROOT, OsStr::new("old"), 0o755, Caller::ROOT).unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    scene.pool.keep_staging();
+    scene.pool.destage_due();
     assert!(scene.is_on("a-big", "slow"));
     let renamed = AtomicBool::new(false);
     let looked_up = std::sync::atomic::AtomicUsize::new(0);

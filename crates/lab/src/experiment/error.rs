@@ -36,7 +36,7 @@ pub enum LabError {
     Run { policy: String, input: String, source: RunError },
     #[error("{input} reaches to {end}, beyond the end of {disk} at {capacity} ({})", remedy(larger))]
     BeyondEnd { input: String, end: ByteSize, disk: String, capacity: ByteSize, larger: String },
-    #[error("nothing called {name:?} can be swept{} (known: {known})", near(name, known))]
+    #[error("cannot sweep {name:?}{} (known: {known})", near(name, known))]
     UnknownSweep { name: String, known: String },
     #[error("--sweep {name} is given twice: write all its values in one, {name}=A,B,C")]
     SweptTwice { name: String },

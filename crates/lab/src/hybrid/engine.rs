@@ -22,7 +22,7 @@ use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
 use super::setup::{Cache, Setup};
 use super::station::Station;
 use super::tally::Tally;
-use crate::experiment::LabError;
+use crate::experiment::{LabError, Watch};
 
 /// Sectors of metadata before the data of each write.
 const METADATA: u32 = 1;
@@ -119,8 +119,8 @@ impl<'a, P: Probe> Engine<'a, P> {
         })
     }
 
-    /// Runs to the end, or until `go_on`, which is told how much of the time is over, says no.
-    pub(super) fn run(mut self, mut go_on: impl FnMut(f64) -> bool) -> Option<HybridOutcome> {
+    /// Runs to the end; without an outcome when it is ended early.
+    pub(super) fn run(mut self, watch: &mut Watch<'_>) -> Option<HybridOutcome> {
         self.settle();
         let mut steps = 0_u32;
         while let Some(at) = self.next_moment() {
@@ -131,7 +131,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             }
             self.settle();
             steps = steps.wrapping_add(1);
-            if steps.is_multiple_of(1024) && !go_on(self.now.0 as f64 / self.input.length.0.max(1) as f64) {
+            if steps.is_multiple_of(1024) && !watch(Some(self.now.0 as f64 / self.input.length.0.max(1) as f64)) {
                 return None;
             }
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use umbrella_units::{ByteSize, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
-use crate::experiment::{LabError, areas};
+use crate::experiment::LabError;
 use crate::trace::{self, OpenOptions, Summary, TraceOp};
+use crate::write_back::areas;
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,11 +22,11 @@
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks", sections 2 and 3.
 
-mod cell;
 mod engine;
 mod flush;
 mod foresight;
 mod input;
+mod machine;
 mod outcome;
 mod probe;
 mod requests;
@@ -37,7 +37,6 @@ mod tally;
 mod tests;
 mod week;
 
-pub use cell::{Cell, ObserveHybrid, Results, run};
 pub use input::{Arrival, Direction, Input};
 pub use outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
 pub use setup::{Cache, Setup};

@@ -3,8 +3,7 @@
 use serde::Serialize;
 use umbrella_model::device::profiles::{self, Options, Profile};
 use umbrella_policy::flash_cache::{self, Algorithm, Percent, When};
-use umbrella_policy::spin_down::{Costs, SpinDown};
-use umbrella_units::{ByteSize, Lba, Nanos};
+use umbrella_units::{ByteSize, Lba};
 
 use crate::experiment::LabError;
 
@@ -70,13 +69,6 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Whether it can be built.
-    pub fn check(&self) -> Result<(), LabError> {
-        self.profiles()?;
-        SpinDown::parse(&self.spin_down, Costs { break_even: Nanos::NEVER })?;
-        Ok(())
-    }
-
     /// How it behaves; what it does not say is as the live engine has it unless told otherwise.
     pub(super) fn options(&self) -> flash_cache::Options {
         let Setup { when, high, algorithm, memory, .. } = *self;

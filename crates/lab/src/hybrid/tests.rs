@@ -93,7 +93,7 @@ fn run_for(seconds: u64, setup: &Setup, arrivals: &[Arrival]) -> HybridOutcome {
     let (disk, flash) = (clockwork(Nanos::from_millis(10), DISK), clockwork(Nanos::from_millis(1), FLASH));
     let mut nobody = ();
     let engine = Engine::with(setup, &input, &mut nobody, disk, flash).unwrap();
-    engine.run(|_| true).unwrap()
+    engine.run(&mut |_| true).unwrap()
 }
 
 /// Times as whole milliseconds.

@@ -12,11 +12,11 @@
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement", section 4.
 
-mod cell;
 mod error;
 mod foresight;
 mod head;
 mod input;
+mod machine;
 mod outcome;
 mod packed;
 mod percent;
@@ -26,7 +26,6 @@ mod synthetic;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, ObserveLog, run};
 pub use error::LogError;
 pub use input::{Input, Request};
 pub use outcome::{LogOutcome, Travel};

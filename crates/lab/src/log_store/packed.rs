@@ -5,8 +5,9 @@ use std::path::Path;
 use umbrella_units::{BlockNo, ByteSize, Extent, PAGE_BYTES, Pages};
 
 use super::input::{Input, Request};
-use crate::experiment::{LabError, areas};
+use crate::experiment::LabError;
 use crate::trace::{self, OpenOptions, Record, TraceOp};
+use crate::write_back::areas;
 
 /// Where the pages of a trace lie when those that it never touches are left out.
 #[derive(Debug, Default)]

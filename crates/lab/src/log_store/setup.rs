@@ -1,5 +1,6 @@
 //! What a log is made of.
 
+use std::fmt;
 use std::num::NonZeroU32;
 
 use umbrella_policy::Spec;
@@ -22,8 +23,11 @@ pub struct Setup {
     pub segment_blocks: Option<NonZeroU32>,
 }
 
-/// Segments above the reserve below which cleaning is due.
-pub(super) const LOW: u32 = 4;
+impl fmt::Display for Setup {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {} {}%", self.scheme, self.victim.name(), self.utilisation.0)
+    }
+}
 
 impl Setup {
     /// The scheme.

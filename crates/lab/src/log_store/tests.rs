@@ -10,7 +10,8 @@ use super::input::{Input, Request};
 use super::percent::Percent;
 use super::setup::Setup;
 use super::store::Store;
-use super::{Cell, LogError, LogOutcome, run};
+use super::{LogError, LogOutcome};
+use crate::experiment::{self, Cell};
 use crate::trace::TraceOp;
 use crate::workload::Seed;
 
@@ -25,7 +26,7 @@ fn setup(scheme: &str, utilisation: u32) -> Setup {
 }
 
 fn outcome(input: &Input, setup: Setup) -> LogOutcome {
-    Cell { input: Arc::new(input.clone()), setup }.run(|_| true).unwrap().unwrap()
+    Cell::new(input.clone(), setup).run(&mut |_| true).unwrap().unwrap()
 }
 
 /// Eight blocks of data in a log of 20 segments of four blocks.
@@ -162,9 +163,9 @@ fn hot_blocks_take_their_share_and_half_of_the_rest_is_never_written() {
 #[test]
 fn runs_are_the_same_however_many_run_at_a_time() {
     let input = Arc::new(Input::zipf(0.9, DATA, 5_000, Seed(2)).unwrap());
-    let cells: Vec<Cell> =
-        schemes().iter().map(|info| Cell { input: Arc::clone(&input), setup: setup(info.name, 70) }).collect();
-    let [one, two] = [1, 2].map(|threads| run(&cells, threads, &()).unwrap());
+    let stores: Vec<Setup> = schemes().iter().map(|info| setup(info.name, 70)).collect();
+    let cells = Cell::grid(&[input], &stores);
+    let [one, two] = [1, 2].map(|threads| experiment::run(&cells, threads, &()).unwrap().unless_failed().unwrap());
     assert_eq!(one, two);
     assert!(one.iter().flatten().all(|outcome| outcome.write_amplification >= 1.0));
 }
@@ -180,7 +181,7 @@ fn what_cannot_be_simulated_says_why() {
     let only_reads = Input::new("reads", vec![ask(TraceOp::Read, 0, 9)], DATA);
     assert_eq!(error(only_reads), "reads: nothing is written, so there is nothing to clean");
     assert_eq!(error(Input::new("far", vec![ask(TraceOp::Write, 4096, 1)], DATA)).split(':').next(), Some("far"));
-    let cell = Cell { input: Arc::new(Input::new("full", write(), DATA).unwrap()), setup: setup("sepgc", 100) };
-    let error = cell.run(|_| true).unwrap_err().to_string();
+    let cell = Cell::new(Input::new("full", write(), DATA).unwrap(), setup("sepgc", 100));
+    let error = cell.run(&mut |_| true).unwrap_err().to_string();
     assert!(error.starts_with("full: sepgc cannot keep a log 100% full"), "{error}");
 }

@@ -16,7 +16,7 @@ pub enum Allocation {
     Log,
 }
 
-/// The constants of a [`super::Machine`].
+/// The constants of a [`super::Computer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The page cache: memory, thresholds, expiry.

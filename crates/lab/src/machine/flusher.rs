@@ -1,7 +1,7 @@
 //! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
 //! somebody waits for, and the rest at the end go without being chosen.
 //!
-//! Staged files leave where the policy is asked ([`Machine::choose`]): of each unit that the write-out wants as many pages
+//! Staged files leave where the policy is asked ([`Computer::choose`]): of each unit that the write-out wants as many pages
 //! of the files used longest ago get their places first, and then the policy chooses among all that is dirty (MRAM 3.1.3:
 //! pdflush, when it is woken to write, looks for staged files and transforms them, so that they can be written). Not on the
 //! timer, which asks nobody (3.2.1).
@@ -13,12 +13,13 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 use super::client::Wait;
 use super::config::Allocation;
 use super::queue::{Reason, Waiting};
-use super::{Machine, RunError, WATCH_EVERY, Watch};
+use super::{Computer, RunError, WATCH_EVERY};
+use crate::experiment::Watch;
 
 /// The policy is asked again when fewer pages than this wait: enough to keep the disk's queue full.
 const LOW_WATER: usize = 256;
 
-impl Machine {
+impl Computer {
     /// Asks the policy for what the thresholds demand, and hands the disk what it has room for.
     pub(super) fn feed(&mut self, now: Nanos) {
         self.wake_throttled(now);
@@ -197,7 +198,7 @@ impl Machine {
     pub(super) fn pump(&mut self, now: Nanos) {
         // A policy that goes by files writes them as the kernel does, which puts off their expiry.
         let by_files = self.policy.needs().files.is_some();
-        let Machine { queue, cache, tally, deferred, syncing, .. } = self;
+        let Computer { queue, cache, tally, deferred, syncing, .. } = self;
         let mut gone: Vec<PageKey> = Vec::new();
         queue.pump(now, |waiting| match cache.begin_queued(waiting.page) {
             Begin::Begun => {
@@ -279,13 +280,13 @@ impl Machine {
 
     /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk, and whether the watcher had
     /// enough before.
-    pub(super) fn drain(&mut self, now: Nanos, watch: &mut dyn Watch) -> Result<(Nanos, bool), RunError> {
+    pub(super) fn drain(&mut self, now: Nanos, watch: &mut Watch<'_>) -> Result<(Nanos, bool), RunError> {
         let mut now = now;
         loop {
             self.until_watch = self.until_watch.saturating_sub(1);
             if self.until_watch == 0 {
                 self.until_watch = WATCH_EVERY;
-                if !watch.at(now, Some(1.0)) {
+                if !watch(Some(1.0)) {
                     return Ok((now, true));
                 }
             }

@@ -37,6 +37,7 @@ use umbrella_model::page_cache::{self, Change, ExpireBy, PageCache};
 use umbrella_policy::writeback::{DirtyPage, WriteBack};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, PageKey};
 
+use crate::experiment::Watch;
 use crate::result::{AtFinish, Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
@@ -109,21 +110,8 @@ pub enum RunError {
     },
 }
 
-/// What a run may be watched with: says how far it is, and is asked whether to go on.
-pub trait Watch {
-    /// The run is at `now`, `share` of it (0 to 1) is done where the workload can tell. False ends it.
-    fn at(&mut self, now: Nanos, share: Option<f64>) -> bool;
-}
-
-/// Nobody watches.
-impl Watch for () {
-    fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
-        true
-    }
-}
-
 /// A machine with one disk, at time zero.
-pub struct Machine {
+pub struct Computer {
     config: Config,
     cache: PageCache,
     policy: WriteBack,
@@ -172,7 +160,7 @@ pub struct Machine {
 /// How often the watcher is asked, in events.
 const WATCH_EVERY: u32 = 1 << 14;
 
-impl Machine {
+impl Computer {
     /// A machine over `disk`, reached through what `schedule` puts before it.
     pub fn new(
         config: Config,
@@ -180,8 +168,8 @@ impl Machine {
         policy: WriteBack,
         disk: Box<dyn Device>,
         schedule: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
-    ) -> Result<Machine, RunError> {
-        Machine::watched(config, layout, policy, disk, schedule, &mut || true)
+    ) -> Result<Computer, RunError> {
+        Computer::watched(config, layout, policy, disk, schedule, &mut || true)
     }
 
     /// The same; `go_on` is asked now and then while the file system is aged, which takes time.
@@ -192,7 +180,7 @@ impl Machine {
         disk: Box<dyn Device>,
         schedule: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Machine, RunError> {
+    ) -> Result<Computer, RunError> {
         let capacity = disk.capacity().block();
         let dispatched = Rc::new(RefCell::new(WriteWindows::default()));
         let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
@@ -201,7 +189,7 @@ impl Machine {
         let cache = PageCache::new(page_cache::Config { expire_by, ..config.cache });
         let files = Files::new(layout, capacity, config.staging, config.allocation, go_on)?;
         let next_wake = cache.next_wake(Nanos(0));
-        Ok(Machine {
+        Ok(Computer {
             config,
             cache,
             policy,
@@ -238,17 +226,17 @@ impl Machine {
 
     /// Tells the policy when each page will be written next, as an earlier run of the same input logged it.
     #[must_use]
-    pub fn with_foresight(mut self, foresight: Foresight) -> Machine {
+    pub fn with_foresight(mut self, foresight: Foresight) -> Computer {
         self.foresight = Some(foresight);
         self
     }
 
-    /// Logs when each page is written or removed, for [`Machine::with_foresight`]; taken out with [`Machine::run_logged`].
+    /// Logs when each page is written or removed, for [`Computer::with_foresight`]; taken out with [`Computer::run_logged`].
     pub fn run_logged(
         mut self,
         setting: Setting,
         workload: &mut dyn Workload,
-        watch: &mut dyn Watch,
+        watch: &mut Watch<'_>,
     ) -> Result<(Outcome, WriteLog), RunError> {
         self.log = Some(WriteLog::default());
         let outcome = self.run_to_end(setting, workload, watch)?;
@@ -260,7 +248,7 @@ impl Machine {
         mut self,
         setting: Setting,
         workload: &mut dyn Workload,
-        watch: &mut dyn Watch,
+        watch: &mut Watch<'_>,
     ) -> Result<Outcome, RunError> {
         self.run_to_end(setting, workload, watch)
     }
@@ -269,7 +257,7 @@ impl Machine {
         &mut self,
         setting: Setting,
         workload: &mut dyn Workload,
-        watch: &mut dyn Watch,
+        watch: &mut Watch<'_>,
     ) -> Result<Outcome, RunError> {
         while let Some(step) = workload.prepare() {
             if !self.prepare(&step, watch)? {
@@ -286,7 +274,7 @@ impl Machine {
             self.until_watch = self.until_watch.saturating_sub(1);
             if self.until_watch == 0 {
                 self.until_watch = WATCH_EVERY;
-                if !watch.at(now, workload.progress(now)) {
+                if !watch(workload.progress(now)) {
                     interrupted = true;
                     break;
                 }
@@ -312,7 +300,7 @@ impl Machine {
         Ok(self.outcome(setting, finished, now, interrupted))
     }
 
-    /// As [`Machine::next_time`]. When nothing would happen, because what clients wait for was deleted by others, they look again,
+    /// As [`Computer::next_time`]. When nothing would happen, because what clients wait for was deleted by others, they look again,
     /// once.
     fn next_time_after_help(&mut self, now: Nanos) -> Result<Nanos, RunError> {
         self.next_time(now).or_else(|stuck| {

@@ -6,9 +6,9 @@ use umbrella_units::{BlockNo, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
 use super::client::ReadAhead;
 use super::step::METADATA_ROOM;
-use super::{Machine, RunError, Waiters, WriteLog};
+use super::{Computer, RunError, Waiters, WriteLog};
 
-impl Machine {
+impl Computer {
     /// Passes on what the page cache told.
     pub(super) fn tell_policy(&mut self, now: Nanos) {
         let mut changes = std::mem::take(&mut self.changes);

@@ -5,7 +5,8 @@ use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, Pa
 
 use super::client::{Verdict, Wait};
 use super::tally::pages_of;
-use super::{Machine, RunError, Watch};
+use super::{Computer, RunError};
+use crate::experiment::Watch;
 use crate::workload::Step;
 
 /// A step is done but for the pages that it waits for.
@@ -20,13 +21,13 @@ const CHECK_EVERY: u64 = 32;
 /// Pages that a step may dirty besides its own: inode, bitmaps, group descriptors, directories, indirect blocks.
 pub(super) const METADATA_ROOM: u64 = 32;
 
-impl Machine {
+impl Computer {
     /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false when
     /// the watcher had enough.
-    pub(super) fn prepare(&mut self, step: &Step, watch: &mut dyn Watch) -> Result<bool, RunError> {
+    pub(super) fn prepare(&mut self, step: &Step, watch: &mut Watch<'_>) -> Result<bool, RunError> {
         let Step::Write { file, offset, size } = *step else {
             self.prepare_piece(step)?;
-            return Ok(watch.at(Nanos(0), None));
+            return Ok(watch(None));
         };
         let (end, capacity) = (offset.0.saturating_add(size.0), self.capacity.0.saturating_mul(PAGE_BYTES));
         if end > capacity {
@@ -37,7 +38,7 @@ impl Machine {
             let piece = LAYOUT_PIECE.min(end - at);
             self.prepare_piece(&Step::Write { file, offset: ByteSize(at), size: ByteSize(piece) })?;
             at += piece;
-            if !watch.at(Nanos(0), None) {
+            if !watch(None) {
                 return Ok(false);
             }
         }

@@ -59,7 +59,7 @@ fn setting(policy: &str) -> Setting {
     Setting { policy: policy.to_owned(), ..Setting::default() }
 }
 
-fn machine(setup: &Setup) -> Machine {
+fn machine(setup: &Setup) -> Computer {
     let config = Config {
         cache: page_cache::Config { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
         staging: setup.staging,
@@ -71,7 +71,7 @@ fn machine(setup: &Setup) -> Machine {
     let disk = profile("cheetah_10k7").expect("a profile").build(&Options::default());
     let schedule = scheduler("elevator").expect("a scheduler");
     let policy = WriteBack::parse(setup.policy).expect("a policy");
-    Machine::new(config, layout, policy, disk, |disk| schedule.build(disk, 128)).expect("a machine")
+    Computer::new(config, layout, policy, disk, |disk| schedule.build(disk, 128)).expect("a machine")
 }
 
 fn run(setup: &Setup, clients: Vec<Vec<Step>>) -> Outcome {
@@ -79,7 +79,7 @@ fn run(setup: &Setup, clients: Vec<Vec<Step>>) -> Outcome {
         prepare: setup.prepare.clone().into_iter(),
         clients: clients.into_iter().map(Vec::into_iter).collect(),
     };
-    machine(setup).run(setting(setup.policy), &mut script, &mut ()).expect("the run ends")
+    machine(setup).run(setting(setup.policy), &mut script, &mut |_| true).expect("the run ends")
 }
 
 const ROOT: FileId = FileId(1);
@@ -344,12 +344,12 @@ fn whoever_sees_the_future_does_not_write_what_is_removed_soon() {
         };
         let setup = Setup { memory_pages: 2_000, policy: "clairvoyant", ..Setup::default() };
         let (_, log) = machine(&Setup { policy: "cscan", ..setup.clone() })
-            .run_logged(setting("cscan"), &mut steps(), &mut ())
+            .run_logged(setting("cscan"), &mut steps(), &mut |_| true)
             .expect("the run ends");
         let foresight = Foresight::new(std::sync::Arc::new(log));
         let outcome = machine(&setup)
             .with_foresight(foresight)
-            .run(setting("clairvoyant"), &mut steps(), &mut ())
+            .run(setting("clairvoyant"), &mut steps(), &mut |_| true)
             .expect("the run ends");
         let pages = outcome.bytes_written / PAGE_BYTES;
         assert!((1000..1020).contains(&pages), "{kept:?} has 1000 pages, and a few blocks say where they are: {pages}");
@@ -519,7 +519,7 @@ fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
 fn an_address_beyond_the_end_is_an_error_that_says_what_to_do() {
     let setup = Setup { device: true, ..Setup::default() };
     let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(1 << 40, 1)].into_iter()] };
-    let error = machine(&setup).run(setting("file"), &mut script, &mut ()).expect_err("no such address");
+    let error = machine(&setup).run(setting("file"), &mut script, &mut |_| true).expect_err("no such address");
     assert!(matches!(error, RunError::BeyondEnd { .. }), "{error}");
     assert!(error.to_string().contains("--fit wrap"), "{error}");
 }
@@ -530,61 +530,53 @@ fn files_that_do_not_fit_are_an_error_that_says_what_to_do() {
     let steps: Vec<Step> =
         std::iter::once(create(0)).chain((0..200).map(|at| write(0, at * 262_144, 262_144))).collect();
     let mut script = Script { prepare: steps.into_iter(), clients: vec![] };
-    let error = machine(&setup).run(setting("file"), &mut script, &mut ()).expect_err("200 GiB on 73 GB");
+    let error = machine(&setup).run(setting("file"), &mut script, &mut |_| true).expect_err("200 GiB on 73 GB");
     assert!(matches!(error, RunError::NoSpace { .. }), "{error}");
 }
 
 #[test]
 fn a_watcher_ends_a_run() {
-    struct Enough(u32);
-    impl Watch for Enough {
-        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
-            self.0 += 1;
-            self.0 < 3
-        }
-    }
     let setup = Setup { device: true, ..Setup::default() };
     let mut script = Script {
         prepare: vec![].into_iter(),
         clients: (0..2).map(|_| vec![on_device(0, 1); 1_000_000].into_iter()).collect(),
     };
-    let outcome = machine(&setup).run(setting("file"), &mut script, &mut Enough(0)).expect("an outcome");
+    let mut watched = 0;
+    let mut enough = |_| {
+        watched += 1;
+        watched < 3
+    };
+    let outcome = machine(&setup).run(setting("file"), &mut script, &mut enough).expect("an outcome");
     assert!(outcome.interrupted);
     assert!(outcome.operations < 2_000_000);
 }
 
+/// Never ends a run, and counts how often it was asked.
+fn counted(count: &mut u32) -> impl FnMut(Option<f64>) -> bool {
+    |_| {
+        *count += 1;
+        true
+    }
+}
+
 #[test]
 fn a_lone_client_that_never_waits_is_watched_too() {
-    struct Count(u32);
-    impl Watch for Count {
-        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
-            self.0 += 1;
-            true
-        }
-    }
     let setup = Setup { device: true, expire_after: None, ..Setup::default() };
     let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(0, 1); 100_000].into_iter()] };
-    let mut count = Count(0);
-    machine(&setup).run(setting("file"), &mut script, &mut count).expect("an outcome");
-    assert!(count.0 >= 100_000 / WATCH_EVERY, "{}", count.0);
+    let watched = &mut 0;
+    machine(&setup).run(setting("file"), &mut script, &mut counted(watched)).expect("an outcome");
+    assert!(*watched >= 100_000 / WATCH_EVERY, "{watched}");
 }
 
 #[test]
 fn the_timer_does_not_run_for_years_in_which_nothing_is_dirty() {
-    struct Count(u32);
-    impl Watch for Count {
-        fn at(&mut self, _now: Nanos, _share: Option<f64>) -> bool {
-            self.0 += 1;
-            true
-        }
-    }
     let setup = Setup { device: true, ..Setup::default() };
     let steps = vec![on_device(0, 1), think(1_000_000_000), on_device(5, 1), think(1_000_000_003), on_device(9, 1)];
     let mut script = Script { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] };
-    let mut count = Count(0);
-    let outcome = machine(&setup).run(setting("file"), &mut script, &mut count).expect("an outcome");
+    let watched = &mut 0;
+    let outcome = machine(&setup).run(setting("file"), &mut script, &mut counted(watched)).expect("an outcome");
     assert_eq!(outcome.written_because.expired, 2, "as after a short time");
-    assert_eq!(count.0, 0, "two hundred million times it has nothing to do");
+    assert_eq!(*watched, 0, "two hundred million times it has nothing to do");
 }
 
 /// A step of the generated scripts, over few files and a small disk so that they meet.

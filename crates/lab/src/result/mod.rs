@@ -6,6 +6,7 @@ mod csv;
 mod histogram;
 pub mod html;
 mod metric;
+mod table;
 mod unit;
 mod windows;
 
@@ -18,6 +19,7 @@ pub use compare::{Group, Row, Series, Sweep, groups};
 pub use csv::write_csv;
 pub use histogram::Histogram;
 pub use metric::{Better, METRICS, Metric, Unit, metric};
+pub use table::Table;
 pub use unit::change;
 pub use windows::{SequentialWrites, WindowCounts, WriteWindows};
 

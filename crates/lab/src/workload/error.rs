@@ -64,7 +64,7 @@ pub enum WorkloadError {
         part: String,
     },
     /// A scale that is no number from a millionth to 1.
-    #[error("{value:?} is no scale (it is a number from 0.000001 to 1)")]
+    #[error("{value:?} is not a scale (give a number from 0.000001 to 1)")]
     BadScale {
         /// What was given.
         value: String,
@@ -105,6 +105,6 @@ pub enum LoadError {
         text: String,
     },
     /// Nothing to do.
-    #[error("there is no call in it that succeeded (NT_STATUS_OK)")]
+    #[error("no call in it succeeded (NT_STATUS_OK)")]
     NoCall,
 }

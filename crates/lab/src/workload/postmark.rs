@@ -32,8 +32,8 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
         param("dirs", ANY, "100", "TESA, section IV.A", "subdirectories; with 0 or 1 all files are in the root"),
         param("low", FILE, "500B", "PostMark's default", "the smallest file"),
         param("high", FILE, "10000B", "PostMark's default (9.77 KiB)", "files are smaller than this, or grow to it"),
-        param("read-bias", BIAS, "5", "PostMark's default", "of ten transactions so many read, the rest append"),
-        param("create-bias", BIAS, "5", "PostMark's default", "of ten transactions so many create, the rest delete"),
+        param("read-bias", BIAS, "5", "PostMark's default", "how many of ten transactions read; the rest append"),
+        param("create-bias", BIAS, "5", "PostMark's default", "how many of ten transactions create; the rest delete"),
         param(
             "block",
             IO,

@@ -21,7 +21,7 @@ pub enum Victim {
 
 /// A name that no way of choosing has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no way \"{name}\" to choose victims; known: greedy, cost-benefit")]
+#[error("unknown way to choose victims: \"{name}\"; known: greedy, cost-benefit")]
 pub struct UnknownVictim {
     /// The name.
     pub name: String,

@@ -1,6 +1,6 @@
 //! Which branch of a preference list: the first that can take the file, with as little moving as the list allows.
 //!
-//! A file that only a band still holds to its list stays where it is, so a move is never undone by the next decision.
+//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision.
 //! So does a file that no rule names on any branch of the default list: that list says where such a file begins, not where it is to go.
 //! Any other file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
 //! stays where it is until a branch of its list has room again. A branch that takes nothing new (draining) is left in any case.
@@ -17,7 +17,7 @@ pub(super) struct Destination<'a> {
     pub(super) to: &'a [BranchId],
     /// The default list, when the entry may spill.
     pub(super) spill: Option<&'a [BranchId]>,
-    /// Only a band keeps the file here.
+    /// Only a hysteresis keeps the file here.
     pub(super) by_band: bool,
     /// No rule names the file: `to` is the default list.
     pub(super) by_default: bool,
@@ -37,8 +37,8 @@ pub(super) enum Because {
     HomeOffline,
     /// It came too recently.
     Held,
-    /// It is on its list, within the band of a rule that it would not come under any more.
-    Band,
+    /// It is on its list, within the hysteresis of a rule that it would not come under any more.
+    Hysteresis,
     /// Only the default list decides, and it is on a branch of that.
     DefaultHome,
     /// It is on its list, and no earlier branch has room.
@@ -76,7 +76,7 @@ pub(super) fn choose(
         }
     }
     if home.is_some() && destination.by_band {
-        return (Choice::Stay, Because::Band);
+        return (Choice::Stay, Because::Hysteresis);
     }
     if destination.by_default && home.is_some_and(|home| destination.to.contains(&home)) {
         return (Choice::Stay, Because::DefaultHome);
@@ -129,7 +129,7 @@ impl Rules {
     }
 
     /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
-    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `keep_free`; when
+    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `min_free`; when
     /// there is none, the first that has them at all.
     pub fn next_choice(
         &self,

@@ -1,7 +1,7 @@
 //! Conditions of metadata rules, compiled: branch names are ids, sets are sorted, thresholds are numbers.
 //!
-//! Hysteresis: for a file that lives on one of the rule's own branches, `band` moves the threshold outwards, so that it comes at
-//! the threshold and leaves only beyond threshold and band (a Schmitt trigger).
+//! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards, so that it comes at
+//! the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::spec::{Access, Comparison, Condition, FileKind, SpaceField, TimeField
 /// A condition, ready to be tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Test {
-    Size { is: Comparison, value: u64, band: u64 },
+    Size { is: Comparison, value: u64, hysteresis: u64 },
     Uid { is: Comparison, value: u32 },
     Gid { is: Comparison, value: u32 },
     Mode { is: Comparison, value: u32, mask: u32 },
     Access { equal: bool, value: Access },
     Kind { any_of: u8, negated: bool },
     Extension { any_of: Box<[Box<[u8]>]>, negated: bool },
-    Age { of: TimeField, is: Comparison, value: Duration, band: Duration },
+    Age { of: TimeField, is: Comparison, value: Duration, hysteresis: Duration },
     Links { is: Comparison, value: u32 },
-    Space { branch: BranchId, of: SpaceField, is: Comparison, value: Amount, band: Amount },
+    Space { branch: BranchId, of: SpaceField, is: Comparison, value: Amount, hysteresis: Amount },
     Online { branch: BranchId, value: bool },
 }
 
@@ -56,7 +56,9 @@ impl Test {
     ) -> Result<Test, BadCondition<'a>> {
         let find = |branch: &'a str| resolve(branch).ok_or(BadCondition::UnknownBranch(branch));
         Ok(match condition {
-            Condition::Size { is, value, band } => Test::Size { is: *is, value: value.0, band: band.0 },
+            Condition::Size { is, value, hysteresis } => {
+                Test::Size { is: *is, value: value.0, hysteresis: hysteresis.0 }
+            }
             Condition::Uid { is, value } => Test::Uid { is: *is, value: *value },
             Condition::Gid { is, value } => Test::Gid { is: *is, value: *value },
             Condition::Mode { is, value, mask } => {
@@ -77,10 +79,12 @@ impl Test {
                 set.dedup();
                 Test::Extension { any_of: set.into(), negated: *negated }
             }
-            Condition::Age { of, is, value, band } => Test::Age { of: *of, is: *is, value: *value, band: *band },
+            Condition::Age { of, is, value, hysteresis } => {
+                Test::Age { of: *of, is: *is, value: *value, hysteresis: *hysteresis }
+            }
             Condition::Links { is, value } => Test::Links { is: *is, value: *value },
-            Condition::Space { branch, of, is, value, band } => {
-                Test::Space { branch: find(branch)?, of: *of, is: *is, value: *value, band: *band }
+            Condition::Space { branch, of, is, value, hysteresis } => {
+                Test::Space { branch: find(branch)?, of: *of, is: *is, value: *value, hysteresis: *hysteresis }
             }
             Condition::Online { branch, value } => Test::Online { branch: find(branch)?, value: *value },
         })
@@ -93,9 +97,9 @@ impl Test {
     /// Whether a file's being at home on the rule's branches makes a difference.
     pub(super) fn has_band(&self) -> bool {
         match self {
-            Test::Size { band, .. } => *band > 0,
-            Test::Age { band, .. } => *band > Duration::ZERO,
-            Test::Space { band, .. } => !band.is_zero(),
+            Test::Size { hysteresis, .. } => *hysteresis > 0,
+            Test::Age { hysteresis, .. } => *hysteresis > Duration::ZERO,
+            Test::Space { hysteresis, .. } => !hysteresis.is_zero(),
             _ => false,
         }
     }
@@ -104,11 +108,11 @@ impl Test {
     pub(super) fn verdict(&self, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> Verdict {
         match self {
             Test::Size { .. } | Test::Access { .. } if facts.stage == Stage::New => Verdict::NotYetKnown,
-            Test::Size { is, value, band } => within(
+            Test::Size { is, value, hysteresis } => within(
                 *is,
                 facts.size.0,
                 *value,
-                if home { *band } else { 0 },
+                if home { *hysteresis } else { 0 },
                 u64::saturating_sub,
                 u64::saturating_add,
             ),
@@ -125,19 +129,19 @@ impl Test {
                 });
                 (found != *negated).into()
             }
-            Test::Age { of, is, value, band } => {
-                let band = if home { *band } else { Duration::ZERO };
+            Test::Age { of, is, value, hysteresis } => {
+                let hysteresis = if home { *hysteresis } else { Duration::ZERO };
                 let Some(age) = age(facts, *of) else { return Verdict::Fails };
-                within(*is, age, *value, band, Duration::saturating_sub, Duration::saturating_add)
+                within(*is, age, *value, hysteresis, Duration::saturating_sub, Duration::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
-            Test::Space { branch, of, is, value, band } => {
+            Test::Space { branch, of, is, value, hysteresis } => {
                 let Some(view) = view(branches, *branch).filter(|view| view.online) else {
                     return Verdict::Unreachable;
                 };
-                let band = if home { band.of(view.total).0 } else { 0 };
+                let hysteresis = if home { hysteresis.of(view.total).0 } else { 0 };
                 let threshold = value.of(view.total).0;
-                within(*is, space(view, *of).0, threshold, band, u64::saturating_sub, u64::saturating_add)
+                within(*is, space(view, *of).0, threshold, hysteresis, u64::saturating_sub, u64::saturating_add)
             }
             Test::Online { branch, value } => (super::facts::is_online(branches, *branch) == *value).into(),
         }
@@ -204,17 +208,17 @@ pub(super) fn compare<T: Ord>(is: Comparison, value: &T, threshold: &T) -> bool 
     }
 }
 
-/// Compares with a threshold that is moved outwards by `band`; `!=` has no outside.
+/// Compares with a threshold that is moved outwards by `hysteresis`; `!=` has no outside.
 fn within<T: Ord + Copy>(
     is: Comparison,
     value: T,
     threshold: T,
-    band: T,
+    hysteresis: T,
     minus: fn(T, T) -> T,
     plus: fn(T, T) -> T,
 ) -> Verdict {
-    let low = minus(threshold, band);
-    let high = plus(threshold, band);
+    let low = minus(threshold, hysteresis);
+    let high = plus(threshold, hysteresis);
     match is {
         Comparison::Less | Comparison::LessOrEqual => compare(is, &value, &high),
         Comparison::GreaterOrEqual | Comparison::Greater => compare(is, &value, &low),

@@ -1,6 +1,6 @@
 //! Which files a conjunction of conditions admits, one set per fact: enough to see that a rule can never match.
 //!
-//! `Widest` takes conditions with their bands (no file outside can ever match), `Surest` without (every file inside does match).
+//! `Widest` takes conditions with their hystereses (no file outside can ever match), `Surest` without (every file inside does match).
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use umbrella_units::{Amount, BranchId};
 use super::condition::{Test, bit, compare, has_access};
 use super::spec::{Comparison, FileKind, SpaceField, TimeField};
 
-/// Whether bands count.
+/// Whether hystereses count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// With bands: what can match at all.
+    /// With hystereses: what can match at all.
     Widest,
     /// Without: what matches in any case.
     Surest,
@@ -97,18 +97,18 @@ impl Domain {
     fn narrow(&mut self, test: &Test, reading: Reading) {
         let widest = reading == Reading::Widest;
         match test {
-            Test::Size { is, value, band } => {
+            Test::Size { is, value, hysteresis } => {
                 self.settled_only = true;
-                let band = if widest { *band } else { 0 };
-                self.range(Quantity::Size, u64::MAX.into(), *is, (*value).into(), band.into());
+                let hysteresis = if widest { *hysteresis } else { 0 };
+                self.range(Quantity::Size, u64::MAX.into(), *is, (*value).into(), hysteresis.into());
             }
             Test::Uid { is, value } => self.range(Quantity::Uid, u32::MAX.into(), *is, (*value).into(), 0),
             Test::Gid { is, value } => self.range(Quantity::Gid, u32::MAX.into(), *is, (*value).into(), 0),
             Test::Links { is, value } => self.range(Quantity::Links, u32::MAX.into(), *is, (*value).into(), 0),
-            Test::Age { of, is, value, band } => {
-                let band = if widest { *band } else { Duration::ZERO };
+            Test::Age { of, is, value, hysteresis } => {
+                let hysteresis = if widest { *hysteresis } else { Duration::ZERO };
                 let nanos = |duration: Duration| duration.as_nanos() as i128;
-                self.range(Quantity::Age(*of), nanos(Duration::MAX), *is, nanos(*value), nanos(band));
+                self.range(Quantity::Age(*of), nanos(Duration::MAX), *is, nanos(*value), nanos(hysteresis));
             }
             Test::Mode { is, value, mask } => self.keep_modes(|mode| compare(*is, &(mode & mask), value)),
             Test::Access { equal, value } => {
@@ -117,42 +117,42 @@ impl Domain {
             }
             Test::Kind { any_of, negated } => self.kinds &= if *negated { !any_of } else { *any_of },
             Test::Extension { any_of, negated } => self.extensions.narrow(any_of, *negated),
-            Test::Space { branch, of, is, value, band } => {
+            Test::Space { branch, of, is, value, hysteresis } => {
                 self.require(*branch, true);
-                self.space(*branch, *of, *is, *value, widest.then_some(*band));
+                self.space(*branch, *of, *is, *value, widest.then_some(*hysteresis));
             }
             Test::Online { branch, value } => self.require(*branch, *value),
         }
     }
 
-    fn space(&mut self, branch: BranchId, of: SpaceField, is: Comparison, value: Amount, band: Option<Amount>) {
+    fn space(&mut self, branch: BranchId, of: SpaceField, is: Comparison, value: Amount, hysteresis: Option<Amount>) {
         // Between two shares there is always room for another number of bytes, so shares count in halves of the unit.
         let double = |share: u32| i128::from(share) * 2;
-        let band = band.filter(|band| !band.is_zero());
-        match (value, band) {
+        let hysteresis = hysteresis.filter(|hysteresis| !hysteresis.is_zero());
+        match (value, hysteresis) {
             (Amount::Bytes(value), None) => {
                 self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), 0);
             }
-            (Amount::Bytes(value), Some(Amount::Bytes(band))) => {
-                self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), band.0.into());
+            (Amount::Bytes(value), Some(Amount::Bytes(hysteresis))) => {
+                self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), hysteresis.0.into());
             }
             (Amount::MilliPercent(value), None) => {
                 self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), 0);
             }
-            (Amount::MilliPercent(value), Some(Amount::MilliPercent(band))) => {
-                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), double(band));
+            (Amount::MilliPercent(value), Some(Amount::MilliPercent(hysteresis))) => {
+                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), double(hysteresis));
             }
             // Without the branch's size nothing is known.
             (Amount::Bytes(_), Some(Amount::MilliPercent(_))) | (Amount::MilliPercent(_), Some(Amount::Bytes(_))) => {}
         }
     }
 
-    fn range(&mut self, quantity: Quantity, max: i128, is: Comparison, value: i128, band: i128) {
+    fn range(&mut self, quantity: Quantity, max: i128, is: Comparison, value: i128, hysteresis: i128) {
         let index = self.ranges.iter().position(|(other, _)| *other == quantity).unwrap_or_else(|| {
             self.ranges.push((quantity, Range { low: 0, high: max, holes: Vec::new() }));
             self.ranges.len() - 1
         });
-        self.ranges[index].1.narrow(is, value, band);
+        self.ranges[index].1.narrow(is, value, hysteresis);
     }
 
     fn keep_modes(&mut self, keep: impl Fn(u32) -> bool) {
@@ -222,15 +222,15 @@ fn largest(quantity: Quantity) -> i128 {
 }
 
 impl Range {
-    fn narrow(&mut self, is: Comparison, value: i128, band: i128) {
+    fn narrow(&mut self, is: Comparison, value: i128, hysteresis: i128) {
         match is {
-            Comparison::Less => self.high = self.high.min(value + band - 1),
-            Comparison::LessOrEqual => self.high = self.high.min(value + band),
-            Comparison::GreaterOrEqual => self.low = self.low.max(value - band),
-            Comparison::Greater => self.low = self.low.max(value - band + 1),
+            Comparison::Less => self.high = self.high.min(value + hysteresis - 1),
+            Comparison::LessOrEqual => self.high = self.high.min(value + hysteresis),
+            Comparison::GreaterOrEqual => self.low = self.low.max(value - hysteresis),
+            Comparison::Greater => self.low = self.low.max(value - hysteresis + 1),
             Comparison::Equal => {
-                self.low = self.low.max(value - band);
-                self.high = self.high.min(value + band);
+                self.low = self.low.max(value - hysteresis);
+                self.high = self.high.min(value + hysteresis);
             }
             Comparison::NotEqual => {
                 self.holes.push(value);

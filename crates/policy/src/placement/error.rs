@@ -27,7 +27,7 @@ pub enum RuleError {
     #[error("`default` names no branch (give at least one: files that no rule matches go there)")]
     EmptyDefault,
     /// A branch that stands twice in one list.
-    #[error("rule \"{rule}\": branch \"{branch}\" stands twice in the list (leave the first)")]
+    #[error("rule \"{rule}\": branch \"{branch}\" is in the list twice (keep the first)")]
     DuplicateBranch {
         /// The rule, or `default`.
         rule: String,

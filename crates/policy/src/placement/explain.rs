@@ -86,9 +86,9 @@ impl Rules {
                 Verdict::Holds => {
                     by_band = true;
                     held.push(format!(
-                        "{subject} is {}, within the band of {} around {}",
+                        "{subject} is {}, within the hysteresis of {} around {}",
                         words::actual(test, facts, branches),
-                        words::band(test).unwrap_or_default(),
+                        words::hysteresis(test).unwrap_or_default(),
                         words::wanted(test)
                     ));
                 }
@@ -186,7 +186,7 @@ impl Rules {
                 let stays = resident.map_or_else(String::new, |resident| format_duration(resident.min_stay));
                 format!("it came to {home} less than {stays} ago and stays that long (min_stay)")
             }
-            Because::Band => format!("it is on {home} and stays there while it is within the band"),
+            Because::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
             Because::DefaultHome => format!("no rule names it, and the default list names {home}"),
             Because::Home => after(format!("it is on {home}")),
             Because::Listed => after(format!("{chosen} has room")),
@@ -205,12 +205,9 @@ impl Rules {
             None => format!("{name} is offline"),
             Some(view) if !view.online => format!("{name} is offline"),
             Some(view) if !view.writable => format!("{name} takes nothing new"),
-            Some(view) => format!(
-                "{name} has no room ({} free, {} kept free, {} needed)",
-                view.free,
-                view.keep_free,
-                facts.need()
-            ),
+            Some(view) => {
+                format!("{name} has no room ({} free, {} kept free, {} needed)", view.free, view.min_free, facts.need())
+            }
         }
     }
 }

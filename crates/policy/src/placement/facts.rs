@@ -70,7 +70,7 @@ pub struct BranchView {
     /// Free space.
     pub free: ByteSize,
     /// Space that placement leaves free.
-    pub keep_free: ByteSize,
+    pub min_free: ByteSize,
 }
 
 impl BranchView {
@@ -79,10 +79,10 @@ impl BranchView {
         self.online && self.writable
     }
 
-    /// Whether `need` more bytes leave `keep_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.
+    /// Whether `need` more bytes leave `min_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.
     pub(super) fn has_room(&self, need: ByteSize) -> bool {
         let least = u64::from(self.total.0 > 0);
-        self.free.0 >= self.keep_free.0.saturating_add(need.0.max(least))
+        self.free.0 >= self.min_free.0.saturating_add(need.0.max(least))
     }
 }
 

@@ -57,7 +57,7 @@ pub enum Choice {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) entry: EntryId,
-    /// Only a band makes it match: the file stays where it is, but would not come here.
+    /// Only a hysteresis makes it match: the file stays where it is, but would not come here.
     pub(super) by_band: bool,
 }
 
@@ -249,7 +249,7 @@ impl Rules {
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    /// Whether the bands of a rule count for a file: it is on the rule's list, and not on a branch that it has to leave in any case.
+    /// Whether the hystereses of a rule count for a file: it is on the rule's list, and not on a branch that it has to leave in any case.
     pub(super) fn is_home(&self, when: &When, branches: &[BranchView], resident: Option<&Resident>) -> bool {
         let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
         let listed = |branch| self.entries[when.entry.index()].to.contains(&branch);

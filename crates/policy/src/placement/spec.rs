@@ -141,7 +141,7 @@ pub enum Condition {
         /// Threshold.
         value: ByteSize,
         /// Hysteresis: a file that lives on this rule's branches leaves only when it passes the threshold by more than this.
-        band: ByteSize,
+        hysteresis: ByteSize,
     },
     /// The owner.
     Uid {
@@ -196,7 +196,7 @@ pub enum Condition {
         /// Threshold.
         value: Duration,
         /// Hysteresis, as for `Size`.
-        band: Duration,
+        hysteresis: Duration,
     },
     /// Number of hard links.
     Links {
@@ -216,7 +216,7 @@ pub enum Condition {
         /// Threshold, in bytes or percent of the branch's size.
         value: Amount,
         /// Hysteresis, as for `Size`.
-        band: Amount,
+        hysteresis: Amount,
     },
     /// Whether a branch is online.
     Online {

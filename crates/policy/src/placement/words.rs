@@ -75,14 +75,14 @@ pub(super) fn wanted(test: &Test) -> String {
 }
 
 /// How far beyond the threshold a file stays once it is on the rule's branches; `None` when no further.
-pub(super) fn band(test: &Test) -> Option<String> {
+pub(super) fn hysteresis(test: &Test) -> Option<String> {
     if !test.has_band() {
         return None;
     }
     match test {
-        Test::Size { band, .. } => Some(exact(ByteSize(*band))),
-        Test::Age { band, .. } => Some(format_duration(*band)),
-        Test::Space { band, .. } => Some(band.to_string()),
+        Test::Size { hysteresis, .. } => Some(exact(ByteSize(*hysteresis))),
+        Test::Age { hysteresis, .. } => Some(format_duration(*hysteresis)),
+        Test::Space { hysteresis, .. } => Some(hysteresis.to_string()),
         _ => None,
     }
 }

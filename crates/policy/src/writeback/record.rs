@@ -95,9 +95,7 @@ pub enum RecordError {
         line: u64,
     },
     /// The sum at the end is another one.
-    #[error(
-        "line {line}: the record was changed or damaged: its sum is {found:016x}, {told:016x} is what it should be"
-    )]
+    #[error("line {line}: the record was changed or damaged: its sum is {found:016x}, but should be {told:016x}")]
     BadSum {
         /// Which line.
         line: u64,
@@ -107,7 +105,7 @@ pub enum RecordError {
         told: u64,
     },
     /// Lines are missing.
-    #[error("line {line}: {found} lines before the end, {told} were written")]
+    #[error("line {line}: it has {found} lines before the end, but {told} were written")]
     BadCount {
         /// Which line.
         line: u64,

@@ -132,7 +132,7 @@ impl Killed {
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// It is not opened, nor passed over.
+    /// It is not opened, nor skipped.
     Refused,
     /// It is refused, and `--salvage` goes on with errors for what is lost.
     SkippedThenErrors,
@@ -181,10 +181,10 @@ fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label:
     assert!(report.map_or(true, |report| report.damage.is_some()), "{label}: check says nothing");
     let Ok(damaged) = DamagedPair::open(pair.disk.clone(), pair.flash.clone()) else { return Outcome::Refused };
     killed.refused(&damaged, &damaged.losses(), label);
-    if !damaged.can_be_skipped() {
+    if !damaged.can_be_salvaged() {
         return Outcome::Refused;
     }
-    damaged.skip().unwrap_or_else(|error| panic!("{label}: {error}"));
+    damaged.salvage().unwrap_or_else(|error| panic!("{label}: {error}"));
     for _ in 0..2 {
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         let lost = hybrid.lost().iter().map(|lost| lost.sectors).sum::<u64>();

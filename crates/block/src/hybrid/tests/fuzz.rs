@@ -109,9 +109,9 @@ fn any_image_is_opened_or_refused() {
             let _ = hybrid.write(Lba(3), &fill(1, 40), Durability::Through);
             let _ = hybrid.dissolve();
         } else if let Ok(damaged) = salvage {
-            if damaged.damage().is_some() && damaged.can_be_skipped() {
+            if damaged.damage().is_some() && damaged.can_be_salvaged() {
                 let lost = damaged.losses().at_risk;
-                damaged.skip().unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
+                damaged.salvage().unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
                 let opened = Hybrid::open(disk, flash, bed, by_hand(Algorithm::Alg4), None);
                 let hybrid = opened.unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
                 assert_eq!(hybrid.lost(), lost, "seed {seed}, round {rounds}");

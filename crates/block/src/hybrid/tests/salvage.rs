@@ -85,7 +85,7 @@ fn of_a_long_write_only_the_damaged_block_is_lost_or_its_neighbours_in_the_longe
         damage(&pair, 8 + 19);
         let start = 1000 + 16 / lost * lost;
         assert_eq!(salvage(&pair).losses(), losses(&[range(start, lost)], 0), "{written} sectors");
-        salvage(&pair).skip().expect("it is known what is lost");
+        salvage(&pair).salvage().expect("it is known what is lost");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert_eq!(hybrid.lost(), [range(start, lost)], "{written} sectors");
         let (behind, end) = (start + lost, 1000 + written);

@@ -33,7 +33,7 @@ fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written
     flip(&pair, BLOCK + 4 * BLOCK + 3, 77);
     let refused = hybrid.read(Lba(35), &mut fill(0, 1)).expect_err("it is not what was written");
     assert!(matches!(refused, BlockError::Io { operation: Operation::Read, .. }), "{refused:?}");
-    assert!(refused.to_string().contains("its copy is damaged. Write these sectors again"), "{refused}");
+    assert!(refused.to_string().contains("of the disk. Write these sectors again"), "{refused}");
     hybrid.read(Lba(0), &mut fill(0, 100)).expect_err("nor a part of a longer read");
     assert_eq!((read(&hybrid, 0, 32), read(&hybrid, 40, 60)), (fill(1, 32), fill(1, 60)));
     assert_eq!((hybrid.stats().damaged_reads, hybrid.stats().refuses_writes), (2, None));

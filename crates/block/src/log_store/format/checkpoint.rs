@@ -60,7 +60,7 @@ const THIS: Structure = Structure::Checkpoint;
 pub struct CheckpointNo(pub u64);
 
 /// Counts chunks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sequence(pub u64);
 
 impl CheckpointNo {

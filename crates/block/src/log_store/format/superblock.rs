@@ -133,12 +133,12 @@ pub struct Chosen {
 pub enum ChooseError {
     /// There never was a store.
     #[error(
-        "no log store is on this device: neither superblock is one. `umbrella disk create` makes one; where there was one, `umbrella disk salvage` gets its data out"
+        "no log store is on this device: it has no superblock. `umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out"
     )]
     Foreign,
     /// Both copies are damaged.
     #[error(
-        "both copies of the superblock are damaged (first: {first}; second: {second}); `umbrella disk salvage` gets the data out"
+        "both copies of the superblock are damaged (first: {first}; second: {second}); `umbrella disk salvage` copies the data out"
     )]
     Damaged {
         /// What is wrong with the first copy.

@@ -1,7 +1,11 @@
 //! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had flushed is no damage.
 
 use super::*;
-use crate::log_store::format::{CheckpointHeader, Incompat, Superblock};
+use crate::log_store::behind::{Behind, MOST_CHUNKS};
+use crate::log_store::format::{
+    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, Place, Sequence, Stream, Superblock,
+};
+use crate::log_store::loss::{BlockRuns, MOST_KEPT_RUNS};
 
 fn write(store: &LogStore, blocks: std::ops::Range<u64>, durability: Durability) {
     for block in blocks {
@@ -160,7 +164,7 @@ fn a_discard_of_much_that_is_lost_takes_a_line() {
     let (bytes, at) = killed(work, 300);
     let found = losses(&damaged(bytes, &[at]));
     assert_eq!(found[0].blocks, [0..200, 300..301], "{found:?}");
-    assert!(found[0].to_string().contains("of blocks 0-199, 300"), "{}", found[0]);
+    assert!(found[0].to_string().contains("; blocks 0-199, 300"), "{}", found[0]);
 }
 
 #[test]
@@ -346,4 +350,40 @@ fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed(
         let found = losses(&device);
         assert!(found.len() == 1 && found[0].is_certain, "up to chunk {end}: {found:?}");
     }
+}
+
+#[test]
+fn of_a_log_that_goes_on_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
+    let last = 3 * MOST_CHUNKS as u64;
+    let mut behind = Behind::default();
+    for number in (1..=last).rev() {
+        let header = ChunkHeader {
+            store: uuid::Uuid::nil(),
+            stream: Stream(0),
+            epoch: CheckpointNo(1),
+            sequence: Sequence(number),
+            clock: Clock(1),
+            next: None,
+            entries: vec![Entry::Mark { flushed: Sequence(number - 1), promised: 5 }],
+            before: None,
+        };
+        behind.note(Place(number * 2), &header);
+        assert!(behind.len() <= MOST_CHUNKS);
+    }
+    assert_eq!(behind.mark(), (Sequence(last - 1), Sequence(last + 4)));
+    assert_eq!(behind.furthest(), Some(Sequence(last)));
+    assert_eq!(behind.place(Sequence(1)), Some(Place(2)));
+    assert_eq!(behind.range(Sequence(1), Sequence(last)).count(), MOST_CHUNKS);
+}
+
+#[test]
+fn runs_of_lost_blocks_are_bounded_and_those_that_touch_are_one() {
+    let mut runs = BlockRuns::default();
+    for start in (0..10 * MOST_KEPT_RUNS as u64).rev() {
+        assert!(runs.add(Some(start * 4..start * 4 + 4)), "they touch");
+    }
+    assert_eq!(runs.joined(), vec![0..40 * MOST_KEPT_RUNS as u64; 1]);
+    let mut runs = BlockRuns::default();
+    let added = (0..10 * MOST_KEPT_RUNS as u64).filter(|start| runs.add(Some(start * 4..start * 4 + 1))).count();
+    assert_eq!((runs.joined().len(), added < 2 * MOST_KEPT_RUNS), (added, true), "what is not added is told");
 }

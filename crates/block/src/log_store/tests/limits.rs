@@ -297,5 +297,5 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
     fits(100 << 40).expect("with the largest segments");
     fits(MOST_BYTES.0).expect("all of its blocks can be named");
     let told = fits(5 << 50).expect_err("they cannot").to_string();
-    assert_eq!(told, "disk: 5 PiB are too much; a log store has at most 4 PiB");
+    assert_eq!(told, "disk: 5 PiB is too large; a log store has at most 4 PiB");
 }

@@ -38,7 +38,7 @@ fn assert_all_but(store: &LogStore, lost: u64) {
 }
 
 #[test]
-fn a_damaged_record_is_passed_over_and_its_blocks_are_lost_until_they_are_written() {
+fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() {
     let (bytes, places) = killed();
     // Its data, and its header.
     for at in [places[24], places[24] - 4096] {

@@ -166,3 +166,17 @@ fn a_scrub_leaves_a_store_idle() {
     read(&store, 0, 8);
     assert_ne!(last_access(), before);
 }
+
+#[test]
+fn problems_of_adjacent_blocks_take_one_line() {
+    let damaged = |block| Problem::Damaged(BlockNo(block), format::Place(block + 70));
+    let rebuilt = |page| Problem::RebuiltPage(umbrella_policy::log_layout::MapPage(page));
+    let problems: Vec<_> = (17..=391).map(damaged).chain([damaged(400)]).chain((3..5).map(rebuilt)).collect();
+    let problems: Vec<_> = problems.iter().collect();
+    let lines = Problem::lines(&problems);
+    let counts: Vec<_> = lines.iter().map(|(count, _)| *count).collect();
+    assert_eq!(counts, [375, 1, 2]);
+    assert_eq!(lines[0].1, "blocks 17-391 are not what was written");
+    assert_eq!(lines[1].1, "block 400 at 470 is not what was written");
+    assert!(lines[2].1.starts_with("pages 3-4 of the map are damaged"), "{}", lines[2].1);
+}

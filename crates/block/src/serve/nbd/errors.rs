@@ -28,7 +28,7 @@ pub enum ServeError {
         limit: usize,
     },
     /// Two exports of one name.
-    #[error("export {name:?} is there twice")]
+    #[error("export {name:?} is named twice")]
     SameName {
         /// Which name.
         name: String,
@@ -40,7 +40,7 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// Something that is not a socket is in the way.
-    #[error("{}: is there and not a socket", path.display())]
+    #[error("{}: exists and is not a socket", path.display())]
     NotASocket {
         /// What is in the way.
         path: PathBuf,
@@ -102,7 +102,7 @@ pub(super) enum Broken {
     UnknownExport,
     #[error("something unencrypted after it asked for TLS")]
     AfterStartTls,
-    #[error("no TLS, which has to be")]
+    #[error("no TLS, which is required")]
     Unencrypted,
     #[error("a request without its magic number")]
     RequestMagic,

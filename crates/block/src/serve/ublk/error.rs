@@ -54,7 +54,7 @@ pub enum UblkError {
         source: io::Error,
     },
     /// It is mounted, or in use by another device.
-    #[error("{}: in use (unmount what is on it first)", device.display())]
+    #[error("{}: in use (unmount its file system first)", device.display())]
     InUse {
         /// The device.
         device: PathBuf,

@@ -20,7 +20,7 @@ pub(super) fn forget(control: &mut Control) {
             continue;
         }
         match control.call(Command::DeleteLater, device, 0, None) {
-            Ok(()) => tracing::info!("/dev/ublkc{device} of a daemon that was killed is taken away"),
+            Ok(()) => tracing::info!("/dev/ublkc{device} of a daemon that was killed is removed"),
             // Linux before 6.9 has no such command; the number is only wasted.
             Err(error) => tracing::debug!(%error, "/dev/ublkc{device} of a daemon that was killed stays"),
         }

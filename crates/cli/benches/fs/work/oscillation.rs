@@ -33,7 +33,7 @@ pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()>
 
 pub(crate) fn run_with_band(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     let work = Oscillation::prepare(lab, stack)?;
-    // The first crossing moves the files; from there on they are inside the band.
+    // The first crossing moves the files; from there on they are inside the hysteresis.
     work.append()?;
     wait_for(stack, work.paths.files.len())?;
     stack.sync()?;
@@ -41,7 +41,7 @@ pub(crate) fn run_with_band(lab: &Lab, stack: &Stack, samples: &mut Samples) -> 
     stack.sync()?;
     let append = work.append()?;
     wait_for(stack, work.paths.files.len())?;
-    samples.extend([("append-band", append), ("truncate-band", truncate)]);
+    samples.extend([("append-hysteresis", append), ("truncate-hysteresis", truncate)]);
     Ok(())
 }
 

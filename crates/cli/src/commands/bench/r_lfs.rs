@@ -24,8 +24,8 @@ use umbrella_block::log_store::{self, CreateOptions, LogStore, LogStoreStats, Op
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
 use umbrella_block::serve::loop_file::LoopFile;
-use umbrella_lab::paper::{Claim, Expect, r_lfs};
 use umbrella_model::device::{Options as DeviceOptions, profile};
+use umbrella_reproductions::{Claim, Expect, r_lfs};
 use umbrella_units::ByteSize;
 
 use crate::commands::claims::{Shown, print_claims, print_count, rows};
@@ -111,7 +111,7 @@ impl RLfsArgs {
         let title = "the prototype: cleaner blocks and elapsed time";
         let shown = [Shown { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
         if self.json {
-            output::json(&rows(r_lfs::NAME, &shown))?;
+            output::json_list(&rows(r_lfs::NAME, &shown))?;
             return Ok(ExitCode::SUCCESS);
         }
         for run in &runs {

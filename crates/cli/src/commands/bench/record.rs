@@ -39,7 +39,7 @@ pub(super) struct RecordArgs {
     /// The disk: a whole block device.
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
-    /// End after so many seconds, or a time such as 10m [default: when interrupted].
+    /// End after this time: seconds, or a time such as 10m [default: when interrupted].
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     seconds: Option<Duration>,
     /// The new file, compressed if its name ends with .gz or .zst; `-` is standard output.
@@ -135,7 +135,7 @@ impl RecordArgs {
             return Err(error);
         }
         let missing = if kept.lost > 0 { format!(", {} more did not fit", kept.lost) } else { String::new() };
-        bail!("{}; what was recorded is in {recorded}{missing}", reasons(&error))
+        bail!("{}; the requests so far are in {recorded}{missing}", reasons(&error))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{commands, ending, mounts, output, pool};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella branch add usb /mnt/usb --keep-free 5%
+  umbrella branch add usb /mnt/usb --min-free 5%
   umbrella branch add archive /mnt/tape --read-only --optional
   umbrella branch add disk3 /mnt/disk3 --default --save
 
@@ -33,22 +33,22 @@ pub(super) struct AddArgs {
     name: String,
     /// Its directory.
     path: PathBuf,
-    /// Place nothing new here when less than this is free ("10GiB" or "5%").
+    /// Place no new files here when less than this is free ("10GiB" or "5%").
     #[arg(long, value_name = "AMOUNT")]
-    keep_free: Option<Amount>,
+    min_free: Option<Amount>,
     /// Below this much free space, writes go through the daemon.
     #[arg(long, value_name = "AMOUNT")]
     headroom: Option<Amount>,
     /// Write, move and delete nothing here.
     #[arg(long)]
     read_only: bool,
-    /// The pool starts without it when it is missing.
+    /// Let the pool start without it when it is missing.
     #[arg(long)]
     optional: bool,
     /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root file system.
     #[arg(long, value_name = "BOOL")]
     require_mount: Option<bool>,
-    /// A file that came here stays at least so long before a rule moves it ("1d").
+    /// How long a file that came here stays before a rule may move it ("1d").
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     min_stay: Option<Duration>,
     /// All reads and writes go through the daemon.
@@ -77,7 +77,7 @@ impl AddArgs {
         let branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name,
-            keep_free: self.keep_free.unwrap_or(Amount::Bytes(ByteSize(0))),
+            min_free: self.min_free.unwrap_or(Amount::Bytes(ByteSize(0))),
             headroom: self.headroom,
             read_only: self.read_only,
             optional: self.optional,
@@ -112,7 +112,7 @@ impl AddArgs {
             "it is on no list, so no new file goes there: name it in a rule or in the default list of the configuration, then `umbrella rules reload`".to_owned()
         } else {
             let lists = quoted_list(lists.iter().map(String::as_str));
-            format!("new files go there by {lists}; `umbrella enforce` moves there what belongs there already")
+            format!("new files go there by {lists}; `umbrella enforce` moves the files that already belong there")
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {
@@ -136,7 +136,7 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
         name: &'a str,
         path: &'a Path,
         #[serde(skip_serializing_if = "Option::is_none")]
-        keep_free: Option<String>,
+        min_free: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         headroom: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
     let line = Line {
         name: &branch.name,
         path: &branch.path,
-        keep_free: (branch.keep_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.keep_free)),
+        min_free: (branch.min_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.min_free)),
         headroom: branch.headroom.map(amount),
         read_only: branch.read_only.then_some(true),
         optional: branch.optional.then_some(true),

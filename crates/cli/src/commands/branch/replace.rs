@@ -19,7 +19,7 @@ use crate::probe::Reply;
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{config, ending, output};
 
-/// Take in another disk in a branch's place: the old one broke, was formatted, or lost its .umbrella.
+/// Replace the disk of a branch, for example because it broke, was formatted, or lost its .umbrella.
 ///
 /// The branch keeps its name, and rules mean the new disk. Files of the old one vanish from the tree. On a pool that is not mounted, name
 /// its configuration with --pool: the next mount takes in what is then at the branch's path.
@@ -147,6 +147,6 @@ impl ReplaceArgs {
         }
         let saved = self.write(change)?;
         state.forget(&self.name)?;
-        Ok(Next { words: format!(": the next mount takes in what is at {shown}"), saved })
+        Ok(Next { words: format!(": the next mount uses the disk at {shown}"), saved })
     }
 }

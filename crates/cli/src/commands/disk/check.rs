@@ -13,7 +13,7 @@ use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
-use super::check_store::{self, Looked, StoreReport};
+use super::check_store::{self, Looked, StoreReport, Wrong};
 use super::source::SourceArgs;
 use super::status::unwritten;
 use crate::config::ConfigErrors;
@@ -21,7 +21,7 @@ use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
-use crate::disk::losses::{passed_over, unknown};
+use crate::disk::losses::{skipped, unknown};
 use crate::disk::open::{self, Part};
 use crate::disk::pair::keeps;
 use crate::disk::place;
@@ -32,7 +32,7 @@ use crate::text::{count, visible_path};
 
 /// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
 ///
-/// Changes nothing. Of a disk that is served the configuration is checked, and its daemon asked what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. For a disk that is served, it checks the configuration and asks the daemon what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -43,7 +43,7 @@ EXAMPLES:
 pub(super) struct CheckArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Of a log store, compare all data with its checksums too, which reads everything that is in use.
+    /// Also compare all data of a log store with its checksums, which reads everything that is in use.
     #[arg(long)]
     data: bool,
     /// Print JSON.
@@ -64,7 +64,7 @@ struct Report {
     pair: Option<CheckReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
-    /// Why what is on it was not looked at: somebody uses it.
+    /// Why its data was not checked: somebody uses it.
     unread: Option<String>,
     /// There is a log store, and somebody serves it.
     #[serde(skip)]
@@ -100,13 +100,16 @@ impl Report {
 enum Message {
     Place(ErrorReport),
     Device { message: String },
+    Store(Wrong),
 }
 
 impl Message {
-    fn text(&self) -> String {
+    /// In a line; nothing if the line of the one before says it too.
+    fn line(&self) -> Option<String> {
         match self {
-            Message::Place(report) => report.to_string(),
-            Message::Device { message } => message.clone(),
+            Message::Place(report) => Some(report.to_string()),
+            Message::Device { message } => Some(message.clone()),
+            Message::Store(wrong) => wrong.line.clone(),
         }
     }
 }
@@ -207,14 +210,14 @@ fn look_for_users(disk: &DiskSpec, report: &mut Report) {
         }
         report.unread = Some(format!("{name} is served (process {pid})"));
         return report.warn(format!(
-            "{name} is served (process {pid}): what is on it was not looked at (`umbrella disk detach {name}` first)"
+            "{name} is served (process {pid}): its data was not checked (`umbrella disk detach {name}` first)"
         ));
     }
     let flash = disk.cache.as_ref().map(|cache| &cache.flash);
     let Some(used) = std::iter::once(&disk.disk).chain(flash).find_map(in_use) else { return };
     // A look at its beginning harms nobody.
     report.serves_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
-    report.warn(format!("{used}: what is on it was not looked at"));
+    report.warn(format!("{used}: its data was not checked"));
     report.unread = Some(used);
 }
 
@@ -241,7 +244,7 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     });
     match checked {
         Ok(pair) => {
-            let lost_before = || pair.as_ref().and_then(|pair| passed_over(&pair.losses));
+            let lost_before = || pair.as_ref().and_then(|pair| skipped(&pair.losses));
             let damage = pair.as_ref().and_then(|pair| pair.damage.clone()).or_else(lost_before);
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
@@ -267,7 +270,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
     match check_store::look(disk, depth) {
         Ok(None) => {}
         Ok(Some(Looked { report: store, errors, warnings })) => {
-            report.errors.extend(errors.into_iter().map(|message| Message::Device { message }));
+            report.errors.extend(errors.into_iter().map(Message::Store));
             report.warnings.extend(warnings.into_iter().map(|message| Message::Device { message }));
             report.store = Some(store);
         }
@@ -310,7 +313,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     let size = device.size();
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && !open::may_be_made(path) => {
-            Err(format!("{shown} does not exist; is the name of the device right?"))
+            Err(format!("{shown} does not exist; check the name of the device"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
             Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
@@ -318,7 +321,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
         }
-        Err(error) => Err(format!("{shown} cannot be looked at: {error}")),
+        Err(error) => Err(format!("{shown} cannot be read: {error}")),
         Ok(data) if data.is_file() && data.len() == 0 => match size {
             Some(_) => Ok(Some(format!("{shown} is empty (`umbrella disk create` makes it)"))),
             None => Err(format!("{shown} is empty; say its size so that `create` can make it")),
@@ -326,7 +329,7 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
             let [is, size] = ByteSize(data.len()).told_apart(size);
-            format!("{shown} has {is}, and not {size}; what is there counts")
+            format!("{shown} has {is}, not {size}; its own size counts")
         })),
     }
 }
@@ -357,8 +360,8 @@ fn is_disk(data: &Metadata) -> bool {
 }
 
 fn summary(report: &Report) -> String {
-    let warnings = report.warnings.iter().map(|warning| format!("warning: {}", warning.text()));
-    let errors = report.errors.iter().map(|error| format!("error: {}", error.text()));
+    let warnings = report.warnings.iter().filter_map(Message::line).map(|line| format!("warning: {line}"));
+    let errors = report.errors.iter().filter_map(Message::line).map(|line| format!("error: {line}"));
     let mut lines: Vec<String> = errors.chain(warnings).collect();
     if let Some(pair) = &report.pair {
         lines.push(log(pair));

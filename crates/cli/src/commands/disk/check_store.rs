@@ -36,11 +36,26 @@ pub(super) struct StoreReport {
     problems: u64,
 }
 
+/// Something that is wrong.
+#[derive(Debug, Serialize)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    /// The line that says it; nothing if the line of the one before says it too.
+    #[serde(skip)]
+    pub(super) line: Option<String>,
+}
+
+impl Wrong {
+    fn new(message: String) -> Wrong {
+        Wrong { line: Some(message.clone()), message }
+    }
+}
+
 /// What was found.
 #[derive(Debug)]
 pub(super) struct Looked {
     pub(super) report: StoreReport,
-    pub(super) errors: Vec<String>,
+    pub(super) errors: Vec<Wrong>,
     /// What the next opening mends.
     pub(super) warnings: Vec<String>,
 }
@@ -91,9 +106,8 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
         looked.warnings.extend(differences(log, &report));
     }
     if spec.log.is_none() && spec.cache.is_some() {
-        looked.errors.push(
-            "a log store is on disk and flash: add [log] to the configuration, or they cannot be used".to_owned(),
-        );
+        let told = "a log store is on disk and flash: add [log] to the configuration, or they cannot be used";
+        looked.errors.push(Wrong::new(told.to_owned()));
     }
     Ok(Some(looked))
 }
@@ -102,12 +116,12 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
 fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
     let scheme = log.scheme.to_string();
     let scheme = (log.scheme != LogSpec::default().scheme && scheme != store.scheme)
-        .then(|| format!("log store: its scheme is {}, and not {scheme}", store.scheme));
+        .then(|| format!("log store: its scheme is {}, not {scheme}", store.scheme));
     let segment = log
         .segment
         .filter(|segment| *segment != store.segment)
-        .map(|segment| format!("log store: its segments have {}, and not {segment}", store.segment));
-    let counts = |difference| format!("{difference}; what is there counts (both are chosen when a store is made)");
+        .map(|segment| format!("log store: its segments have {}, not {segment}", store.segment));
+    let counts = |difference| format!("{difference}; the store's own counts (you choose both when you make a store)");
     scheme.into_iter().chain(segment).map(counts).collect()
 }
 
@@ -116,6 +130,9 @@ impl Looked {
         let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
         let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
         let text = |problem: &Problem| format!("log store: {problem}");
+        let lines = Problem::lines(&wrong).into_iter().flat_map(|(count, line)| {
+            std::iter::once(Some(format!("log store: {line}"))).chain(std::iter::repeat_n(None, count - 1))
+        });
         let more = found.problem_count.saturating_sub(found.problems.len() as u64);
         let more = (more > 0).then(|| format!("log store: {} more", count(more, "problem")));
         let report = StoreReport {
@@ -135,7 +152,8 @@ impl Looked {
             let chunks = count(found.abandoned, "chunk");
             format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
         });
-        let errors = wrong.into_iter().map(text).chain(more).collect();
+        let wrong = wrong.iter().zip(lines).map(|(problem, line)| Wrong { message: text(problem), line });
+        let errors = wrong.chain(more.map(Wrong::new)).collect();
         Looked { report, errors, warnings: mended.into_iter().map(text).chain(abandoned).collect() }
     }
 }

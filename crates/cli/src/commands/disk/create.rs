@@ -24,7 +24,7 @@ use crate::text::visible_path;
 
 /// Make the files that are missing, join disk and flash to a hybrid disk, and make a log store.
 ///
-/// What a hybrid disk holds stays, but for its last 8 KiB; its flash is overwritten. A log store overwrites the whole disk. Stops when one
+/// The data on the disk of a hybrid disk stays, except its last 8 KiB; its flash is overwritten. A log store overwrites the whole disk. Stops when one
 /// of them holds something.
 #[derive(Debug, Args)]
 #[command(after_help = "\

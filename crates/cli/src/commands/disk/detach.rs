@@ -23,7 +23,7 @@ use crate::text::count;
 /// How long a daemon may say nothing. It says how far it is every second at least.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Take a disk away: everything that is on flash goes to the disk, which can be used without the flash then.
+/// Take a disk away: everything on the flash goes to the disk, which you can then use without the flash.
 ///
 /// The two still belong together: the next `attach` or `serve` uses both again, with what was written to the disk alone. A disk that is not
 /// served is named by its configuration. Ctrl-C leaves the disk as it is.
@@ -37,19 +37,19 @@ EXAMPLES:
 pub(super) struct DetachArgs {
     #[command(flatten)]
     disk: DiskArg,
-    /// Leave on flash what is there: without its flash the disk is not whole.
+    /// Leave the data on the flash: the disk is not complete without it.
     #[arg(long)]
     keep_cache: bool,
     /// End the pair: the disk is a plain disk then, and the flash is free. `umbrella disk create` joins them again.
     #[arg(long, conflicts_with = "keep_cache")]
     dissolve: bool,
-    /// Hang up on NBD clients.
+    /// Disconnect NBD clients.
     #[arg(short, long)]
     force: bool,
-    /// Of a disk that is not served and whose log is damaged, bring what is whole to the disk. What is lost is listed, and old on the disk.
+    /// For a disk that is not served and whose log is damaged: write the intact data to the disk. Lost sectors are listed; the disk has older data there.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force", "forget_flash"])]
     salvage: bool,
-    /// Of a disk that is not served, give up everything that is only on flash, which may be missing. What is lost is listed, if it can be known.
+    /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it can be read, the lost data is listed.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force"])]
     forget_flash: bool,
     /// Print JSON.
@@ -178,12 +178,12 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
         Outcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
         Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
         Outcome::LeftoversCleared => {
-            format!("{name}: what its daemon left behind is cleared away; what is on the disk was not touched")
+            format!("{name}: cleaned up what its daemon left behind; the data on the disk was not touched")
         }
         Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
     }];
     match lost {
-        None => lines.push("lost: nobody knows what, the log could not be read".to_owned()),
+        None => lines.push("lost: unknown, because the log could not be read".to_owned()),
         Some(lost) => {
             lines.extend(lost.at_risk.iter().take(SHOWN_RANGES).map(|range| format!("lost: {range}")));
             let more = lost.at_risk.len().saturating_sub(SHOWN_RANGES);
@@ -194,7 +194,7 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
     let waits_for_data =
         matches!(outcome, Outcome::DetachedWithCache) && lost.as_ref().is_some_and(|lost| !lost.is_empty());
     lines.extend(waits_for_data.then(|| {
-        "attach it again and write what is lost; or end the pair without it: `umbrella disk detach --salvage CONFIG`".to_owned()
+        "attach it again and write the lost sectors, or end the pair without them: `umbrella disk detach --salvage CONFIG`".to_owned()
     }));
     lines.extend((!perhaps.is_empty()).then(|| perhaps_lost(perhaps)));
     lines.push(String::new());

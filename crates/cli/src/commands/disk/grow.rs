@@ -12,9 +12,9 @@ use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, Grown, Request};
 use crate::output;
 
-/// Let a log store take the space that its disk has become larger by, also while it is mounted.
+/// Let a log store use the space that its disk has gained, also while it is mounted.
 ///
-/// First enlarge what it is kept on (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it (`resize2fs DEVICE`,
+/// First enlarge its file or disk (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it (`resize2fs DEVICE`,
 /// `xfs_growfs MOUNT POINT`). NBD clients see the new size when they connect again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -57,7 +57,7 @@ fn grow(target: &Target) -> anyhow::Result<Grown> {
 
 fn summary(Grown { name, before, size, device }: &Grown) -> String {
     if before == size {
-        return format!("{name} stays at {size}: what it is kept on has no room for another segment");
+        return format!("{name} stays at {size}: its disk or file has no room for another segment");
     }
     let on = device.as_ref().map_or(String::new(), |device| format!("; now enlarge the file system on {device}"));
     format!("{name}: {size} (before: {before}){on}")

@@ -38,7 +38,7 @@ pub(super) struct NewLogArgs {
     /// Where a log store places blocks (`umbrella disk schemes` lists them).
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<SchemeSpec>,
-    /// The unit that a log store cleans: 64KiB to 256MiB [default: what suits its size].
+    /// The unit that a log store cleans: 64KiB to 256MiB [default: by its size].
     #[arg(long, value_name = "SIZE", value_parser = segment)]
     segment: Option<ByteSize>,
     /// What a log store keeps spare, so that cleaning is cheap: 1% to 90% [default: 10%].

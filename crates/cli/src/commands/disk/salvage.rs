@@ -29,7 +29,7 @@ use crate::text::{count, visible_path};
 /// Write what a damaged log store or hybrid disk still holds to a plain image.
 ///
 /// FILE gets the newest copy of each block that can be read, whatever is damaged. Blocks that may not be what was written last are listed, and the command ends with 1 if there are any.
-/// Nothing is written to IMAGE, which nobody may serve meanwhile.
+/// IMAGE is not changed, and must not be served meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -47,7 +47,7 @@ pub(super) struct SalvageArgs {
     /// The image to write, with holes where nothing is.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// Replace FILE if it is there.
+    /// Replace FILE if it exists.
     #[arg(long)]
     force: bool,
     /// Print JSON.
@@ -104,7 +104,7 @@ impl SalvageArgs {
             Some(flash) => {
                 let pair = hybrid::DamagedPair::open(disk.half(), flash.half());
                 let pair = pair.with_context(|| {
-                    format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` brings what is whole to the disk", disk.name)
+                    format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` writes the intact data to the disk", disk.name)
                 })?;
                 of_pair.extend(unknown(&pair.losses()).map(|lost| format!("{lost}; {NOTHING_PROVED}")));
                 Arc::new(pair)
@@ -172,20 +172,20 @@ impl SalvageArgs {
         let shown = visible_path(&self.to);
         if let Ok(there) = std::fs::metadata(&self.to) {
             if !there.is_file() {
-                bail!("{shown} is no regular file; name an image that is to be written");
+                bail!("{shown} is not a regular file; name an image to write");
             }
             let is_source = |path: &Path| {
                 std::fs::metadata(path).is_ok_and(|data| (data.dev(), data.ino()) == (there.dev(), there.ino()))
             };
             if is_source(&self.image) || self.flash.as_ref().is_some_and(|flash| is_source(Path::new(flash))) {
-                bail!("{shown} is what is to be read; name another file");
+                bail!("{shown} is the image to read; name another file to write");
             }
         }
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600);
         let options = if self.force { options.create(true).truncate(true) } else { options.create_new(true) };
         options.open(&self.to).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => anyhow::anyhow!("{shown} is there already: say --force to replace it"),
+            ErrorKind::AlreadyExists => anyhow::anyhow!("{shown} exists already: add --force to replace it"),
             _ => anyhow::Error::new(error).context(format!("making {shown}")),
         })
     }
@@ -261,16 +261,16 @@ fn summary(salvaged: &Salvaged) -> String {
     let mut lines: Vec<String> = salvaged.damage.iter().map(|damage| format!("damaged: {damage}")).collect();
     lines.extend((salvaged.missing_chunks > 0).then(|| {
         let chunks = count(salvaged.missing_chunks, "chunk");
-        format!("damaged: the end of the log: the headers of {chunks} are lost, and nobody knows which blocks they held; what was written last may be old")
+        format!("damaged: the end of the log: the headers of {chunks} are lost, and the blocks that they held are unknown; the blocks written last may be old")
     }));
     lines.extend(runs.iter().take(MOST_SHOWN).map(Run::shown));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;
     lines.extend((more > 0).then(|| format!("and {more} more (--json has all)")));
     let blocks = runs.iter().map(|run| run.blocks).sum();
     let verdict = match blocks {
-        _ if salvaged.ok => "every block is what was written last".to_owned(),
-        0 => "what was written last may be missing".to_owned(),
-        _ => format!("{} of 4 KiB may not be what was written last", count(blocks, "block")),
+        _ if salvaged.ok => "every block has its newest data".to_owned(),
+        0 => "the data written last may be missing".to_owned(),
+        _ => format!("{} of 4 KiB may not have the newest data", count(blocks, "block")),
     };
     let (to, size, copied) = (visible_path(&salvaged.to), salvaged.size, salvaged.copied);
     lines.push(format!("{to}: {copied} of {size} copied from {}; {verdict}", salvaged.name));

@@ -42,7 +42,7 @@ impl SchemesArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let items: Vec<Item> = schemes_for_disks().map(Item::of).collect();
         if self.json {
-            output::json(&items)?;
+            output::json_list(&items)?;
         } else {
             output::line(&table(&items))?;
         }

@@ -25,8 +25,8 @@ const MOST_LINES: usize = 20;
 
 /// Read all that a log store holds, or what the flash of a hybrid disk holds, and compare it with its checksums.
 ///
-/// Damage is found while there is still a backup of what it hit. Ctrl-C interrupts it; the next one goes on where it was, also after a restart. Ends with 1 if something is
-/// damaged. `[scrub]` in the configuration has it done from time to time.
+/// It finds damage while you still have a backup. Ctrl-C interrupts it; the next one goes on where it was, also after a restart. Ends with 1 if something is
+/// damaged. `[scrub]` in the configuration runs it at intervals.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -39,7 +39,7 @@ pub(super) struct ScrubArgs {
     /// Bytes a second at most. Default: that of the configuration, or 20MiB.
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<ByteSize>,
-    /// Begin anew, also when one was interrupted.
+    /// Start from the beginning, also if a scrub was interrupted.
     #[arg(long)]
     restart: bool,
     /// Print JSON.

@@ -26,9 +26,8 @@ use crate::{output, pool};
 
 /// Offer a disk over NBD.
 ///
-/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first
-/// signal finishes what is under way; what is on flash stays there for the next start. The second ends at once, which loses nothing that was
-/// flushed.
+/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first signal finishes
+/// requests under way; data on the flash stays there for the next start. The second ends at once, which loses nothing that was flushed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -43,7 +42,7 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Go on without flushed data that is damaged. What is lost cannot be read until it is written again; read-only where nobody knows what it is.
+    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only if nobody knows which blocks are lost.
     #[arg(long)]
     salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
@@ -157,7 +156,7 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
             tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})");
         } else {
             tell!(
-                "umbrella: {name} is still being opened, and is served when that is done: `umbrella disk detach {name}` takes it away then; its log is {log}"
+                "umbrella: {name} is still opening, and will be served; to stop it then: `umbrella disk detach {name}`; its log is {log}"
             );
         }
         std::process::exit(128 + signal);

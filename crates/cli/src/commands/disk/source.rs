@@ -28,7 +28,7 @@ pub(super) struct SourceArgs {
     /// What commands call it [default: the file's name].
     #[arg(long)]
     name: Option<DiskName>,
-    /// Nothing can be written.
+    /// Refuse all writes.
     #[arg(long)]
     read_only: bool,
     /// What makes it a block device of this machine when it is attached: loop, or ublk for /dev/ublkbN [default: loop].
@@ -46,10 +46,10 @@ pub(super) struct SourceArgs {
     /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own socket].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     listen: Vec<Listen>,
-    /// Serve NBD clients over TLS alone, with server-cert.pem and server-key.pem of this directory (docs/disk.md).
+    /// Serve NBD clients only over TLS, with server-cert.pem and server-key.pem of this directory (docs/disk.md).
     #[arg(long, value_name = "DIRECTORY")]
     tls: Option<PathBuf>,
-    /// Only clients with a certificate that ca-cert.pem of that directory has signed.
+    /// Accept only clients with a certificate that ca-cert.pem of that directory has signed.
     #[arg(long, requires = "tls")]
     tls_verify_peer: bool,
 }
@@ -95,7 +95,7 @@ impl SourceArgs {
         let mut spec = match (&self.config, &self.disk) {
             (Some(config), _) => positional(config)?,
             (None, Some(disk)) => self.as_options_say(disk)?,
-            (None, None) => bail!("no disk: name a configuration, or say --disk DEVICE"),
+            (None, None) => bail!("no disk: name a configuration, or give --disk DEVICE"),
         };
         if let Some(name) = &self.name {
             spec.name = name.clone();

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use serde::Serialize;
 use umbrella_units::{ByteSize, SectorRange, format_duration};
 
 use super::DiskArg;
@@ -15,7 +14,7 @@ use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, BreakEven, DiskClient, DiskStatus, Motor, Request};
-use crate::output::{self, OutputError, reasons};
+use crate::output::{self, reasons};
 use crate::text::{count, visible, visible_path};
 
 /// How long each may take to answer when all are asked.
@@ -58,7 +57,7 @@ impl StatusArgs {
         if self.disk.disk.is_some() {
             let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE))?;
             if self.json {
-                self.print_json(&status)?;
+                if self.watch { output::json_line(&status) } else { output::json(&status) }?;
             } else {
                 output::print(&text(&status))?;
             }
@@ -67,7 +66,7 @@ impl StatusArgs {
         let known = place::known().with_context(|| format!("looking for disks in {}", visible_path(&place::dir())))?;
         let (served, dead): (Vec<_>, Vec<_>) = known.into_iter().partition(place::is_served);
         for name in dead {
-            tell!("{name}: its daemon is gone without having ended it; attach or serve it again, or detach it");
+            tell!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
         }
         let (mut all, nobody) = (Vec::new(), served.is_empty());
         for (name, status) in ask_all(served) {
@@ -78,18 +77,13 @@ impl StatusArgs {
             }
         }
         if self.json {
-            self.print_json(&all)?;
+            if self.watch { output::json_line(&all) } else { output::json_list(&all) }?;
         } else if nobody {
             output::line("no disk is served")?;
         } else {
             output::print(&all.iter().map(text).collect::<Vec<_>>().join("\n"))?;
         }
         Ok(())
-    }
-
-    /// One line each time when it is shown again and again.
-    fn print_json(&self, value: &impl Serialize) -> Result<(), OutputError> {
-        if self.watch { output::json_line(value) } else { output::json(value) }
     }
 }
 

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{anyhow, bail};
 use clap::Args;
-use umbrella_lab::experiment::{self, LabError, Results, split_policies};
+use umbrella_lab::experiment::{self, LabError, Results};
 use umbrella_lab::result::{Group, METRICS, Metric, Outcome, PhaseTime, groups};
+use umbrella_lab::write_back::{MachineSpec, split_policies};
 use umbrella_policy::writeback;
 
 use super::setup::{Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs};
@@ -114,7 +115,7 @@ impl SingleArgs {
 }
 
 /// The runs that did something, to be shown, and why one failed; only the error where there is nothing to show.
-fn finished(results: Results) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+fn finished(results: Results<MachineSpec>) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
     let did_something = |outcome: &Outcome| !outcome.interrupted || outcome.operations > 0;
     let outcomes: Vec<Outcome> = results.outcomes.into_iter().flatten().filter(did_something).collect();
     match results.error {

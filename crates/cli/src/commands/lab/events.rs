@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use umbrella_governor::{GovernorError, Settings};
 use umbrella_lab::events::{Replayed, Written, replay};
+use umbrella_writeback::{FlusherError, Settings};
 
 use crate::output;
 use crate::text::{count, visible, visible_path};
@@ -16,7 +16,7 @@ use crate::text::{count, visible, visible_path};
 /// Replays the record, and shows what was written live and what is chosen now.
 pub(super) fn run(path: &Path, other: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     // The policy that was asked for is not the record's mistake. Those that need the future are refused with their own reason.
-    if let Some(Err(GovernorError::Policy(unknown))) = other.map(Settings::parse) {
+    if let Some(Err(FlusherError::Policy(unknown))) = other.map(Settings::parse) {
         return Err(unknown.into());
     }
     let file = File::open(path).with_context(|| format!("cannot open {}", visible_path(path)))?;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
-use umbrella_lab::experiment::capacity;
 use umbrella_lab::result::METRICS;
 use umbrella_lab::workload::WORKLOADS;
+use umbrella_lab::write_back::capacity;
 use umbrella_model::device::profiles::{Spec, profiles};
 use umbrella_model::scheduler::schedulers;
 use umbrella_policy::writeback::policies;
@@ -70,7 +70,7 @@ impl ListArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let items = items(self.what);
         if self.json {
-            output::json(&items)?;
+            output::json_list(&items)?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new();

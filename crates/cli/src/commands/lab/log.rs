@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use umbrella_lab::experiment::split_policies;
-use umbrella_lab::log_store::{self, Cell, Input, LogOutcome, Percent, Setup, Travel};
-use umbrella_lab::paper::Table;
+use umbrella_lab::experiment::{self, Cell};
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup, Travel};
+use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
+use umbrella_lab::write_back::split_policies;
 use umbrella_policy::log_layout::{Victim, schemes_for_disks};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
@@ -32,8 +33,8 @@ const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
 ///
-/// Every input is run in every store: each --scheme with each --victim and --used. The log is as large as makes the data of the input that share
-/// of it; the data are written once before anything is counted, then the input is repeated until four times what the log holds was written.
+/// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of the input fill that share of
+/// it. The data are written once before anything is counted. Then the input is repeated until four times the size of the log was written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -55,7 +56,7 @@ pub(super) struct LogArgs {
     /// Percent of the accesses with locality that read
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = values::percent(0..=99))]
     reads: u32,
-    /// Data of the inputs that are no traces
+    /// Data of the inputs that are not traces
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = data)]
     data: Pages,
     /// Placement schemes, with parameters if you like [default: all that a disk can have]
@@ -64,7 +65,7 @@ pub(super) struct LogArgs {
     /// How the segment to clean is chosen: greedy, cost-benefit
     #[arg(long, value_name = "HOW", default_value = "cost-benefit", value_delimiter = ',')]
     victim: Vec<Victim>,
-    /// How much of the log the data are, in percent
+    /// Share of the log that the data fill, in percent
     #[arg(long, value_name = "PERCENT", default_value = "80", value_delimiter = ',', value_parser = values::percent(1..=99))]
     used: Vec<u32>,
     /// Size of a segment, a power of two [default: 1MiB, or less, so that the data fill 2048]
@@ -130,13 +131,12 @@ impl LogArgs {
         let setups = self.setups()?;
         let later = Bars::later()?;
         let cells = fitting(&self.inputs()?, &setups)?;
-        let name = |cell: &Cell| format!("{} {}", cell.input.name, label(&cell.setup));
-        let bars = later.begin_named(cells.iter().map(name).collect());
-        let outcomes = log_store::run(&cells, values::threads(self.threads), &bars)?;
+        let bars = later.begin(&cells);
+        let outcomes = experiment::run(&cells, values::threads(self.threads), &bars)?.unless_failed()?;
         let outcomes: Vec<LogOutcome> = outcomes.into_iter().flatten().collect();
         let stopped = bars.finish();
         if self.json {
-            output::json(&outcomes)?;
+            output::json_list(&outcomes)?;
         } else if self.csv {
             output::print(&csv(outcomes.iter())?)?;
         } else if !outcomes.is_empty() {
@@ -201,14 +201,14 @@ impl LogArgs {
 }
 
 /// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
-fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell>> {
+fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell<Setup>>> {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {
             if setup.fits(input).with_context(|| format!("--scheme {}", setup.scheme))? {
-                cells.push(Cell { input: Arc::clone(input), setup: setup.clone() });
+                cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
             } else {
-                tell!("umbrella: left out: {} in {}, which is too small for its streams", input.name, label(setup));
+                tell!("umbrella: left out: {} in {}, which is too small for its streams", input.name, setup);
             }
         }
     }
@@ -216,10 +216,6 @@ fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell>>
         bail!("no log is large enough: try a smaller --segment, less of --used, or more --data");
     }
     Ok(cells)
-}
-
-fn label(setup: &Setup) -> String {
-    format!("{} {} {}%", setup.scheme, setup.victim.name(), setup.utilisation.0)
 }
 
 fn table(outcomes: &[LogOutcome]) -> Table {

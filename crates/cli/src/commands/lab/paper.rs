@@ -5,15 +5,19 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use umbrella_lab::paper::{self, Effort, Figure, Judged, nvcache, r_lfs};
+use serde::Serialize;
+use umbrella_lab::experiment::Machine;
 use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::MachineSpec;
+use umbrella_reproductions::{self as reproductions, Effort, Judged, nvcache, r_lfs};
 
+use super::rows::{csv, plain};
 use super::values;
 use super::watch::Bars;
-use crate::commands::claims::{Shown, heading, print_claims, print_count, rows};
+use crate::commands::claims::{Shown, Watts, heading, print_claims, print_count, rows};
 use crate::output;
 
-/// Run the figures of a paper again, and hold its claims against what comes out.
+/// Run the figures of a paper again, and compare its claims with the results.
 ///
 /// For each claim: what was published, what is measured here, and whether it holds in sign and within a stated tolerance. Figures
 /// are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
@@ -58,20 +62,16 @@ impl PaperArgs {
         if self.name == r_lfs::NAME {
             return self.run_r_lfs();
         }
-        let paper = paper::paper(&self.name)?;
+        let paper = reproductions::paper(&self.name)?;
         if !self.traces.is_empty() {
             bail!("{} replays no trace of yours: --trace is for nvcache and r-lfs", paper.name);
         }
         let figures = paper.choose(self.figure.as_deref())?;
         let bars = Bars::later()?;
-        let judged = paper::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
+        let judged = reproductions::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
         let stopped = bars.stopped();
-        self.give(paper.name, &figures, &judged)?;
-        if let Some(code) = stopped {
-            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(code);
-        }
-        Ok(ExitCode::SUCCESS)
+        self.give(paper.name, &judged)?;
+        Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
     pub(super) fn effort(&self) -> Effort {
@@ -82,33 +82,73 @@ impl PaperArgs {
         values::threads(self.threads)
     }
 
-    fn give(&self, paper: &str, figures: &[&Figure], judged: &[Judged]) -> anyhow::Result<()> {
+    fn give(&self, paper: &str, judged: &[Judged<MachineSpec>]) -> anyhow::Result<()> {
         if self.csv {
             let outcomes: Vec<Outcome> = judged.iter().flat_map(|figure| figure.outcomes.clone()).collect();
             let mut csv = Vec::new();
             umbrella_lab::result::write_csv(&mut csv, &outcomes)?;
             return Ok(output::print(&String::from_utf8_lossy(&csv))?);
         }
-        let of = |id: &str| figures.iter().find(|figure| figure.id == id);
-        let shown: Vec<Shown> = judged
-            .iter()
-            .map(|judged| Shown {
-                figure: judged.figure,
-                title: of(judged.figure).map_or("", |figure| figure.title),
-                assumed: of(judged.figure).map_or("", |figure| figure.assumed),
-                watts: None,
-                claims: &judged.claims,
-            })
-            .collect();
+        let shown = shown(judged, None);
         if self.json {
-            return Ok(output::json(&rows(paper, &shown))?);
+            return Ok(output::json_list(&rows(paper, &shown))?);
         }
         for shown in &shown {
             output::line(&format!("{} {}: {}", paper, heading(shown.figure), shown.title))?;
             print_claims(shown)?;
             output::line("")?;
         }
-        let sizes = format!(" (quick sizes; docs/papers-{paper}.md has both these and the paper's)");
+        let sizes = format!(" (quick sizes; docs/reproductions/{paper}.md has both these and the paper's)");
         print_count(&shown, if self.quick { &sizes } else { "" })
     }
+
+    /// The figures of a paper whose claims are asked of every input: its inputs, a line each, tables and claims.
+    pub(super) fn give_on_inputs<M: Machine<Outcome: Serialize>>(
+        &self,
+        paper: &str,
+        judged: &[Judged<M>],
+        watts: Option<WattsOf<M>>,
+        inputs: impl IntoIterator<Item = String>,
+        less: &str,
+    ) -> anyhow::Result<()> {
+        if self.csv {
+            return Ok(output::print(&csv(judged.iter().flat_map(|figure| &figure.outcomes))?)?);
+        }
+        let shown = shown(judged, watts);
+        if self.json {
+            return Ok(output::json_list(&rows(paper, &shown))?);
+        }
+        inputs.into_iter().try_for_each(|line| output::line(&line))?;
+        for (shown, judged) in shown.iter().zip(judged) {
+            output::line(&format!("\n{paper} {}: {}", heading(shown.figure), shown.title))?;
+            for table in &judged.tables {
+                if !table.title.is_empty() {
+                    output::line(&format!("  {}", table.title))?;
+                }
+                output::line(&plain(table))?;
+            }
+            print_claims(shown)?;
+        }
+        print_count(&shown, less)
+    }
+
+    /// How the program ends, and what a signal left out.
+    pub(super) fn ended(stopped: Option<ExitCode>, shown: usize, figures: usize) -> ExitCode {
+        if stopped.is_some() {
+            tell!("interrupted: {shown} of {figures} figures are shown");
+        }
+        stopped.unwrap_or(ExitCode::SUCCESS)
+    }
+}
+
+/// Where the watts behind some outcomes come from.
+type WattsOf<M> = fn(&[<M as Machine>::Outcome]) -> Watts;
+
+/// The claims of the figures, and where the watts behind them come from.
+fn shown<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<Shown<'_>> {
+    let shown = judged.iter().map(|judged| {
+        let Judged { figure, title, assumed, claims, outcomes, .. } = judged;
+        Shown { figure, title, assumed, watts: watts.map(|of| of(outcomes)), claims }
+    });
+    shown.collect()
 }

@@ -6,16 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use umbrella_lab::hybrid::{HybridOutcome, Input};
-use umbrella_lab::paper::nvcache::{self, Figure, Judged};
+use umbrella_lab::hybrid::{HybridOutcome, Input, Setup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
+use umbrella_reproductions::{Judged, nvcache, on_inputs};
 
 use super::paper::PaperArgs;
-use super::rows::{csv, plain};
 use super::watch::Bars;
-use crate::commands::claims::{Shown, Watts, heading, print_claims, print_count, rows};
-use crate::output;
+use crate::commands::claims::Watts;
 use crate::text::visible_path;
 
 /// Names the folder of the open traces.
@@ -39,20 +37,13 @@ impl PaperArgs {
         let figures = nvcache::choose(self.figure.as_deref())?;
         let later = Bars::later()?;
         let inputs = self.inputs()?;
-        let judged = nvcache::run(&figures, &inputs, self.effort(), self.threads(), |cells| {
-            let name = |cell: &umbrella_lab::hybrid::Cell| {
-                let setup = &cell.setup;
-                format!("{} {} {}", cell.input.name, setup.when, setup.algorithm)
-            };
-            Box::new(later.begin_named(cells.iter().map(name).collect()))
-        })?;
+        let judged =
+            on_inputs::run(&figures, &inputs, self.effort(), self.threads(), |cells| Box::new(later.begin(cells)))?;
         let stopped = later.stopped();
-        self.give_nvcache(&figures, &inputs, &judged)?;
-        if let Some(code) = stopped {
-            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(code);
-        }
-        Ok(ExitCode::SUCCESS)
+        let fewer = " (quick: with fewer runs in our own tables; docs/reproductions/nvcache.md has all)";
+        let less = if self.quick { fewer } else { "" };
+        self.give_on_inputs(nvcache::NAME, &judged, Some(watts_of), told(&inputs, &judged), less)?;
+        Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
     /// The synthetic week, and the traces that are named, or those of the folder.
@@ -73,53 +64,21 @@ impl PaperArgs {
         }
         Ok(inputs)
     }
+}
 
-    fn give_nvcache(&self, figures: &[&Figure], inputs: &[Arc<Input>], judged: &[Judged]) -> anyhow::Result<()> {
-        if self.csv {
-            return Ok(output::print(&csv(judged.iter().flat_map(|figure| &figure.outcomes))?)?);
-        }
-        let of = |id: &str| figures.iter().find(|figure| figure.id == id);
-        let shown: Vec<Shown> = judged
-            .iter()
-            .map(|judged| Shown {
-                figure: judged.figure,
-                title: of(judged.figure).map_or("", |figure| figure.title),
-                assumed: of(judged.figure).map_or("", |figure| figure.assumed),
-                watts: Some(watts_of(&judged.outcomes)),
-                claims: &judged.claims,
-            })
-            .collect();
-        if self.json {
-            return Ok(output::json(&rows(nvcache::NAME, &shown))?);
-        }
-        for input in inputs {
-            let written = input.written();
-            let days = input.length.as_secs_f64() / 86_400.0;
-            output::line(&format!(
-                "{}: {} requests in {days:.1} days, {written} written",
-                input.name,
-                input.arrivals.len()
-            ))?;
-        }
-        // Energies are worth what the watts are.
-        let outcomes = judged.iter().flat_map(|figure| &figure.outcomes);
-        let used: BTreeSet<&str> = outcomes.flat_map(|outcome| [outcome.disk.as_str(), &outcome.flash]).collect();
-        for profile in used.into_iter().filter_map(|name| profile(name).ok()) {
-            output::line(&format!("watts of {}: {}", profile.name, profile.watts))?;
-        }
-        for (shown, judged) in shown.iter().zip(judged) {
-            output::line(&format!("\n{} {}: {}", nvcache::NAME, heading(shown.figure), shown.title))?;
-            for table in &judged.tables {
-                if !table.title.is_empty() {
-                    output::line(&format!("  {}", table.title))?;
-                }
-                output::line(&plain(table))?;
-            }
-            print_claims(shown)?;
-        }
-        let fewer = " (quick: with fewer runs in our own tables; docs/papers-nvcache.md has all)";
-        print_count(&shown, if self.quick { fewer } else { "" })
-    }
+/// A line for each input, and for each device.
+fn told(inputs: &[Arc<Input>], judged: &[Judged<Setup>]) -> Vec<String> {
+    let of_input = |input: &Arc<Input>| {
+        let days = input.length.as_secs_f64() / 86_400.0;
+        let (requests, written) = (input.arrivals.len(), input.written());
+        format!("{}: {requests} requests in {days:.1} days, {written} written", input.name)
+    };
+    // Energies are worth what the watts are.
+    let outcomes = judged.iter().flat_map(|figure| &figure.outcomes);
+    let used: BTreeSet<&str> = outcomes.flat_map(|outcome| [outcome.disk.as_str(), &outcome.flash]).collect();
+    let profiles = used.into_iter().filter_map(|name| profile(name).ok());
+    let watts = profiles.map(|profile| format!("watts of {}: {}", profile.name, profile.watts));
+    inputs.iter().map(of_input).chain(watts).collect()
 }
 
 /// Where the watts of the devices of some runs come from.

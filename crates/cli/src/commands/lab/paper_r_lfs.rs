@@ -6,16 +6,13 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{Cell, Input};
-use umbrella_lab::paper::r_lfs::{self, Figure, Judged};
+use umbrella_lab::log_store::Input;
 use umbrella_lab::trace::OpenOptions;
+use umbrella_reproductions::{on_inputs, r_lfs};
 
 use super::paper::PaperArgs;
 use super::paper_nvcache::FOLDER;
-use super::rows::{csv, plain};
 use super::watch::Bars;
-use crate::commands::claims::{Shown, heading, print_claims, print_count, rows};
-use crate::output;
 
 /// The figure of the prototype.
 const LIVE_FIGURE: &str = "7";
@@ -28,20 +25,18 @@ impl PaperArgs {
         let figures = r_lfs::choose(self.figure.as_deref())?;
         let later = Bars::later()?;
         let inputs = self.logs_inputs()?;
-        let judged = r_lfs::run(&figures, &inputs, self.effort(), self.threads(), |cells| {
-            let name = |cell: &Cell| {
-                let setup = &cell.setup;
-                format!("{} {} {} {}%", cell.input.name, setup.scheme, setup.victim.name(), setup.utilisation.0)
-            };
-            Box::new(later.begin_named(cells.iter().map(name).collect()))
-        })?;
+        let judged =
+            on_inputs::run(&figures, &inputs, self.effort(), self.threads(), |cells| Box::new(later.begin(cells)))?;
         let stopped = later.stopped();
-        self.give_r_lfs(&figures, &inputs, &judged)?;
-        if let Some(code) = stopped {
-            tell!("interrupted: {} of {} figures are shown", judged.len(), figures.len());
-            return Ok(code);
-        }
-        Ok(ExitCode::SUCCESS)
+        let less = match (self.quick, self.traces.is_empty()) {
+            (false, _) => "",
+            (true, true) => {
+                " (quick: with less data, and without the open traces; docs/reproductions/r-lfs.md has all)"
+            }
+            (true, false) => " (quick: with less data)",
+        };
+        self.give_on_inputs(r_lfs::NAME, &judged, None, inputs.iter().map(|input| told(input)), less)?;
+        Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
     /// The synthetic inputs, and the traces that are named, or those of the folder.
@@ -58,47 +53,10 @@ impl PaperArgs {
         }
         r_lfs::inputs(&traces, &OpenOptions::default(), self.effort())
     }
+}
 
-    fn give_r_lfs(&self, figures: &[&Figure], inputs: &[Arc<Input>], judged: &[Judged]) -> anyhow::Result<()> {
-        if self.csv {
-            return Ok(output::print(&csv(judged.iter().flat_map(|figure| &figure.outcomes))?)?);
-        }
-        let of = |id: &str| figures.iter().find(|figure| figure.id == id);
-        let shown: Vec<Shown> = judged
-            .iter()
-            .map(|judged| Shown {
-                figure: judged.figure,
-                title: of(judged.figure).map_or("", |figure| figure.title),
-                assumed: of(judged.figure).map_or("", |figure| figure.assumed),
-                watts: None,
-                claims: &judged.claims,
-            })
-            .collect();
-        if self.json {
-            return Ok(output::json(&rows(r_lfs::NAME, &shown))?);
-        }
-        for input in inputs {
-            output::line(&format!(
-                "{}: {} requests, {} blocks of data at most, {} a segment",
-                input.name,
-                input.len(),
-                input.most_live().0,
-                input.segment_blocks()
-            ))?;
-        }
-        for (shown, judged) in shown.iter().zip(judged) {
-            output::line(&format!("\n{} {}: {}", r_lfs::NAME, heading(shown.figure), shown.title))?;
-            for table in &judged.tables {
-                output::line(&format!("  {}", table.title))?;
-                output::line(&plain(table))?;
-            }
-            print_claims(shown)?;
-        }
-        let less = match (self.quick, self.traces.is_empty()) {
-            (false, _) => "",
-            (true, true) => " (quick: with less data, and without the open traces; docs/papers-r-lfs.md has all)",
-            (true, false) => " (quick: with less data)",
-        };
-        print_count(&shown, less)
-    }
+/// What an input is.
+fn told(input: &Input) -> String {
+    let (requests, blocks, segment) = (input.len(), input.most_live().0, input.segment_blocks());
+    format!("{}: {requests} requests, {blocks} blocks of data at most, {segment} a segment", input.name)
 }

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 /// The table for people.
-pub(super) fn plain(of: &umbrella_lab::paper::Table) -> String {
+pub(super) fn plain(of: &umbrella_lab::result::Table) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(std::iter::once("").chain(of.head.iter().map(String::as_str)));

@@ -1,6 +1,6 @@
 //! What `umbrella lab run` and `compare` have in common: the input, the machine, sweeps, and how results are given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use umbrella_lab::experiment::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
+use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
@@ -260,6 +260,7 @@ impl MachineArgs {
             allocation: self.allocation(),
             aged_percent: self.aged,
             read_ahead: self.read_ahead,
+            ..MachineSpec::default()
         }
     }
 }
@@ -273,14 +274,8 @@ impl RunArgs {
         replay: &ReplayArgs,
         machine: &MachineArgs,
     ) -> anyhow::Result<Vec<Cell>> {
-        let base = Cell {
-            policy: String::new(),
-            input: input.input(replay)?,
-            machine: machine.machine(),
-            seed: self.seed,
-            scale: self.scale,
-            swept: BTreeMap::new(),
-        };
+        let machine = MachineSpec { seed: self.seed, scale: self.scale, ..machine.machine() };
+        let base = Cell::new(input.input(replay)?, machine);
         let cells = cells(&base, policies, &self.sweep)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(Cell::warnings).collect();
         for warning in &warnings {
@@ -327,7 +322,7 @@ impl OutputArgs {
         // A page that cannot be written takes no results along.
         let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
-            output::json(&outcomes.iter().map(with_figures).collect::<Result<Vec<_>, _>>()?)?;
+            output::json_list(&outcomes.iter().map(with_figures).collect::<Result<Vec<_>, _>>()?)?;
         } else if self.csv {
             let mut csv = Vec::new();
             write_csv(&mut csv, outcomes)?;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use umbrella_lab::trace::{self, Event, Format, OpenOptions, Order, Progress, Reader, Skipped, Strictness};
 use umbrella_units::{Nanos, parse_duration};
 
 use crate::text::{count, visible_path};
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// How a trace is read.
 #[derive(Debug, Clone, Args)]

@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use umbrella_lab::experiment::{Cell, Machine, Observe};
+
 use crate::commands::trace_output::ending_signals;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use umbrella_lab::experiment::{Cell, Observe};
-use umbrella_lab::hybrid::{HybridOutcome, ObserveHybrid};
-use umbrella_lab::log_store::{LogOutcome, ObserveLog};
-use umbrella_lab::result::Outcome;
 
 /// Steps of a bar.
 const WHOLE: u64 = 1000;
@@ -56,17 +54,8 @@ pub(super) struct Later {
 
 impl Later {
     /// Bars for these runs.
-    pub(super) fn begin(&self, cells: &[Cell]) -> Bars {
-        let name = |cell: &Cell| {
-            let swept: Vec<String> = cell.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            format!("{} {}", cell.policy, swept.join(" "))
-        };
-        self.begin_named(cells.iter().map(name).collect())
-    }
-
-    /// Bars for runs of these names.
-    pub(super) fn begin_named(&self, names: Vec<String>) -> Bars {
-        Bars::with_interrupt(names, self.interrupt.clone())
+    pub(super) fn begin<M: Machine>(&self, cells: &[Cell<M>]) -> Bars {
+        Bars::with_interrupt(cells.iter().map(Cell::label).collect(), self.interrupt.clone())
     }
 
     /// How the program ends, if the runs were interrupted.
@@ -95,7 +84,7 @@ impl Bars {
     }
 
     /// Bars for these runs, and Ctrl-C as in [`Bars::later`].
-    pub(super) fn new(cells: &[Cell]) -> anyhow::Result<Bars> {
+    pub(super) fn new<M: Machine>(cells: &[Cell<M>]) -> anyhow::Result<Bars> {
         Ok(Bars::later()?.begin(cells))
     }
 
@@ -152,8 +141,8 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-impl Bars {
-    fn show(&self, cell: usize, share: Option<f64>) {
+impl<M: Machine> Observe<M> for Bars {
+    fn progress(&self, cell: usize, share: Option<f64>) {
         if !self.terminal {
             return;
         }
@@ -168,60 +157,18 @@ impl Bars {
         }
     }
 
-    fn show_finished(&self, cell: usize, after: &str) {
+    fn finished(&self, cell: usize, outcome: &M::Outcome) {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
         if !self.terminal && !self.interrupt.has_come() && self.is_time_for_a_line() {
             tracing::info!(
-                "{finished} of {} runs; {} finished after {after}",
+                "{finished} of {} runs; {} finished after {}",
                 self.names.len(),
                 self.names[cell].trim(),
+                M::simulated(outcome),
             );
         }
-    }
-}
-
-/// How long a run took in its own time.
-fn modelled(seconds: f64) -> String {
-    format!("{seconds:.3} s of modelled time")
-}
-
-impl Observe for Bars {
-    fn progress(&self, cell: usize, share: Option<f64>) {
-        self.show(cell, share);
-    }
-
-    fn finished(&self, cell: usize, outcome: &Outcome) {
-        self.show_finished(cell, &modelled(outcome.time_s));
-    }
-
-    fn stop(&self) -> bool {
-        self.interrupt.has_come()
-    }
-}
-
-impl ObserveHybrid for Bars {
-    fn progress(&self, cell: usize, share: f64) {
-        self.show(cell, Some(share));
-    }
-
-    fn finished(&self, cell: usize, outcome: &HybridOutcome) {
-        self.show_finished(cell, &modelled(outcome.time_s));
-    }
-
-    fn stop(&self) -> bool {
-        self.interrupt.has_come()
-    }
-}
-
-impl ObserveLog for Bars {
-    fn progress(&self, cell: usize, share: f64) {
-        self.show(cell, Some(share));
-    }
-
-    fn finished(&self, cell: usize, outcome: &LogOutcome) {
-        self.show_finished(cell, &format!("{} blocks", outcome.written.0));
     }
 
     fn stop(&self) -> bool {

@@ -33,7 +33,7 @@ impl SleepSpec {
 pub(crate) enum BadSleep {
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    #[error("the policy {name:?} must be told the future, which only the lab can")]
+    #[error("the policy {name:?} needs to know the future, which only the lab does")]
     Offline { name: &'static str },
 }
 

@@ -231,7 +231,7 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
         ),
         (
             format!("{flash}[cache]\nspin_down = \"optimum\"\n"),
-            &["6:13: spin_down: the policy \"optimum\" must be told the future, which only the lab can"],
+            &["6:13: spin_down: the policy \"optimum\" needs to know the future, which only the lab does"],
         ),
         (
             format!("{flash}[cache]\nspin_down = \"fixed:time=1m\"\n"),
@@ -297,7 +297,7 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
             format!("{DISK}[nbd]\nlisten = [\"unix:x\", \"1.2.3.4:5\", \"1.2.3.4:5\"]\nconnections = 0\n"),
             &[
                 "4:11: listen: \"unix:x\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
-                "4:34: listen: 1.2.3.4:5 stands twice in the list",
+                "4:34: listen: 1.2.3.4:5 is in the list twice",
                 "5:15: connections must be 1 to 1024, not \"0\"",
             ],
         ),

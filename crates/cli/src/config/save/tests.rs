@@ -11,7 +11,7 @@ fn branch(name: &str, path: &str) -> BranchSpec {
     BranchSpec {
         name: name.to_owned(),
         path: path.into(),
-        keep_free: Amount::Bytes(ByteSize(0)),
+        min_free: Amount::Bytes(ByteSize(0)),
         headroom: None,
         read_only: false,
         optional: false,

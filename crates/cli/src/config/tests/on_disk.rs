@@ -114,18 +114,18 @@ fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
 }
 
 #[test]
-fn a_keep_free_of_a_few_bytes_is_told() {
+fn a_min_free_of_a_few_bytes_is_told() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
-    for (keep_free, told) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
+    for (min_free, told) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
         let text = format!(
-            "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nkeep_free = {keep_free}\n"
+            "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nmin_free = {min_free}\n"
         );
         std::fs::write(&file, text).unwrap();
         let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
         let tiny = findings.iter().any(|finding| finding.notice.to_string().contains("write \"5%\""));
-        assert_eq!(tiny, told, "{keep_free}");
+        assert_eq!(tiny, told, "{min_free}");
     }
 }
 

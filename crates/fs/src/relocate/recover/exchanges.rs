@@ -57,7 +57,7 @@ impl Recovering<'_> {
                 Stands::Before => self.go_on(branch, one, other, &site)?,
                 Stands::After => {}
                 Stands::Unclear => self.warn(format!(
-                    "branch {}: whether {} and {} have changed names cannot be told; look at them",
+                    "branch {}: cannot tell whether {} and {} have changed names; check both",
                     branch.uuid,
                     show(one),
                     show(other)

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Found};
 use super::journal::{BAD, NEW, read_file, record};
-use super::{BranchUuid, DecodeError, HIDDEN_DIR, INTENTS_DIR, Intent, Place, RelocateError, TEMP_DIR, attrs, dirs};
+use super::{BranchUuid, DecodeError, EntryAt, HIDDEN_DIR, INTENTS_DIR, Intent, RelocateError, TEMP_DIR, attrs, dirs};
 use crate::branch::Abilities;
 
 /// Recovery does not know what a branch can keep: it tries.
@@ -58,7 +58,7 @@ pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
 /// [`recover`] for a branch that came back while others are in use: only what concerns it.
 ///
 /// The caller keeps users away from the paths of the branch's intents, or serves the branch only afterwards.
-pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, stop: Stop<'_>) -> Recovery {
+pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, stop: CancelCheck<'_>) -> Recovery {
     Recovering {
         branches,
         returned: Some(returned),
@@ -79,10 +79,10 @@ pub struct Returned<'a> {
 }
 
 /// Asked before every change; `Break` ends recovery there, as a crash would.
-pub type Stop<'a> = &'a dyn Fn() -> ControlFlow<()>;
+pub type CancelCheck<'a> = &'a dyn Fn() -> ControlFlow<()>;
 
 #[cfg(test)]
-pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: Stop<'_>) -> Recovery {
+pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: CancelCheck<'_>) -> Recovery {
     Recovering { branches, returned: None, stop: Some(stop), decided: Vec::new(), report: Recovery::default() }.run()
 }
 
@@ -120,7 +120,7 @@ impl From<RelocateError> for Halt {
 struct Recovering<'a> {
     branches: &'a [RecoverBranch<'a>],
     returned: Option<Returned<'a>>,
-    stop: Option<Stop<'a>>,
+    stop: Option<CancelCheck<'a>>,
     /// Intents that say what is left to do of changes that are over, and whether the one whose place they took is gone.
     decided: Vec<(OsString, Intent, bool)>,
     report: Recovery,
@@ -159,10 +159,7 @@ impl<'a> Recovering<'a> {
             Ok(dir) => Some(dir),
             Err(Errno::NOENT) => None,
             Err(errno) => {
-                self.warn(format!(
-                    "branch {}: {HIDDEN_DIR}/{which} cannot be opened ({errno}); look at it",
-                    branch.uuid
-                ));
+                self.warn(format!("branch {}: {HIDDEN_DIR}/{which} cannot be opened ({errno}); check it", branch.uuid));
                 None
             }
         }
@@ -210,7 +207,7 @@ impl<'a> Recovering<'a> {
         let shown = name.display().to_string();
         if shown.starts_with(BAD) {
             self.warn(format!(
-                "branch {}: unreadable intent {shown} is kept aside; delete it when looked at",
+                "branch {}: unreadable intent {shown} is set aside; check it, then delete it",
                 branch.uuid
             ));
             return Ok(Kept::Unknown);
@@ -340,7 +337,7 @@ impl<'a> Recovering<'a> {
                 match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
                     Err(Errno::EXIST) => {}
                     Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                        let _next_time = super::commit::place_new(Place { dir, name }, Place { dir, name: &aside });
+                        let _next_time = super::commit::place_new(EntryAt { dir, name }, EntryAt { dir, name: &aside });
                         break;
                     }
                     _ => break,
@@ -442,7 +439,7 @@ fn show(path: &[u8]) -> String {
     format!("/{}", String::from_utf8_lossy(path))
 }
 
-fn unlink(place: Place<'_>) -> Result<(), Errno> {
+fn unlink(place: EntryAt<'_>) -> Result<(), Errno> {
     match unlinkat(place.dir, place.name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         done => done,

@@ -9,7 +9,7 @@ use super::super::beneath::{self, Found};
 use super::super::commit::{ParentTimes, link_new, place_new};
 use super::super::copy::reopen;
 use super::super::fingerprint::Seen;
-use super::super::{Fingerprint, HIDDEN_DIR, Intent, Place, TEMP_DIR, attrs};
+use super::super::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
 use super::compare::{is_like, is_not_newer};
 use super::{Halt, Outcome, Recovering, show, unlink};
 
@@ -216,7 +216,7 @@ fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, E
 }
 
 /// Whether two files are the same in everything but their place.
-fn is_equal(a: Place<'_>, seen_a: &Seen, b: Place<'_>, seen_b: &Seen) -> Result<bool, Errno> {
+fn is_equal(a: EntryAt<'_>, seen_a: &Seen, b: EntryAt<'_>, seen_b: &Seen) -> Result<bool, Errno> {
     let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.rdev, print.size);
     if face(&seen_a.print) != face(&seen_b.print) {
         return Ok(false);

@@ -140,8 +140,8 @@ fn odd_names_are_moved() {
     let (a, b) = (open(&pool.a), open(&pool.b));
     let (temp, intents) = (open(pool.b.join(".umbrella/tmp")), open(pool.b.join(".umbrella/intents")));
     let names = [MovedName {
-        source: Place { dir: a.as_fd(), name: odd },
-        target: Place { dir: b.as_fd(), name: odd },
+        source: EntryAt { dir: a.as_fd(), name: odd },
+        target: EntryAt { dir: b.as_fd(), name: odd },
         path: odd.as_bytes(),
     }];
     let stop = |step| if step == Step::Synced { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
@@ -149,7 +149,7 @@ fn odd_names_are_moved() {
         from: A,
         to: B,
         names: &names,
-        temp: Place { dir: temp.as_fd(), name: OsStr::new("copy") },
+        temp: EntryAt { dir: temp.as_fd(), name: OsStr::new("copy") },
         intents: intents.as_fd(),
         copied: &copied,
         durability: Durability::Now,
@@ -176,7 +176,7 @@ fn an_unlinked_file_is_copied_from_its_descriptor_whatever_its_mode() {
     writer.write_all(b", and more").unwrap();
     fs::remove_file(pool.a.join("file")).unwrap();
     let (temp, cancel) = (open(pool.b.join(".umbrella/tmp")), AtomicBool::new(false));
-    let temp = Place { dir: temp.as_fd(), name: OsStr::new("copy") };
+    let temp = EntryAt { dir: temp.as_fd(), name: OsStr::new("copy") };
     let copied = copy_from_fd(writer.as_fd(), temp, &ALL, &Limits::new(&cancel)).unwrap();
     assert_eq!(fs::read(pool.temp()).unwrap(), b"still here, and more");
     assert_eq!(copied.source.nlink, 0);
@@ -399,7 +399,7 @@ fn a_change_after_the_copy_is_seen() {
         fs::write(pool.a.join("file"), "data").unwrap();
         let copied = pool.copy("file").unwrap();
         let a = open(&pool.a);
-        let source = Place { dir: a.as_fd(), name: OsStr::new("file") };
+        let source = EntryAt { dir: a.as_fd(), name: OsStr::new("file") };
         assert_eq!(verify_unchanged(source, &copied), Ok(()), "{what}");
         // Longer than the grain of times.
         std::thread::sleep(Duration::from_millis(15));
@@ -450,8 +450,8 @@ fn without_the_rename_flag_nothing_is_replaced_either() {
     fs::write(pool.a.join("from"), "new").unwrap();
     fs::write(pool.b.join("taken"), "old").unwrap();
     let (a, b) = (open(&pool.a), open(&pool.b));
-    let from = Place { dir: a.as_fd(), name: OsStr::new("from") };
-    let to = |name| Place { dir: b.as_fd(), name: OsStr::new(name) };
+    let from = EntryAt { dir: a.as_fd(), name: OsStr::new("from") };
+    let to = |name| EntryAt { dir: b.as_fd(), name: OsStr::new(name) };
     assert_eq!(commit::place_by_hand(from, to("taken")), Err(RelocateError::Taken));
     assert_eq!(fs::read(pool.b.join("taken")).unwrap(), b"old");
     assert_eq!(commit::place_by_hand(from, to("free")), Ok(()));

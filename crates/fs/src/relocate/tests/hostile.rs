@@ -99,8 +99,9 @@ fn an_intent_cannot_reach_out_of_the_branch_through_a_link() {
     symlink(outside.path(), pool.a.join("link")).unwrap();
     fs::create_dir(pool.b.join("link")).unwrap();
     fs::write(pool.b.join("link/victim"), "data").unwrap();
-    let source = Fingerprint::at(Place { dir: open(outside.path()).as_fd(), name: OsStr::new("victim") }).unwrap();
-    let target = Fingerprint::at(Place { dir: open(pool.b.join("link")).as_fd(), name: OsStr::new("victim") }).unwrap();
+    let source = Fingerprint::at(EntryAt { dir: open(outside.path()).as_fd(), name: OsStr::new("victim") }).unwrap();
+    let target =
+        Fingerprint::at(EntryAt { dir: open(pool.b.join("link")).as_fd(), name: OsStr::new("victim") }).unwrap();
     let hostile =
         Intent::Move { from: A, to: B, names: vec![b"link/victim".into()], temp: b"copy".into(), source, target };
     put(&pool, "1", &hostile.encode().unwrap());
@@ -133,7 +134,7 @@ fn an_intent_that_names_a_whole_file_as_loser_needs_its_identity() {
     let pool = Pool::new();
     fs::write(pool.a.join("winner"), "x").unwrap();
     fs::write(pool.b.join("winner"), "precious").unwrap();
-    let at = |root: &Path| Fingerprint::at(Place { dir: open(root).as_fd(), name: OsStr::new("winner") }).unwrap();
+    let at = |root: &Path| Fingerprint::at(EntryAt { dir: open(root).as_fd(), name: OsStr::new("winner") }).unwrap();
     let loser_file = Fingerprint { ino: 1, ..at(&pool.a) };
     let intent = Intent::Supersede {
         from: b"gone".into(),
@@ -170,9 +171,9 @@ fn paths_longer_than_the_kernel_takes_at_once_are_recovered() {
     let path = [vec![name; depth].join("/").as_bytes(), b"/file"].concat();
     assert!(path.len() > 8000);
     let (temp, intents) = (open(pool.b.join(".umbrella/tmp")), open(pool.b.join(".umbrella/intents")));
-    let place = |dir: &'static OwnedFd| Place { dir: dir.as_fd(), name: OsStr::new("file") };
+    let place = |dir: &'static OwnedFd| EntryAt { dir: dir.as_fd(), name: OsStr::new("file") };
     let (source, target) = (Box::leak(Box::new(source)), Box::leak(Box::new(target)));
-    let temp = Place { dir: temp.as_fd(), name: OsStr::new("copy") };
+    let temp = EntryAt { dir: temp.as_fd(), name: OsStr::new("copy") };
     let cancel = AtomicBool::new(false);
     let copied = copy(place(source), temp, &ALL, &Limits::new(&cancel)).unwrap();
     let names = [MovedName { source: place(source), target: place(target), path: &path }];

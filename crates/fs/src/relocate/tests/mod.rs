@@ -240,8 +240,8 @@ impl Pool {
             .map(|(name, (source, target))| {
                 let last = Path::new(name).file_name().unwrap();
                 MovedName {
-                    source: Place { dir: source.as_fd(), name: last },
-                    target: Place { dir: target.as_fd(), name: last },
+                    source: EntryAt { dir: source.as_fd(), name: last },
+                    target: EntryAt { dir: target.as_fd(), name: last },
                     path: name.as_bytes(),
                 }
             })
@@ -251,7 +251,7 @@ impl Pool {
             from: A,
             to: B,
             names: &moved,
-            temp: Place { dir: temp.as_fd(), name: OsStr::new("copy") },
+            temp: EntryAt { dir: temp.as_fd(), name: OsStr::new("copy") },
             intents: intents.as_fd(),
             copied,
             durability: Durability::Now,
@@ -314,8 +314,8 @@ fn copy_limited(
 ) -> Result<Copied, RelocateError> {
     let (from, to) = (open(source.parent().unwrap()), open(temp.parent().unwrap()));
     copy(
-        Place { dir: from.as_fd(), name: source.file_name().unwrap() },
-        Place { dir: to.as_fd(), name: temp.file_name().unwrap() },
+        EntryAt { dir: from.as_fd(), name: source.file_name().unwrap() },
+        EntryAt { dir: to.as_fd(), name: temp.file_name().unwrap() },
         abilities,
         limits,
     )

@@ -118,14 +118,14 @@ proptest! {
                     (setup.disk, setup.flash) = ("modern".to_owned(), "sata_ssd".to_owned());
                 }
                 let mut shadow = Shadow { log_size: log.max(1), ..Shadow::default() };
-                let outcome = Engine::new(&setup, &input, &mut shadow).unwrap().run(|_| true).unwrap();
+                let outcome = Engine::new(&setup, &input, &mut shadow).unwrap().run(&mut |_| true).unwrap();
                 prop_assert_eq!(&shadow.disk, &expected, "{} {}", when, algorithm);
                 prop_assert_eq!(outcome.response.count, input.arrivals.len() as u64);
                 prop_assert_eq!(outcome.written_bytes, bytes);
                 prop_assert_eq!(outcome.flushes.written_bytes, shadow.drained * SECTOR_BYTES);
                 let FlushFigures { time_s, flash_s, disk_s, .. } = outcome.flushes;
                 prop_assert!(flash_s.max(disk_s) <= time_s + 1e-9 && time_s <= flash_s + disk_s + 1e-9, "{:?}", outcome.flushes);
-                prop_assert_eq!(&Engine::new(&setup, &input, &mut ()).unwrap().run(|_| true).unwrap(), &outcome, "it repeats");
+                prop_assert_eq!(&Engine::new(&setup, &input, &mut ()).unwrap().run(&mut |_| true).unwrap(), &outcome, "it repeats");
             }
         }
     }

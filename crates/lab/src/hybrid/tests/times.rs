@@ -214,5 +214,5 @@ fn a_run_that_is_stopped_has_no_outcome() {
     let arrivals = (0..5000).map(|number| read(number, number * 8, 8)).collect();
     let (input, setup) = (Input::new("by hand", arrivals, SECOND), small(10));
     let mut nobody = ();
-    assert_eq!(Engine::new(&setup, &input, &mut nobody).unwrap().run(|_| false), None);
+    assert_eq!(Engine::new(&setup, &input, &mut nobody).unwrap().run(&mut |_| false), None);
 }

@@ -20,7 +20,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
             default: "12",
             min: "1",
             max: "13",
-            help: "how many stretches of time are told apart",
+            help: "how many stretches of time it distinguishes",
         },
         ParamInfo {
             name: "factor",

@@ -170,7 +170,7 @@ fn a_store_on_a_disk_is_offered_no_scheme_that_must_be_told_the_future() {
         "{unknown}"
     );
     let future = error("oracle").unwrap();
-    assert!(future.starts_with("the placement scheme \"oracle\" must be told the future"), "{future}");
+    assert!(future.starts_with("the placement scheme \"oracle\" needs to know the future"), "{future}");
     assert!(![unknown, future].iter().any(|told| told.contains(", oracle")));
     let in_lab = SchemeInfo::make(&"rlfs".parse().unwrap()).err().unwrap().to_string();
     assert!(in_lab.starts_with("there is no placement scheme") && in_lab.contains(", oracle"), "{in_lab}");

@@ -23,7 +23,7 @@ fn the_first_branch_with_room_is_taken() {
 
 #[test]
 fn room_means_that_what_is_kept_free_stays_free() {
-    let flash = |free| [ROOMY, BranchView { keep_free: ByteSize(500), ..super::free(free) }, ROOMY, ROOMY];
+    let flash = |free| [ROOMY, BranchView { min_free: ByteSize(500), ..super::free(free) }, ROOMY, ROOMY];
     assert_eq!(new(&list(), &flash(1500)), Choice::Place(FLASH));
     assert_eq!(new(&list(), &flash(1499)), Choice::Place(CRYPT));
     assert_eq!(choice(&list(), &new_file("/x"), &flash(501), None), Choice::Place(FLASH), "a new file has no size yet");
@@ -32,7 +32,7 @@ fn room_means_that_what_is_kept_free_stays_free() {
 
 #[test]
 fn the_largest_file_and_reserve_do_not_overflow() {
-    let flash = BranchView { keep_free: ByteSize(u64::MAX), ..free(u64::MAX) };
+    let flash = BranchView { min_free: ByteSize(u64::MAX), ..free(u64::MAX) };
     assert_eq!(choice(&list(), &sized(u64::MAX), &[FULL, flash, FULL, FULL], None), Choice::Place(FLASH));
     assert_eq!(choice(&list(), &sized(u64::MAX), &[FULL; 4], None), Choice::NoRoom);
 }
@@ -93,7 +93,7 @@ fn a_new_file_does_not_begin_on_a_branch_without_a_free_byte() {
 
 #[test]
 fn a_file_on_an_earlier_branch_never_moves_to_a_later_one() {
-    let overfull = BranchView { keep_free: ByteSize(1_000), ..FULL };
+    let overfull = BranchView { min_free: ByteSize(1_000), ..FULL };
     assert_eq!(choice(&list(), &file("/x"), &[ROOMY, overfull, ROOMY, ROOMY], Some(FLASH)), Choice::Stay);
 }
 
@@ -170,7 +170,7 @@ fn the_next_choice_follows_the_list_then_the_default_then_the_free_space() {
 
 #[test]
 fn the_next_choice_takes_from_what_is_kept_free_before_it_gives_up() {
-    let reserve = BranchView { keep_free: ByteSize(5_000), ..free(2_000) };
+    let reserve = BranchView { min_free: ByteSize(5_000), ..free(2_000) };
     let next = |branches: &[BranchView]| list().next_choice(&new_file("/x"), branches, &[FLASH], ByteSize(1000));
     assert_eq!(next(&[reserve, ROOMY, FULL, free(1_000)]), Some(SPARE), "room above the reserve comes first");
     assert_eq!(next(&[reserve, ROOMY, FULL, FULL]), Some(DISK));
@@ -192,7 +192,7 @@ fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
         of: crate::placement::spec::TimeField::Atime,
         is: Comparison::Less,
         value: Duration::from_secs(86_400),
-        band: Duration::ZERO,
+        hysteresis: Duration::ZERO,
     };
     let rules =
         compile(vec![when("today", vec![today], to(&["disk"])), when("rest", vec![], to(&["spare"]))], &["disk"]);

@@ -78,7 +78,7 @@ fn each_age_is_compared() {
         }
     };
     for of in [TimeField::Atime, TimeField::Mtime, TimeField::Ctime, TimeField::Btime] {
-        let condition = |is| Condition::Age { of, is, value: Duration::from_secs(10), band: Duration::ZERO };
+        let condition = |is| Condition::Age { of, is, value: Duration::from_secs(10), hysteresis: Duration::ZERO };
         check(condition, &files(aged(of)));
     }
 }
@@ -88,15 +88,19 @@ fn of_a_birth_that_nobody_knows_nothing_holds() {
     let unknown = FileFacts { btime: None, ..file("/x") };
     for is in [Comparison::Less, Comparison::GreaterOrEqual, Comparison::Equal, Comparison::NotEqual] {
         let value = Duration::from_secs(10);
-        let condition = Condition::Age { of: TimeField::Btime, is, value, band: Duration::MAX };
+        let condition = Condition::Age { of: TimeField::Btime, is, value, hysteresis: Duration::MAX };
         assert!(!holds(condition, &unknown, &[ROOMY; 4]), "{is:?}");
     }
 }
 
 #[test]
 fn a_time_in_the_future_is_zero_old() {
-    let condition =
-        Condition::Age { of: TimeField::Mtime, is: Comparison::Equal, value: Duration::ZERO, band: Duration::ZERO };
+    let condition = Condition::Age {
+        of: TimeField::Mtime,
+        is: Comparison::Equal,
+        value: Duration::ZERO,
+        hysteresis: Duration::ZERO,
+    };
     assert!(holds(condition, &FileFacts { mtime: at(9_999_999), ..file("/x") }, &[ROOMY; 4]));
 }
 
@@ -107,7 +111,13 @@ fn free_and_used_space_are_compared_in_bytes_and_percent() {
     let used_space = [910_000, 900_000, 890_000].map(|bytes| (file("/x"), [ROOMY, ROOMY, ROOMY, free(bytes)]));
     for value in [Amount::Bytes(ByteSize(100_000)), Amount::MilliPercent(10_000)] {
         let condition = |of: SpaceField| {
-            move |is| Condition::Space { branch: "spare".to_owned(), of, is, value, band: Amount::MilliPercent(0) }
+            move |is| Condition::Space {
+                branch: "spare".to_owned(),
+                of,
+                is,
+                value,
+                hysteresis: Amount::MilliPercent(0),
+            }
         };
         check(condition(SpaceField::Free), &free_space);
         check(condition(SpaceField::Used), &used_space);
@@ -122,7 +132,7 @@ fn the_space_of_a_branch_that_is_offline_is_not_known() {
             of: SpaceField::Free,
             is,
             value: Amount::MilliPercent(10_000),
-            band: Amount::MilliPercent(0),
+            hysteresis: Amount::MilliPercent(0),
         };
         assert!(!holds(condition, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE]));
     }
@@ -225,7 +235,8 @@ fn a_new_file_waits_for_close_where_size_or_access_is_asked() {
 #[test]
 fn rules_say_what_of_a_file_they_look_at() {
     let asked = |rules: Vec<RuleSpec>| compile(rules, &["disk"]).asked();
-    let of = |of| Condition::Age { of, is: Comparison::Less, value: Duration::from_secs(1), band: Duration::ZERO };
+    let of =
+        |of| Condition::Age { of, is: Comparison::Less, value: Duration::from_secs(1), hysteresis: Duration::ZERO };
     assert_eq!(asked(vec![when("r", vec![of(TimeField::Mtime)], to(&["flash"]))]), Asked::default());
     let read = asked(vec![when("r", vec![of(TimeField::Mtime), of(TimeField::Atime)], to(&["flash"]))]);
     assert_eq!(read, Asked { access_times: true, ..Asked::default() });
@@ -242,7 +253,7 @@ fn only_files_that_a_rule_on_access_times_may_match_depend_on_them() {
         of: TimeField::Atime,
         is: Comparison::Less,
         value: Duration::from_secs(1),
-        band: Duration::ZERO,
+        hysteresis: Duration::ZERO,
     };
     let rules = compile(
         vec![

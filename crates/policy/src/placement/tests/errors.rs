@@ -27,7 +27,7 @@ fn a_condition_on_an_unknown_branch_is_an_error() {
         of: SpaceField::Free,
         is: Comparison::Less,
         value: umbrella_units::Amount::MilliPercent(1),
-        band: umbrella_units::Amount::MilliPercent(0),
+        hysteresis: umbrella_units::Amount::MilliPercent(0),
     };
     for condition in [online("x", true), space] {
         let rules = vec![when("rule", vec![condition], to(&["disk"]))];

@@ -93,13 +93,16 @@ fn of_several_patterns_the_next_best_is_named_too() {
 
 #[test]
 fn a_band_that_holds_a_file_is_named() {
-    let rules = compile(vec![when("small", vec![size_band(Comparison::Less, 1024, 512)], to(&["flash"]))], &["disk"]);
+    let rules = compile(
+        vec![when("small", vec![size_with_hysteresis(Comparison::Less, 1024, 512)], to(&["flash"]))],
+        &["disk"],
+    );
     assert_eq!(
         steps(&rules, &sized(1280), &[ROOMY; 4], Some(&on(FLASH))),
-        [step("small", true, "size is 1.2 KiB (1280 bytes), within the band of 512 B around < 1 KiB")]
+        [step("small", true, "size is 1.2 KiB (1280 bytes), within the hysteresis of 512 B around < 1 KiB")]
     );
     let explained = rules.explain(&sized(1280), &[ROOMY; 4], Some(&on(FLASH)));
-    assert_eq!(explained.why, "it is on \"flash\" and stays there while it is within the band");
+    assert_eq!(explained.why, "it is on \"flash\" and stays there while it is within the hysteresis");
 }
 
 #[test]

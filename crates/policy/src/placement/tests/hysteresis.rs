@@ -18,8 +18,11 @@ fn moves(rules: &Rules, start: BranchId, facts: impl IntoIterator<Item = FileFac
     moves
 }
 
-fn small_on_flash(band: u64) -> Rules {
-    compile(vec![when("small", vec![size_band(Comparison::Less, 8192, band)], to(&["flash"]))], &["disk"])
+fn small_on_flash(hysteresis: u64) -> Rules {
+    compile(
+        vec![when("small", vec![size_with_hysteresis(Comparison::Less, 8192, hysteresis)], to(&["flash"]))],
+        &["disk"],
+    )
 }
 
 /// 1 KiB appended and cut off again, around 8 KiB.
@@ -42,8 +45,8 @@ fn with_a_band_it_moves_at_most_once() {
 fn two_rules_that_meet_at_a_border_do_not_pass_a_file_to_and_fro() {
     let rules = compile(
         vec![
-            when("small", vec![size_band(Comparison::Less, 8192, 1024)], to(&["flash"])),
-            when("large", vec![size_band(Comparison::GreaterOrEqual, 8192, 1024)], to(&["disk"])),
+            when("small", vec![size_with_hysteresis(Comparison::Less, 8192, 1024)], to(&["flash"])),
+            when("large", vec![size_with_hysteresis(Comparison::GreaterOrEqual, 8192, 1024)], to(&["disk"])),
         ],
         &["spare"],
     );
@@ -53,8 +56,10 @@ fn two_rules_that_meet_at_a_border_do_not_pass_a_file_to_and_fro() {
 
 #[test]
 fn a_file_enters_at_the_threshold_and_leaves_beyond_the_band() {
-    let rules =
-        compile(vec![when("big", vec![size_band(Comparison::GreaterOrEqual, 1000, 100)], to(&["flash"]))], &["disk"]);
+    let rules = compile(
+        vec![when("big", vec![size_with_hysteresis(Comparison::GreaterOrEqual, 1000, 100)], to(&["flash"]))],
+        &["disk"],
+    );
     let decide = |bytes, home| choice(&rules, &sized(bytes), &[ROOMY; 4], Some(home));
     assert_eq!(decide(999, DISK), Choice::Stay);
     assert_eq!(decide(1000, DISK), Choice::Place(FLASH));
@@ -73,7 +78,7 @@ fn every_comparison_has_its_band_outwards() {
         (Comparison::NotEqual, [999, 1001, 1], 1000),
     ];
     for (is, stays, leaves) in cases {
-        let rules = compile(vec![when("rule", vec![size_band(is, 1000, 100)], to(&["flash"]))], &["disk"]);
+        let rules = compile(vec![when("rule", vec![size_with_hysteresis(is, 1000, 100)], to(&["flash"]))], &["disk"]);
         for bytes in stays {
             assert_eq!(choice(&rules, &sized(bytes), &[ROOMY; 4], Some(FLASH)), Choice::Stay, "{is:?} {bytes}");
         }
@@ -83,11 +88,15 @@ fn every_comparison_has_its_band_outwards() {
 
 #[test]
 fn a_band_wider_than_the_threshold_and_the_largest_threshold_are_fine() {
-    let rules =
-        compile(vec![when("big", vec![size_band(Comparison::Greater, 10, u64::MAX)], to(&["flash"]))], &["disk"]);
+    let rules = compile(
+        vec![when("big", vec![size_with_hysteresis(Comparison::Greater, 10, u64::MAX)], to(&["flash"]))],
+        &["disk"],
+    );
     assert_eq!(choice(&rules, &sized(1), &[ROOMY; 4], Some(FLASH)), Choice::Stay);
-    let rules =
-        compile(vec![when("any", vec![size_band(Comparison::LessOrEqual, u64::MAX, 5)], to(&["flash"]))], &["disk"]);
+    let rules = compile(
+        vec![when("any", vec![size_with_hysteresis(Comparison::LessOrEqual, u64::MAX, 5)], to(&["flash"]))],
+        &["disk"],
+    );
     assert_eq!(choice(&rules, &sized(u64::MAX), &[ROOMY; 4], Some(FLASH)), Choice::Stay);
 }
 
@@ -104,7 +113,7 @@ fn ages_and_branch_space_have_bands_too() {
         of: TimeField::Atime,
         is: Comparison::Less,
         value: Duration::from_secs(86_000),
-        band: Duration::from_secs(1_000),
+        hysteresis: Duration::from_secs(1_000),
     };
     let rules = compile(vec![when("fresh", vec![age], to(&["flash"]))], &["disk"]);
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(FLASH)), Choice::Stay);
@@ -115,7 +124,7 @@ fn ages_and_branch_space_have_bands_too() {
         of: SpaceField::Free,
         is: Comparison::Less,
         value: Amount::MilliPercent(10_000),
-        band: Amount::MilliPercent(5_000),
+        hysteresis: Amount::MilliPercent(5_000),
     };
     let rules = compile(vec![when("disk is full", vec![space], to(&["spare"]))], &["disk"]);
     let decide = |bytes, home| choice(&rules, &sized(1), &[free(bytes), ROOMY, ROOMY, ROOMY], Some(home));
@@ -159,7 +168,7 @@ fn a_branch_that_is_drained_is_left_at_once() {
 fn a_file_that_came_by_another_rule_is_not_moved_by_a_band() {
     let rules = compile(
         vec![
-            when("small", vec![size_band(Comparison::Less, 1000, 500)], to(&["flash", "crypt"])),
+            when("small", vec![size_with_hysteresis(Comparison::Less, 1000, 500)], to(&["flash", "crypt"])),
             when("rest", vec![], to(&["crypt"])),
         ],
         &["disk"],

@@ -57,11 +57,11 @@ fn table(name: &str, patterns: Vec<(&str, DestinationSpec)>) -> RuleSpec {
 }
 
 fn size(is: Comparison, value: u64) -> Condition {
-    size_band(is, value, 0)
+    size_with_hysteresis(is, value, 0)
 }
 
-fn size_band(is: Comparison, value: u64, band: u64) -> Condition {
-    Condition::Size { is, value: ByteSize(value), band: ByteSize(band) }
+fn size_with_hysteresis(is: Comparison, value: u64, hysteresis: u64) -> Condition {
+    Condition::Size { is, value: ByteSize(value), hysteresis: ByteSize(hysteresis) }
 }
 
 fn access(value: Access) -> Condition {
@@ -114,7 +114,7 @@ const ROOMY: BranchView = BranchView {
     writable: true,
     total: ByteSize(1_000_000),
     free: ByteSize(500_000),
-    keep_free: ByteSize(0),
+    min_free: ByteSize(0),
 };
 const OFFLINE: BranchView = BranchView { online: false, ..ROOMY };
 const DRAINING: BranchView = BranchView { writable: false, ..ROOMY };

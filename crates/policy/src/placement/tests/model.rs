@@ -79,7 +79,7 @@ mod naively {
         world.spec.rules.iter().map(entries).sum()
     }
 
-    /// The number of the deciding entry, its list, whether it may spill, and whether it matches by its band only.
+    /// The number of the deciding entry, its list, whether it may spill, and whether it matches by its hysteresis only.
     fn deciding(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> (usize, Vec<usize>, bool, bool) {
         let ids = |names: &[String]| -> Vec<usize> {
             names.iter().map(|name| NAMES.iter().position(|known| known == name).unwrap()).collect()
@@ -125,22 +125,22 @@ mod naively {
     fn holds(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> bool {
         let new = facts.stage == Stage::New;
         let find = |name: &String| &branches[NAMES.iter().position(|known| known == name).unwrap()];
-        let compared = |is: Comparison, value: i128, threshold: i128, band: i128| {
-            let band = if home { band } else { 0 };
+        let compared = |is: Comparison, value: i128, threshold: i128, hysteresis: i128| {
+            let hysteresis = if home { hysteresis } else { 0 };
             // A threshold does not sink below nothing.
-            let low = (threshold - band).max(0);
+            let low = (threshold - hysteresis).max(0);
             match is {
-                Comparison::Less => value < threshold + band,
-                Comparison::LessOrEqual => value <= threshold + band,
-                Comparison::Equal => low <= value && value <= threshold + band,
+                Comparison::Less => value < threshold + hysteresis,
+                Comparison::LessOrEqual => value <= threshold + hysteresis,
+                Comparison::Equal => low <= value && value <= threshold + hysteresis,
                 Comparison::NotEqual => value != threshold,
                 Comparison::GreaterOrEqual => value >= low,
                 Comparison::Greater => value > low,
             }
         };
         match condition {
-            Condition::Size { is, value, band } => {
-                !new && compared(*is, facts.size.0.into(), value.0.into(), band.0.into())
+            Condition::Size { is, value, hysteresis } => {
+                !new && compared(*is, facts.size.0.into(), value.0.into(), hysteresis.0.into())
             }
             Condition::Uid { is, value } => compared(*is, facts.uid.into(), (*value).into(), 0),
             Condition::Gid { is, value } => compared(*is, facts.gid.into(), (*value).into(), 0),
@@ -161,7 +161,7 @@ mod naively {
                 let own = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, own)| own.to_owned());
                 own.is_some_and(|own| any_of.contains(&own)) != *negated
             }
-            Condition::Age { of, is, value, band } => {
+            Condition::Age { of, is, value, hysteresis } => {
                 let then = match of {
                     TimeField::Atime => Some(facts.atime),
                     TimeField::Mtime => Some(facts.mtime),
@@ -170,17 +170,17 @@ mod naively {
                 };
                 then.is_some_and(|then| {
                     let age = (facts.now.secs - then.secs).max(0);
-                    compared(*is, age.into(), value.as_secs().into(), band.as_secs().into())
+                    compared(*is, age.into(), value.as_secs().into(), hysteresis.as_secs().into())
                 })
             }
-            Condition::Space { branch, of, is, value, band } => {
+            Condition::Space { branch, of, is, value, hysteresis } => {
                 let branch = find(branch);
                 let space = match of {
                     SpaceField::Free => branch.free.0,
                     SpaceField::Used => branch.total.0 - branch.free.0,
                 };
                 let bytes = |amount: &Amount| i128::from(amount.of(branch.total).0);
-                branch.online && compared(*is, space.into(), bytes(value), bytes(band))
+                branch.online && compared(*is, space.into(), bytes(value), bytes(hysteresis))
             }
             Condition::Online { branch, value } => find(branch).online == *value,
         }
@@ -190,7 +190,7 @@ mod naively {
         let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
         let room = |id: usize| {
             let view = &world.branches[id];
-            view.online && view.writable && view.free.0 >= view.keep_free.0 + need.max(1)
+            view.online && view.writable && view.free.0 >= view.min_free.0 + need.max(1)
         };
         let mut at_home = None;
         if let Some(home) = home {
@@ -245,7 +245,7 @@ fn conditions() -> impl Strategy<Value = Condition> {
     let is = comparisons;
     let branch = || prop::sample::select(NAMES.map(str::to_owned).to_vec());
     prop_oneof![
-        (is(), 0u64..7, 0u64..4).prop_map(|(is, value, band)| size_band(is, value, band)),
+        (is(), 0u64..7, 0u64..4).prop_map(|(is, value, hysteresis)| size_with_hysteresis(is, value, hysteresis)),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Gid { is, value }),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Links { is, value }),
@@ -266,14 +266,14 @@ fn conditions() -> impl Strategy<Value = Condition> {
             0u64..7,
             0u64..4
         )
-            .prop_map(|(of, is, value, band)| Condition::Age {
+            .prop_map(|(of, is, value, hysteresis)| Condition::Age {
                 of,
                 is,
                 value: Duration::from_secs(value),
-                band: Duration::from_secs(band)
+                hysteresis: Duration::from_secs(hysteresis)
             }),
         (branch(), prop::sample::select(vec![SpaceField::Free, SpaceField::Used]), is(), amounts(), amounts())
-            .prop_map(|(branch, of, is, value, band)| Condition::Space { branch, of, is, value, band }),
+            .prop_map(|(branch, of, is, value, hysteresis)| Condition::Space { branch, of, is, value, hysteresis }),
         (branch(), any::<bool>()).prop_map(|(branch, value)| Condition::Online { branch, value }),
     ]
 }
@@ -297,12 +297,12 @@ fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
 
 fn views() -> impl Strategy<Value = Vec<BranchView>> {
     let view = (prop::bool::weighted(0.8), prop::bool::weighted(0.8), 0u64..8, 0u64..3).prop_map(
-        |(online, writable, free, keep_free)| BranchView {
+        |(online, writable, free, min_free)| BranchView {
             online,
             writable,
             total: ByteSize(8),
             free: ByteSize(free),
-            keep_free: ByteSize(keep_free),
+            min_free: ByteSize(min_free),
         },
     );
     prop::collection::vec(view, 4)
@@ -427,7 +427,7 @@ proptest! {
     #[test]
     fn any_facts_and_views_are_decided(world in worlds(), size in any::<u64>(), secs in any::<i64>(), now in any::<i64>(), views in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..6), branch in any::<u16>(), path in prop::collection::vec(any::<u8>(), 0..30)) {
         let rules = Rules::compile(&world.spec, &resolve).unwrap();
-        let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, keep_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), keep_free: ByteSize(keep_free) }).collect();
+        let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free) }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
         let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
         rules.explain(&facts, &views, Some(&resident));

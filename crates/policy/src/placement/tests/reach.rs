@@ -34,12 +34,23 @@ fn uid(is: Comparison, value: u32) -> Condition {
     Condition::Uid { is, value }
 }
 
-fn age(is: Comparison, secs: u64, band: u64) -> Condition {
-    Condition::Age { of: TimeField::Atime, is, value: Duration::from_secs(secs), band: Duration::from_secs(band) }
+fn age(is: Comparison, secs: u64, hysteresis: u64) -> Condition {
+    Condition::Age {
+        of: TimeField::Atime,
+        is,
+        value: Duration::from_secs(secs),
+        hysteresis: Duration::from_secs(hysteresis),
+    }
 }
 
 fn free_space(is: Comparison, value: Amount) -> Condition {
-    Condition::Space { branch: "flash".to_owned(), of: SpaceField::Free, is, value, band: Amount::MilliPercent(0) }
+    Condition::Space {
+        branch: "flash".to_owned(),
+        of: SpaceField::Free,
+        is,
+        value,
+        hysteresis: Amount::MilliPercent(0),
+    }
 }
 
 fn kinds(any_of: &[FileKind], negated: bool) -> Condition {
@@ -57,7 +68,7 @@ fn not_extension(any_of: &[&str]) -> Condition {
 fn a_rule_on_any_birth_hides_nothing_but_its_like() {
     let born = |is, secs| {
         let value = Duration::from_secs(secs);
-        Condition::Age { of: TimeField::Btime, is, value, band: Duration::ZERO }
+        Condition::Age { of: TimeField::Btime, is, value, hysteresis: Duration::ZERO }
     };
     // A file whose birth is not known comes past it.
     assert!(!hides(vec![born(GreaterOrEqual, 0)], vec![uid(Equal, 5)]));
@@ -116,7 +127,7 @@ fn what_can_match_is_left_alone() {
         vec![size(Greater, 4), size(Less, 6)],
         vec![size(GreaterOrEqual, u64::MAX)],
         vec![size(NotEqual, 0)],
-        vec![size_band(Greater, 10, 8), size(Less, 5)],
+        vec![size_with_hysteresis(Greater, 10, 8), size(Less, 5)],
         vec![age(Greater, 10, 5), age(Less, 8, 0)],
         vec![access(Access::Executable), access(Access::ReadOnly)],
         vec![mode(Equal, 0o4000, 0o4000), access(Access::Writable)],
@@ -180,7 +191,7 @@ fn a_rule_behind_a_narrower_one_is_left_alone() {
     assert!(!hides(vec![extension(&["a"])], vec![extension(&["a", "b"])]));
     assert!(!hides(vec![extension(&["a"])], vec![not_extension(&["b"])]));
     assert!(!hides(vec![not_extension(&["a"])], vec![not_extension(&["b"])]));
-    assert!(!hides(vec![size(Less, 10)], vec![size_band(Less, 8, 5)]), "its band reaches beyond");
+    assert!(!hides(vec![size(Less, 10)], vec![size_with_hysteresis(Less, 8, 5)]), "its hysteresis reaches beyond");
     assert!(!hides(vec![free_space(Less, Amount::MilliPercent(9_000))], vec![]));
     assert!(!hides(vec![online("flash", true)], vec![]));
     assert!(!hides(vec![mode(Equal, 0, 0o222)], vec![size(Greater, 5)]));

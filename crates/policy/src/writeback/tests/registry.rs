@@ -70,7 +70,7 @@ fn a_bad_value_is_told_what_is_allowed() {
 
 #[test]
 fn a_parameter_needs_a_name_and_a_value_and_only_one() {
-    assert_eq!(error("zone:8MiB"), "\"zone\": \"8MiB\" is no parameter (write zone:name=value,name=value)");
+    assert_eq!(error("zone:8MiB"), "\"zone\": \"8MiB\" is not a parameter (write zone:name=value,name=value)");
     assert_eq!(error("zone:zone=1MiB,zone=2MiB"), "\"zone\": parameter \"zone\" is given twice (leave one)");
 }
 

@@ -1,0 +1,453 @@
+//! Branches that come and go while the pool is mounted.
+//!
+//! One that comes:
+//!
+//! 1. It is opened, and its identity compared with what is remembered (`branch`).
+//! 2. Under the lock on names, what a crash left half done on it is finished or undone.
+//! 3. Its numbers of inodes are loaded.
+//! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets owners, modes and ACLs of directories,
+//!    which may be others with its copies.
+//! 5. Descriptors and listings from before are forgotten, in the kernel too. From here on it is said to be online.
+//!
+//! One that is removed:
+//!
+//! 1. Nothing new is placed there.
+//! 2. Whoever had chosen it before is waited for.
+//! 3. It is looked through for files, and directories that only it has are made elsewhere.
+//! 4. A nameless branch that is never online takes its number.
+//! 5. The state directory forgets it, durably. A crash before this leaves it a branch, without loss.
+
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::BranchId;
+
+use crate::admin::Admin;
+use crate::admin::monitor::Asked;
+use crate::at::DirAt;
+use crate::branch::not_mounted::not_mounted;
+use crate::branch::state::Remembered;
+use crate::branch::{Branch, Online, look_within};
+use crate::error::{Error, OpError, OpResult};
+use crate::metrics::Metric;
+use crate::node::Body;
+use crate::relocate;
+use crate::relocate::{BranchUuid, RecoverBranch, Recovery, Returned};
+use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
+
+/// The warning of a branch that is remembered and not configured.
+fn forgotten(name: &str) -> String {
+    format!("forgotten {name}")
+}
+
+/// How long the path of a branch that is to be added may take to be looked at.
+const A_LOOK: Duration = Duration::from_secs(10);
+/// How long a branch that came back waits for those among names.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
+
+impl Admin {
+    /// At the start: finishes what a crash left half done, then takes every branch in.
+    pub(crate) fn load_branches(&self) {
+        let online = self.branches.online();
+        let recovery = relocate::recover(&recoverable(&online));
+        self.report_recovery(&recovery);
+        for (branch, _) in &online {
+            self.take_in(branch);
+            if let Some(online) = branch.online() {
+                branch.set_shown(online.epoch);
+            }
+            if branch.draining() {
+                let name = &branch.spec.name;
+                tracing::warn!(
+                    "branch {name:?} is being drained: it gets no new files (continue with `umbrella branch drain {name}`, end it with --stop)"
+                );
+            }
+        }
+        *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
+        for name in self.context.state.branch_names() {
+            if self.context.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
+                self.context.warn(
+                    forgotten(&name),
+                    format!(
+                        "branch {name:?} was in this pool and is not in the configuration: its files are not shown (bring it back with `umbrella branch add` or in the configuration, or forget it with \
+                         `umbrella branch remove {name}`)"
+                    ),
+                );
+            }
+        }
+    }
+
+    fn report_recovery(&self, recovery: &Recovery) {
+        for warning in &recovery.warnings {
+            self.context.warn(format!("recovery {warning}"), warning.clone());
+        }
+        if recovery.finished + recovery.undone + recovery.leftovers > 0 {
+            tracing::info!(
+                finished = recovery.finished,
+                undone = recovery.undone,
+                leftovers = recovery.leftovers,
+                "put right what the last run left half done"
+            );
+        }
+        if recovery.pending > 0 {
+            tracing::warn!(pending = recovery.pending, "half-done changes wait for a branch that is missing");
+        }
+    }
+
+    fn take_in(&self, branch: &Arc<Branch>) {
+        self.prepare(branch);
+        if let Some(online) = branch.online() {
+            branch.set_taken_in(online.epoch);
+        }
+    }
+
+    fn prepare(&self, branch: &Arc<Branch>) {
+        branch.set_timeout(self.context.spec.probe_timeout);
+        branch.set_attention(&self.branches.attention);
+        self.watch_disk(branch);
+        branch.set_passthrough(self.passthrough_works(branch));
+        let inodes = Arc::clone(&self.tree.inodes);
+        let loaded = branch.io(move |online| {
+            Ok(match &online.hidden {
+                Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
+                None => inodes.load_read_only(online.slot, online.root()),
+            }
+            .map_err(|error| error.to_string()))
+        });
+        if let Err(error) = loaded.map_err(|errno| errno.to_string()).and_then(|loaded| loaded) {
+            self.context.warn(
+                format!("inodes {}", branch.spec.name),
+                format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
+            );
+        }
+        if let (Some(dir), Ok(at)) = (self.tree.root.dir(), DirAt::root(branch))
+            && let Ok(meta) = at.stat_self()
+        {
+            self.tree.add_copy(&self.tree.root, dir, branch, &meta);
+        }
+        if branch.spec.read_only {
+            return;
+        }
+        self.write_back.start_flusher_of(branch);
+    }
+
+    /// The kernel's passthrough became known: branches that are online are tried.
+    pub(crate) fn announce_passthrough(&self) {
+        for branch in self.branches.list.load().iter() {
+            branch.set_passthrough(self.passthrough_works(branch));
+        }
+    }
+
+    /// Whether the kernel takes files of this branch: tried with one that has no name. Not where a branch may hang: past the
+    /// daemon, it would hang its callers for good.
+    fn passthrough_works(&self, branch: &Branch) -> bool {
+        let Some(online) = branch.online().filter(|online| !online.guarded) else { return false };
+        if !self.context.passthrough.load(Ordering::Relaxed) {
+            return false;
+        }
+        let (Some(kernel), Some(hidden)) = (self.context.kernel.get(), &online.hidden) else { return true };
+        let file = relocate::scratch_file(hidden.tmp.as_fd());
+        file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
+    }
+
+    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is in the middle
+    /// of a change that lasts; try again.
+    pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
+        if let Some(online) = now {
+            self.drop_hung(online);
+            // While nobody waits, and before directories get the names that they were given meanwhile.
+            if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
+                return false;
+            }
+            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
+            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            self.context.count(Metric::BranchesFound);
+            let Some(recovery) = self.recover_returned(branch, online) else { return false };
+            self.report_recovery(&recovery);
+            self.take_in(branch);
+            self.branches.topology.fetch_add(1, Ordering::AcqRel);
+            // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
+            self.forget_rights();
+            self.tree.forget_copies_away(u128::from_le_bytes(online.uuid));
+        } else {
+            let known = self.context.state.branch(&branch.spec.name);
+            if let Some(known) = &known {
+                self.tree.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
+            }
+            self.let_go(branch, known.as_ref());
+            return true;
+        }
+        self.tree.dir_fds.drop_branch(branch.id);
+        self.forget_listings();
+        if let Some(online) = now {
+            branch.set_shown(online.epoch);
+        }
+        true
+    }
+
+    /// A branch that can be reached no more.
+    fn let_go(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+        self.context.count(Metric::BranchesLost);
+        self.write_back.stop_flusher(branch.id);
+        if let Some(known) = known {
+            self.tree.inodes.unload(known.slot);
+        }
+        self.branches.topology.fetch_add(1, Ordering::AcqRel);
+        self.tree.dir_fds.drop_branch(branch.id);
+        self.forget_listings();
+        branch.set_gone();
+    }
+
+    /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
+    pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+        self.let_go(branch, known);
+        if let Some(known) = known {
+            self.tree.forget_copies_away(u128::from_le_bytes(known.uuid));
+        }
+    }
+
+    /// A look at what recovery will look at, while nobody waits; a branch that may hang does it here.
+    fn intents_can_be_read(&self, branch: &Branch) -> bool {
+        let look = |online: &Online| {
+            let Some(hidden) = &online.hidden else { return Ok(()) };
+            for dir in [&hidden.intents, &hidden.tmp] {
+                for entry in rustix::fs::Dir::read_from(dir)? {
+                    entry?;
+                }
+            }
+            Ok(())
+        };
+        branch.io(look) != Err(rustix::io::Errno::TIMEDOUT)
+    }
+
+    /// Puts right what a branch that has come back left half done; where one of the branches may hang, on its workers. `None`: that took too
+    /// long. It is left where it is, and the branch is offline.
+    fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
+        let all = self.branches.online();
+        let uuid = BranchUuid(online.uuid);
+        let moves = self.migrate.given_up();
+        let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
+        let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
+        let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
+            let returned = Returned { uuid, given_up: &is_given_up };
+            return Some(relocate::recover_returned(&recoverable(&all), returned, &|| ControlFlow::Continue(())));
+        };
+        let given_up = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&given_up);
+        let recover = move |_: &Online| {
+            let stop = || if stop.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            let returned = Returned { uuid, given_up: &is_given_up };
+            Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
+        };
+        let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);
+        if recovered.is_err() {
+            given_up.store(true, Ordering::Release);
+            branch.take_offline(
+                "cannot finish or undo what a crash interrupted on it: a branch does not answer".to_owned(),
+            );
+        }
+        recovered.ok()
+    }
+
+    /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.
+    fn drop_hung(&self, new: &Online) {
+        let others = self.branches.online();
+        if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
+            self.probe_branches(Asked::All);
+        }
+    }
+
+    /// Has the kernel forget owners, modes and ACLs of all directories. Waits for nothing: no contents are dropped.
+    fn forget_rights(&self) {
+        let Some(kernel) = self.context.kernel.get() else { return };
+        for node in self.tree.nodes.snapshot().iter().filter(|node| node.dir().is_some()) {
+            kernel.drop_attributes(node.id);
+        }
+        kernel.drop_names();
+    }
+
+    fn forget_listings(&self) {
+        let kernel = self.context.kernel.get();
+        for node in self.tree.nodes.snapshot() {
+            if let Body::Dir(dir) = &node.body {
+                *dir.listing.lock() = None;
+                if let Some(kernel) = kernel {
+                    kernel.drop_contents(node.id);
+                }
+            }
+        }
+        if let Some(kernel) = kernel {
+            kernel.drop_names();
+        }
+    }
+
+    /// Takes a branch in, if the configuration could name it too.
+    pub(crate) fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
+        if !is_branch_name(&spec.name) {
+            return Err(Error::BranchName { name: spec.name });
+        }
+        if !spec.path.is_absolute() || spec.path.components().any(|part| part == Component::ParentDir) {
+            return Err(Error::BranchPath { path: spec.path });
+        }
+        // Before the lock: looking at paths may take long.
+        self.no_overlap(&spec)?;
+        if spec.require_mount != Some(false) {
+            is_mounted(&spec, "--require-mount false")?;
+        }
+        let mut told = self.branches.told.lock();
+        if self.branches.named(&spec.name).is_ok() {
+            return Err(Error::BranchExists { name: spec.name });
+        }
+        let mut branches = Vec::clone(&self.branches.list.load());
+        let branch = Branch::new(BranchId(branches.len() as u16), spec, Arc::clone(&self.context.state));
+        branch.set_access_times(self.context.spec.access_times);
+        branch
+            .bring_online()
+            .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
+        branches.push(Arc::clone(&branch));
+        self.branches.list.store(Arc::new(branches));
+        self.placement.rebind_rules();
+        // If it cannot be told now, the monitor does it.
+        let known = self.branch_changed(&branch, branch.online().as_ref());
+        told.push(if known { branch.epoch() } else { None });
+        Ok(())
+    }
+
+    pub(crate) fn no_overlap(&self, new: &BranchSpec) -> Result<(), Error> {
+        let overlap = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
+        let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
+        let mount = &self.context.spec.mount;
+        // As it is written first: in the mount, looking for links would ask this daemon.
+        let path = if overlap(&new.path, mount) { new.path.clone() } else { look(new, resolve)? };
+        if overlap(&path, mount) {
+            return failed(format!("the mount point {}", mount.display()));
+        }
+        if let Some(hidden) =
+            path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN))
+        {
+            return failed(format!("Umbrella's own {}", hidden.display()));
+        }
+        for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
+            // What is offline may hang.
+            let as_written = branch.spec.path.clone();
+            let there = branch.io(move |_| Ok(resolve(&as_written))).unwrap_or_else(|_| branch.spec.path.clone());
+            if branch.spec.name != new.name && overlap(&path, &there) {
+                return failed(format!("the branch {:?} ({})", branch.spec.name, there.display()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
+    /// it and vanish from the tree.
+    pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+        let branch = match self.branches.named(name) {
+            Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
+                self.context.unwarn(&forgotten(name));
+                return self.context.state.forget(name).map_err(|error| Error::Io {
+                    doing: format!("forget branch {name:?}"),
+                    source: std::io::Error::other(error),
+                });
+            }
+            found => found?,
+        };
+        if !force {
+            let was_draining = branch.draining();
+            branch.set_draining_for_now(true);
+            self.may_go(&branch).inspect_err(|_| branch.set_draining_for_now(was_draining))?;
+        }
+        // Before the monitor has to wait: the branch may hang.
+        branch.retire("removed from the pool".to_owned());
+        let mut told = self.branches.told.lock();
+        let branch = self.branches.named(name)?;
+        let mut branches = Vec::clone(&self.branches.list.load());
+        let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
+        if let Some(place) = branches.get_mut(branch.id.index()) {
+            // A tombstone: never online, found by no name, keeping the id.
+            *place = Branch::new(branch.id, gone, Arc::clone(&self.context.state));
+        }
+        self.branches.list.store(Arc::new(branches));
+        if let Some(told) = told.get_mut(branch.id.index()) {
+            *told = None;
+        }
+        self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
+        self.context.state.forget(name).map_err(|error| Error::Io {
+            doing: format!(
+                "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
+            ),
+            source: std::io::Error::other(error),
+        })
+    }
+
+    /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are elsewhere too.
+    fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
+        let name = || branch.spec.name.clone();
+        let unreadable = |source| Error::BranchUnreadable { name: name(), source };
+        self.await_who_chose_before().map_err(unreadable)?;
+        if let Some(example) = self.file_on(branch).map_err(unreadable)? {
+            return Err(Error::BranchNotEmpty { name: name(), example });
+        }
+        self.migrate.keep_dirs(branch)
+    }
+
+    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
+    pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
+        self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
+    }
+
+    /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
+    pub(crate) fn file_on(&self, branch: &Arc<Branch>) -> OpResult<Option<String>> {
+        let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
+        while let Some((dir, path)) = stack.pop() {
+            for entry in dir.list(true)? {
+                if path.is_empty() && entry.name == crate::branch::HIDDEN {
+                    continue;
+                }
+                let mut below = path.clone();
+                below.push(b'/');
+                below.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(entry.name.as_os_str()));
+                let Some(meta) = dir.find(&entry.name)? else { continue };
+                if meta.kind != FileKind::Directory {
+                    return Ok(Some(String::from_utf8_lossy(&below).into_owned()));
+                }
+                stack.push((dir.descend(&entry.name)?, below));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// An error where a new branch is a directory whose disk is missing.
+pub(crate) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
+    let name = || spec.name.clone();
+    look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
+}
+
+/// Looks at the path of a branch that nothing is known of; it may hang.
+fn look<T: Send + 'static>(spec: &BranchSpec, look: fn(&Path) -> T) -> Result<T, Error> {
+    let path = spec.path.clone();
+    look_within(A_LOOK, move || look(&path)).ok_or_else(|| Error::BranchUnusable {
+        name: spec.name.clone(),
+        reason: format!("{} did not answer within {} s", spec.path.display(), A_LOOK.as_secs()),
+    })
+}
+
+fn recoverable(online: &[(Arc<Branch>, Arc<Online>)]) -> Vec<RecoverBranch<'_>> {
+    online
+        .iter()
+        .map(|(branch, online)| RecoverBranch {
+            uuid: BranchUuid(online.uuid),
+            root: online.root(),
+            writable: !branch.spec.read_only && online.hidden.is_some(),
+        })
+        .collect()
+}

@@ -1,0 +1,79 @@
+//! Branches that come and go, what is said of a pool, and its end.
+//!
+//! - `membership`: branches that join and leave; `replace`: a disk in another's place; `monitor`: who lives; `disk_errors`: whose disk fails
+//! - `report`: what `status` and `explain` say; `repair`: directories made equal; `reload`: what a live pool does not take up
+
+mod disk_errors;
+mod ending;
+mod membership;
+mod monitor;
+mod reload;
+mod repair;
+mod replace;
+mod report;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) use disk_errors::DiskErrors;
+pub use repair::Equalise;
+
+use crate::area::Staged;
+use crate::branch::Branches;
+use crate::context::Context;
+use crate::io::Io;
+use crate::migrate::Migrations;
+use crate::placement::Placement;
+use crate::staging::Staging;
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+
+/// See the module.
+pub(crate) struct Admin {
+    context: Arc<Context>,
+    branches: Arc<Branches>,
+    write_back: Arc<WriteBack>,
+    staged: Arc<Staged>,
+    placement: Arc<Placement>,
+    tree: Arc<Tree>,
+    migrate: Arc<Migrations>,
+    staging: Arc<Staging>,
+    io: Arc<Io>,
+    disk_errors: DiskErrors,
+    started: Instant,
+}
+
+impl Admin {
+    /// `disk_errors`: listened to since before the branches were used.
+    pub(crate) fn new(
+        tree: &Arc<Tree>,
+        migrate: &Arc<Migrations>,
+        staging: &Arc<Staging>,
+        io: &Arc<Io>,
+        disk_errors: DiskErrors,
+    ) -> Admin {
+        Admin {
+            context: Arc::clone(&tree.context),
+            branches: Arc::clone(&tree.branches),
+            write_back: Arc::clone(&migrate.write_back),
+            staged: Arc::clone(&tree.placement.staged),
+            placement: Arc::clone(&tree.placement),
+            tree: Arc::clone(tree),
+            migrate: Arc::clone(migrate),
+            staging: Arc::clone(staging),
+            io: Arc::clone(io),
+            disk_errors,
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.context.warnings();
+        warnings.extend(self.failing_warnings());
+        warnings.extend(self.tree.differing_warning());
+        warnings.extend(self.staging.hanging_warnings());
+        warnings.extend(self.staging.stuck_warning());
+        warnings.extend(self.descriptor_warning());
+        warnings
+    }
+}

@@ -1,0 +1,234 @@
+//! Watches the branches: asks each from time to time whether it lives, and tells the tree when one came or went.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::admin::Admin;
+use crate::branch::Branch;
+
+/// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
+const AGAIN: Duration = Duration::from_millis(200);
+/// When nobody has used the tree for so long, local branches are asked no more often than this.
+const REST: Duration = Duration::from_secs(60);
+
+/// Which branches are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    All,
+    /// Those that may hang: network and FUSE file systems.
+    Guarded,
+}
+
+/// When branches are asked next. In between the monitor sleeps, unless it is called.
+#[derive(Debug)]
+struct Rounds {
+    every: Duration,
+    /// The tree was in use last.
+    used: Instant,
+    /// All were asked last.
+    all: Instant,
+    /// Those that may hang were.
+    guarded: Instant,
+}
+
+impl Rounds {
+    fn new(every: Duration, now: Instant) -> Rounds {
+        Rounds { every, used: now, all: now, guarded: now }
+    }
+
+    fn next_of_all(&self, now: Instant) -> Instant {
+        let rests = now.saturating_duration_since(self.used) >= REST;
+        self.all + if rests { self.every.max(REST) } else { self.every }
+    }
+
+    /// Whose turn it is.
+    fn due(&self, now: Instant, any_guarded: bool) -> Option<Asked> {
+        if now >= self.next_of_all(now) {
+            return Some(Asked::All);
+        }
+        (any_guarded && now >= self.guarded + self.every).then_some(Asked::Guarded)
+    }
+
+    /// When it is somebody's turn.
+    fn next(&self, now: Instant, any_guarded: bool) -> Instant {
+        let all = self.next_of_all(now);
+        if any_guarded { all.min(self.guarded + self.every) } else { all }
+    }
+
+    fn done(&mut self, asked: Asked, now: Instant) {
+        self.guarded = now;
+        if asked == Asked::All {
+            self.all = now;
+        }
+    }
+}
+
+impl Admin {
+    /// The monitor's thread.
+    pub(crate) fn run_monitor(&self) {
+        let mut rounds = Rounds::new(self.context.spec.probe_interval, Instant::now());
+        while !self.context.is_stopping() {
+            let now = Instant::now();
+            if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
+                rounds.used = now;
+            }
+            let unwell = self.any_suspect() && now >= rounds.guarded + AGAIN;
+            let due = if unwell { Some(Asked::All) } else { rounds.due(now, self.any_guarded()) };
+            if let Some(asked) = due {
+                self.branches.used.store(false, Ordering::Relaxed);
+                self.probe_branches(asked);
+                self.keep_numbers();
+                self.ask_file_systems();
+                rounds.done(asked, Instant::now());
+            }
+            let told = self.tell_changes();
+            self.tell_failing();
+            let now = Instant::now();
+            let next = rounds.next(now, self.any_guarded());
+            let soon = if told && !self.any_suspect() { next } else { next.min(now + AGAIN) };
+            self.branches.attention.wait_until(soon);
+        }
+    }
+
+    fn any_guarded(&self) -> bool {
+        self.branches.list.load().iter().any(|branch| branch.is_guarded())
+    }
+
+    fn any_suspect(&self) -> bool {
+        self.branches.list.load().iter().any(|branch| branch.is_suspect())
+    }
+
+    /// Asks every branch now, and tells the tree of those that came or went.
+    pub(crate) fn probe_now(&self) {
+        self.probe_branches(Asked::All);
+        self.tell_changes();
+    }
+
+    /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
+    pub(crate) fn probe_branches(&self, asked: Asked) {
+        let timeout = self.context.spec.probe_timeout;
+        std::thread::scope(|scope| {
+            let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
+            for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
+            {
+                let branch = Arc::clone(branch);
+                let probe = move || {
+                    branch.probe(timeout);
+                    self.look_for_hidden(&branch);
+                };
+                // Without a thread a branch is asked the next time.
+                let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
+            }
+        });
+    }
+
+    /// Says so when somebody has deleted the hidden folder of a branch: the next mount would not know the branch.
+    fn look_for_hidden(&self, branch: &Branch) {
+        let gone = branch.io(|online| match &online.hidden {
+            Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
+            None => Ok(false),
+        });
+        let (name, subject) = (&branch.spec.name, format!("hidden {}", branch.spec.name));
+        match gone {
+            Ok(true) => self.context.warn(
+                subject,
+                format!(
+                    "branch {name:?}: its folder .umbrella was deleted: no file can move there, and the next mount will not recognise the disk (after the unmount: \
+                     `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
+                ),
+            ),
+            Ok(false) => self.context.unwarn(&subject),
+            Err(_) => {}
+        }
+    }
+
+    /// Writes down the inode numbers that changed on branches where each record would be a round trip.
+    fn keep_numbers(&self) {
+        for branch in self.branches.list.load().iter() {
+            if branch.online().is_some_and(|online| online.guarded) {
+                self.keep_numbers_of(branch);
+            }
+        }
+    }
+
+    /// Writes down the inode numbers of a branch, and waits for its disk.
+    pub(crate) fn keep_numbers_of(&self, branch: &Branch) {
+        let inodes = Arc::clone(&self.tree.inodes);
+        let kept = branch.io(move |online| {
+            let Some(hidden) = &online.hidden else { return Ok(Ok(())) };
+            Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))
+        });
+        if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
+            tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
+        }
+    }
+
+    /// False: the tree could not take up all that has changed.
+    fn tell_changes(&self) -> bool {
+        let mut told = self.branches.told.lock();
+        let branches = self.branches.list.load();
+        for (branch, told) in branches.iter().zip(told.iter_mut()) {
+            let now = branch.epoch();
+            if *told != now {
+                tracing::info!(branch = %branch.spec.name, online = now.is_some(), "branch changed");
+                if self.branch_changed(branch, branch.online().as_ref()) {
+                    *told = now;
+                }
+            }
+        }
+        branches.iter().zip(told.iter()).all(|(branch, told)| *told == branch.epoch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY: Duration = Duration::from_secs(5);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_pool_that_nobody_uses_asks_its_local_branches_once_a_minute() {
+        let start = Instant::now();
+        let mut rounds = Rounds::new(EVERY, start);
+        let (mut now, mut asked) = (start, Vec::new());
+        while now < start + 5 * MINUTE {
+            now = rounds.next(now, false);
+            if let Some(whom) = rounds.due(now, false) {
+                assert_eq!(whom, Asked::All);
+                rounds.done(whom, now);
+                asked.push((now - start).as_secs());
+            }
+        }
+        assert_eq!(asked[..11], [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55]);
+        assert!(asked[11..].windows(2).all(|pair| pair[1] - pair[0] == 60), "{asked:?}");
+        // Used again, they are asked at once.
+        rounds.used = now + EVERY;
+        assert_eq!(rounds.due(now + EVERY, false), Some(Asked::All));
+    }
+
+    #[test]
+    fn branches_that_may_hang_are_asked_as_often_as_ever() {
+        let start = Instant::now();
+        let mut rounds = Rounds::new(EVERY, start);
+        let (mut now, mut guarded) = (start, 0);
+        while now < start + 10 * MINUTE {
+            let next = rounds.next(now, true);
+            assert_eq!(next - now, EVERY);
+            now = next;
+            let whom = rounds.due(now, true).unwrap();
+            guarded += u32::from(whom == Asked::Guarded);
+            rounds.done(whom, now);
+        }
+        assert_eq!(guarded, 9 * 11 + 1, "eleven before each of nine rounds of all");
+    }
+
+    #[test]
+    fn an_interval_longer_than_a_minute_stays_as_it_is() {
+        let start = Instant::now();
+        let rounds = Rounds::new(10 * MINUTE, start);
+        assert_eq!(rounds.next(start + 5 * MINUTE, false), start + 10 * MINUTE);
+    }
+}

@@ -1,0 +1,112 @@
+//! Another disk in a branch's place: the one that was there broke, was formatted anew, or lost its marker.
+//!
+//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes online, it is noted where
+//! the old one was, and rules mean the new one. If it cannot, the old branch and its memory are put back.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use umbrella_units::BranchId;
+
+use crate::admin::Admin;
+use crate::admin::membership::is_mounted;
+use crate::branch::Branch;
+use crate::branch::state::Remembered;
+use crate::error::Error;
+use crate::spec::BranchSpec;
+
+impl Admin {
+    /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
+    /// from the tree; while it is online and holds some, only by `force`.
+    pub(crate) fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
+        let old = self.branches.named(name)?;
+        let memory = self.context.state.branch(name);
+        let path = path.unwrap_or_else(|| old.spec.path.clone());
+        // In the place of a disk goes a disk, not the directory below its mount point.
+        let was_mount = memory.as_ref().is_some_and(|known| known.was_mount) && !force;
+        let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
+        let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
+        self.no_overlap(&spec)?;
+        if !force && spec.path != old.spec.path && require_mount != Some(false) {
+            is_mounted(&spec, "--force")?;
+        }
+        let was_draining = old.draining();
+        if !force && old.is_online() {
+            old.set_draining_for_now(true);
+            self.holds_nothing(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
+        }
+        // Before the monitor has to wait: the branch may hang.
+        old.retire("replaced".to_owned());
+        let mut told = self.branches.told.lock();
+        let before = self.branches.list.load_full();
+        let mut branches = Vec::clone(&before);
+        let gone = BranchSpec { name: String::new(), optional: true, ..old.spec.clone() };
+        if let Some(place) = branches.get_mut(old.id.index()) {
+            *place = Branch::new(old.id, gone, Arc::clone(&self.context.state));
+        }
+        self.branches.list.store(Arc::new(branches.clone()));
+        let former = former_paths(&old, memory.as_ref(), &spec.path);
+        let new = match self.take_place(BranchId(branches.len() as u16), spec, former) {
+            Ok(new) => new,
+            Err(reason) => {
+                let remembered = memory.as_ref().map_or(Ok(()), |known| self.context.state.remember(name, known));
+                let noted = || self.context.state.note_errors(name, &old.errors());
+                if let Err(error) = remembered
+                    .and_then(|()| self.context.state.note_draining(name, was_draining))
+                    .and_then(|()| noted())
+                {
+                    tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+                }
+                old.set_draining_for_now(was_draining);
+                old.reinstate();
+                self.branches.list.store(before);
+                // Else a probe will; the monitor tells the tree.
+                let _ = old.bring_online();
+                return Err(Error::BranchUnusable { name: name.to_owned(), reason });
+            }
+        };
+        if let Some(told) = told.get_mut(old.id.index()) {
+            *told = None;
+        }
+        old.clear_errors();
+        self.branch_is_gone(&old, memory.as_ref());
+        branches.push(Arc::clone(&new));
+        self.branches.list.store(Arc::new(branches));
+        self.placement.rebind_rules();
+        let known = self.branch_changed(&new, new.online().as_ref());
+        told.push(if known { new.epoch() } else { None });
+        Ok(())
+    }
+
+    /// An error that names a file on a branch that takes nothing new.
+    fn holds_nothing(&self, old: &Arc<Branch>) -> Result<(), Error> {
+        let name = || old.spec.name.clone();
+        let unreadable = |source| Error::BranchUnreadable { name: name(), source };
+        self.await_who_chose_before().map_err(unreadable)?;
+        match self.file_on(old).map_err(unreadable)? {
+            Some(example) => Err(Error::ReplacesFiles { name: name(), example }),
+            None => Ok(()),
+        }
+    }
+
+    /// The new branch, online. The old one is forgotten before, its drain too, or the new one would take no files.
+    fn take_place(&self, id: BranchId, spec: BranchSpec, former: Vec<PathBuf>) -> Result<Arc<Branch>, String> {
+        let name = spec.name.clone();
+        self.context.state.forget(&name).map_err(|error| error.to_string())?;
+        let new = Branch::new(id, spec, Arc::clone(&self.context.state));
+        new.set_access_times(self.context.spec.access_times);
+        new.bring_online().map_err(|error| error.to_string())?;
+        self.context.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
+        Ok(new)
+    }
+}
+
+/// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none back.
+fn former_paths(old: &Branch, memory: Option<&Remembered>, new: &Path) -> Vec<PathBuf> {
+    let mut former = memory.map(|known| known.former_paths.clone()).unwrap_or_default();
+    former.push(old.spec.path.clone());
+    former.sort();
+    former.dedup();
+    former.retain(|path| path != new);
+    former
+}

@@ -1,0 +1,362 @@
+//! The staging area, and what waits in it. How files leave it: [`crate::staging`].
+
+mod groups;
+mod memory;
+mod open;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_policy::staging::{Config, Staging as Waiting};
+use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
+
+use groups::Groups;
+pub(crate) use memory::{high_water, low_water};
+pub use open::obstacle;
+pub(crate) use open::{end, open};
+
+use crate::branch::{Abilities, Branch};
+use crate::context::Context;
+use crate::control::protocol::StagingStatus;
+use crate::metrics::Metric;
+use crate::node::{Node, NodeId};
+use crate::spec::StagingSpec;
+use memory::Memory;
+
+/// What waits in memory, if anything may.
+pub(crate) struct Staged {
+    context: Arc<Context>,
+    pub(crate) area: Option<Arc<Area>>,
+}
+
+/// What an area takes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// It is configured: new files come.
+    NewFiles,
+    /// An earlier configuration left files in it: they leave, and no others come.
+    Nothing,
+}
+
+/// The staging area and what waits in it.
+pub(crate) struct Area {
+    pub(crate) spec: StagingSpec,
+    pub(crate) branch: Arc<Branch>,
+    pub(crate) intake: Intake,
+    /// New files are taken in.
+    pub(crate) open: AtomicBool,
+    pub(crate) started: Instant,
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) wake: Condvar,
+    pub(crate) groups: Groups,
+    /// Bytes that may wait; follows the memory that is free.
+    pub(crate) limit: AtomicU64,
+}
+
+/// A leaf among the locks: nothing is locked while it is held.
+pub(crate) struct Queue {
+    pub(crate) waiting: Waiting,
+    /// Each waiting file's node, with a reference.
+    pub(crate) nodes: FxHashMap<FileId, Arc<Node>>,
+    /// Nodes whose reference is to be given back; who put them here may have held their lock.
+    pub(crate) released: Vec<Arc<Node>>,
+    /// Directories that a file was in that waits no more.
+    pub(crate) emptied: FxHashSet<NodeId>,
+    /// Waiting files that could not leave when it was their turn, and why.
+    pub(crate) stuck: BTreeMap<FileId, Arc<str>>,
+}
+
+impl Queue {
+    /// Whether the scheduler has nothing to look after.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
+    }
+}
+
+pub(crate) fn id_of(node: &Node) -> FileId {
+    FileId(node.id.0)
+}
+
+impl Area {
+    pub(crate) fn new(spec: StagingSpec, branch: Arc<Branch>, intake: Intake) -> Area {
+        let max_age = spec.max_age.map_or(Nanos::NEVER, |age| Nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
+        let waiting = Waiting::new(Config { threshold: spec.max_file, max_age });
+        Area {
+            spec,
+            branch,
+            intake,
+            open: AtomicBool::new(intake == Intake::NewFiles),
+            started: Instant::now(),
+            queue: Mutex::new(Queue {
+                waiting,
+                nodes: FxHashMap::default(),
+                released: Vec::new(),
+                emptied: FxHashSet::default(),
+                stuck: BTreeMap::new(),
+            }),
+            wake: Condvar::new(),
+            groups: Groups::of_this_process(),
+            limit: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it has the little room that its intents need.
+    pub(crate) fn has_room_for_intents(&self) -> bool {
+        let room = self.branch.space_now();
+        room.free_for_root >= INTENTS && room.files_free >= SPARE_INODES
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Bytes of the files that wait.
+    pub(crate) fn bytes(&self) -> ByteSize {
+        ByteSize(self.queue.lock().waiting.pages().0 * PAGE_BYTES)
+    }
+
+    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
+    pub(crate) fn used(&self) -> ByteSize {
+        let queue = self.queue.lock();
+        ByteSize((queue.waiting.pages().0 + queue.waiting.files()) * PAGE_BYTES)
+    }
+
+    pub(crate) fn holds(&self, node: &Node) -> bool {
+        self.queue.lock().nodes.contains_key(&id_of(node))
+    }
+
+    pub(crate) fn files(&self) -> u64 {
+        self.queue.lock().waiting.files()
+    }
+
+    pub(crate) fn limit(&self) -> ByteSize {
+        ByteSize(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Whether more waits than may. A file that is written leaves then: files come in small and grow.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.used() > self.limit()
+    }
+
+    /// Whether another file may come. Wakes the scheduler early enough that there is room again soon, and when the limit may have been found while
+    /// memory was short.
+    pub(crate) fn has_room(&self) -> bool {
+        let (used, limit) = (self.used().0, self.limit().0);
+        let fits = used + self.spec.max_file.0 <= limit;
+        if !fits || used > memory::high_water(ByteSize(limit)).0 {
+            self.wake.notify_one();
+        }
+        fits
+    }
+
+    /// When a file leaves, for people.
+    pub(crate) fn leaves_when(&self) -> &'static str {
+        match (self.spec.volatile, self.spec.max_age) {
+            (true, _) => "when it is old enough, outgrows staging, or is synced",
+            (false, Some(_)) => "when it is old enough, outgrows staging, or the pool is unmounted",
+            (false, None) => "when it outgrows staging, too much waits, or the pool is unmounted",
+        }
+    }
+
+    /// A file waits from now on.
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+        let now = self.now();
+        let mut queue = self.queue.lock();
+        if queue.nodes.contains_key(&id_of(node)) {
+            return;
+        }
+        node.retain();
+        queue.waiting.create(now, id_of(node), FileId(parent.0));
+        queue.waiting.write(id_of(node), size);
+        if queue.is_at_rest() {
+            self.wake.notify_one();
+        }
+        queue.nodes.insert(id_of(node), Arc::clone(node));
+    }
+
+    /// A file waits no more: it left, or is deleted. May be called with the file locked.
+    pub(crate) fn remove(&self, node: &Node) -> bool {
+        let mut queue = self.queue.lock();
+        if let Some(staged) = queue.waiting.leave(id_of(node)) {
+            queue.emptied.insert(NodeId(staged.dir.0));
+        }
+        queue.stuck.remove(&id_of(node));
+        let known = queue.nodes.remove(&id_of(node));
+        let was_there = known.is_some();
+        queue.released.extend(known);
+        was_there
+    }
+
+    /// A file was written up to this byte.
+    pub(crate) fn wrote(&self, node: &Node, end: u64) {
+        // Never beyond `max_file`: such a write takes it out first.
+        self.queue.lock().waiting.extend(id_of(node), ByteSize(end));
+    }
+
+    pub(crate) fn resized(&self, node: &Node, size: ByteSize) {
+        self.queue.lock().waiting.write(id_of(node), size);
+    }
+
+    pub(crate) fn used_now(&self, node: &Node) {
+        self.queue.lock().waiting.touch(id_of(node));
+    }
+
+    /// Adjusts the limit to the memory there is.
+    pub(crate) fn watch_memory(&self) {
+        let room = self.branch.space();
+        let memory = if self.spec.volatile { Memory::now() } else { None };
+        let memory = memory.map(|memory| self.groups.bound(memory));
+        let size = self.spec.size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
+        let used = self.used();
+        // A part of the area stays free, so that a directory can always be made in it.
+        let area = ByteSize((used.0.saturating_add(room.free_for_root.0)) / 10 * 9);
+        let limit = match memory {
+            Some(memory) => memory.limit(used, size),
+            None => size.unwrap_or(area),
+        };
+        self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn hurry(&self, node: &Node) {
+        self.queue.lock().waiting.hurry(id_of(node));
+    }
+
+    pub(crate) fn postpone(&self, node: &Node) {
+        let now = self.now();
+        self.queue.lock().waiting.postpone(now, id_of(node));
+    }
+    /// All files that wait.
+    pub(crate) fn all(&self) -> Vec<Arc<Node>> {
+        self.queue.lock().nodes.values().cloned().collect()
+    }
+}
+
+impl Staged {
+    pub(crate) fn new(context: &Arc<Context>, area: Option<Area>) -> Arc<Staged> {
+        Arc::new(Staged { context: Arc::clone(context), area: area.map(Arc::new) })
+    }
+
+    /// Whether new files may wait in memory.
+    pub(crate) fn takes_new_files(&self) -> bool {
+        self.area.as_ref().is_some_and(|area| area.open.load(Ordering::Relaxed))
+    }
+
+    /// Where a file is staged now, if it is.
+    pub(crate) fn area_of(&self, node: &Node) -> Option<&Area> {
+        let area = self.area.as_deref()?;
+        let here = node.file()?.state.read().backing.branch == area.branch.id;
+        here.then_some(area)
+    }
+
+    /// A file that was made in the staging area waits from now on.
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+        if let Some(area) = self.area_of(node) {
+            area.add(node, parent, size);
+            self.context.count(Metric::StagedFiles);
+        }
+    }
+
+    /// The last name of a file went. May be called with the file locked; `branch`: where it was.
+    pub(crate) fn deleted(&self, node: &Node, branch: BranchId) {
+        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch)
+            && area.remove(node)
+        {
+            self.context.count(Metric::StagedDeleted);
+        }
+    }
+
+    /// A file left by way of an overflow.
+    pub(crate) fn left(&self, node: &Node) {
+        if let Some(area) = &self.area {
+            area.remove(node);
+            self.context.count(Metric::StagedLeft);
+        }
+    }
+
+    /// Whether a file on this branch must leave staging before it may reach this size.
+    pub(crate) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
+        self.area.as_ref().is_some_and(|area| area.branch.id == branch && end > area.spec.max_file.0)
+    }
+
+    /// Whether a file on this branch must leave staging before it may be written up to this byte.
+    pub(crate) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+        let area = self.area.as_ref().filter(|area| area.branch.id == branch);
+        area.is_some_and(|area| end > area.spec.max_file.0 || area.is_overfull())
+    }
+
+    /// A file on this branch was written up to this byte.
+    pub(crate) fn wrote(&self, node: &Node, branch: BranchId, end: u64) {
+        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+            area.wrote(node, end);
+        }
+    }
+
+    /// A file on this branch has this size now.
+    pub(crate) fn resized(&self, node: &Node, branch: BranchId, size: u64) {
+        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+            area.resized(node, ByteSize(size));
+        }
+    }
+
+    /// A file on this branch was read.
+    pub(crate) fn read(&self, node: &Node, branch: BranchId) {
+        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+            area.used_now(node);
+        }
+    }
+
+    /// Bytes that wait to take room on the branches.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.area.as_ref().map_or(0, |area| area.bytes().0)
+    }
+
+    /// Files that wait to take an inode on the branches.
+    pub(crate) fn files(&self) -> u64 {
+        self.area.as_ref().map_or(0, |area| area.files())
+    }
+
+    /// For `umbrella status`.
+    pub(crate) fn status(&self) -> Option<StagingStatus> {
+        let area = self.area.as_deref()?;
+        // The scheduler looks at memory only while something waits.
+        area.watch_memory();
+        let (files, used) = {
+            let queue = area.queue.lock();
+            (queue.waiting.files(), ByteSize(queue.waiting.pages().0 * PAGE_BYTES))
+        };
+        Some(StagingStatus {
+            path: area.branch.spec.path.parent().unwrap_or(&area.branch.spec.path).to_owned(),
+            volatile: area.spec.volatile,
+            accepts: area.open.load(Ordering::Relaxed),
+            files,
+            used,
+            limit: area.limit(),
+            max_file: area.spec.max_file,
+            max_age: area.spec.max_age,
+            files_staged: self.context.metrics.get(Metric::StagedFiles),
+            files_left: self.context.metrics.get(Metric::StagedLeft),
+            files_deleted: self.context.metrics.get(Metric::StagedDeleted),
+        })
+    }
+}
+
+/// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond that is for the branch to judge.
+pub(crate) fn is_stageable(name: &OsStr, names: usize) -> bool {
+    name.len() <= 128 && names <= 64
+}
+
+/// Whether a branch keeps whatever memory keeps, so that nothing is promised that it would have refused.
+pub(crate) fn keeps_all(able: &Abilities) -> bool {
+    able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds
+}
+
+/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
+const INTENTS: ByteSize = ByteSize(1 << 20);
+
+/// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
+pub(crate) const SPARE_INODES: u64 = 64;

@@ -1,0 +1,222 @@
+//! The place where staged files lie: a tmpfs that the mount makes, or a folder on memory that keeps its contents.
+//!
+//! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is root's alone, and the
+//! tree's own root has the attributes that users see.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use umbrella_units::{Amount, BranchId, ByteSize};
+
+use super::{Area, Intake};
+use crate::branch::mounts::{fs_kind, mounted_at};
+use crate::branch::{Branch, StateDir};
+use crate::error::Error;
+use crate::spec::{BranchSpec, PoolSpec, STAGING, StagingSpec, resolve};
+
+/// Below the area's path.
+const TREE: &str = "tree";
+/// Below a path that is not ours alone.
+const FOLDER: &str = "umbrella-staging";
+/// What the area's tmpfs is called in the table of mounts.
+const SOURCE: &str = "umbrella-staging";
+
+/// Opens the staging area that is configured, or one that an earlier mount left with files in it.
+pub(crate) fn open(
+    pool: &PoolSpec,
+    state_dir: &Path,
+    state: &Arc<StateDir>,
+    id: BranchId,
+) -> Result<Option<Area>, Error> {
+    let take = |spec, base: &Path, intake| {
+        let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
+        branch.set_access_times(pool.access_times);
+        take(spec, base, intake, branch)
+    };
+    let configured = pool.staging.as_ref();
+    let base = configured.map(|spec| base_of(spec, state_dir, state));
+    let known = state.branch(STAGING);
+    let left =
+        known.as_ref().and_then(|known| known.path.parent().map(Path::to_path_buf)).filter(|left| is_there(left));
+    if let (Some(left), false) = (&left, left == base) {
+        let other = base.is_some();
+        tracing::warn!(area = %left.display(), "files of an earlier staging area go to their branches first");
+        if other {
+            tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
+        }
+        let spec = StagingSpec { path: None, volatile: is_ours(left), ..StagingSpec::default() };
+        return take(spec, left, Intake::Nothing).map(Some);
+    }
+    let (Some(spec), Some(base)) = (configured, base) else {
+        if known.is_some() {
+            forget(state);
+        }
+        return Ok(None);
+    };
+    let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
+    if known.is_none() && is_there(&base) {
+        let reason = "it holds the staged files of another pool, or of this one under another state directory; mount that pool once more, or empty the area and unmount it";
+        return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
+    }
+    if spec.volatile {
+        make_mount_point(&base).map_err(failed)?;
+        if !is_ours(&base) {
+            mount(&base, spec.size).map_err(failed)?;
+            // Another one than was known: its inode numbers begin anew.
+            forget(state);
+        }
+    } else {
+        make_private(&base).map_err(failed)?;
+        if known.is_some() && !base.join(TREE).is_dir() {
+            forget(state);
+        }
+    }
+    if !base.join(TREE).is_dir() {
+        DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
+    }
+    take(spec.clone(), &base, Intake::NewFiles).map(Some)
+}
+
+/// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
+pub fn obstacle(spec: &StagingSpec) -> Option<String> {
+    let path = resolve(spec.path.as_ref()?);
+    let looked = if spec.volatile {
+        match path.try_exists() {
+            Ok(false) => Ok(()),
+            Ok(true) => may_be_mounted_on(&path),
+            Err(error) => Err(error),
+        }
+    } else {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(&path, flags, Mode::empty()).map_err(io::Error::from);
+        dir.and_then(|dir| keeps_its_contents(dir.as_fd()))
+    };
+    looked.err().map(|error| error.to_string())
+}
+
+fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
+    match &spec.path {
+        // One spelling, also where a link leads there.
+        Some(path) if spec.volatile => resolve(path),
+        Some(path) => resolve(path).join(FOLDER),
+        None => state_dir.join("staging").join(state.key()),
+    }
+}
+
+/// Takes the area at `base` as a branch.
+fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> Result<Area, Error> {
+    branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
+    let area = Area::new(spec, branch, intake);
+    area.watch_memory();
+    Ok(area)
+}
+
+fn branch_spec(path: PathBuf) -> BranchSpec {
+    BranchSpec {
+        name: STAGING.to_owned(),
+        path,
+        min_free: Amount::Bytes(ByteSize(0)),
+        headroom: None,
+        read_only: false,
+        optional: true,
+        require_mount: Some(false),
+        min_stay: std::time::Duration::ZERO,
+        passthrough: false,
+        write_back: None,
+    }
+}
+
+/// The area is empty and not used any more.
+pub(crate) fn end(area: &Area, state: &StateDir) {
+    let Some(base) = area.branch.spec.path.parent() else { return };
+    area.branch.close();
+    if is_ours(base) {
+        if let Err(error) = rustix::mount::unmount(base, UnmountFlags::DETACH) {
+            tracing::warn!(area = %base.display(), %error, "the staging area stays mounted");
+            return;
+        }
+        forget(state);
+        // Where it was configured by path, the directory is the user's.
+        if area.spec.path.is_none() {
+            let _leftover = std::fs::remove_dir(base);
+        }
+    } else if area.intake == Intake::Nothing {
+        // What is left of it: no file, as the caller has seen.
+        let _leftover = std::fs::remove_dir_all(base);
+        forget(state);
+    }
+}
+
+fn forget(state: &StateDir) {
+    if let Err(error) = state.forget(STAGING) {
+        tracing::warn!(%error, "the pool's memory of its staging area could not be removed");
+    }
+}
+
+/// Whether there is an area with a tree in it.
+fn is_there(base: &Path) -> bool {
+    base.join(TREE).join(crate::branch::HIDDEN).is_dir()
+}
+
+/// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files are in.
+fn is_ours(base: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(base, flags, Mode::empty()) else { return false };
+    mounted_at(dir.as_fd()).is_some_and(|(kind, source)| kind == "tmpfs" && source == SOURCE)
+}
+
+/// A directory to mount on: ours already, or empty. What is there is looked at before anything is changed.
+fn make_mount_point(base: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    may_be_mounted_on(base)
+}
+
+fn may_be_mounted_on(base: &Path) -> io::Result<()> {
+    if is_ours(base) || base.read_dir()?.next().is_none() {
+        return Ok(());
+    }
+    Err(io::Error::other(
+        "the directory is not empty; a volatile staging area needs one of its own to mount a tmpfs on",
+    ))
+}
+
+/// A folder of root's alone, in a directory that may be anybody's.
+fn make_private(base: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(base) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        done => done?,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(base, flags, Mode::empty())?;
+    keeps_its_contents(dir.as_fd())?;
+    if rustix::fs::fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    rustix::fs::fchmod(&dir, Mode::RWXU)?;
+    Ok(())
+}
+
+fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {
+    if matches!(fs_kind(dir)?.fs_type.as_str(), "tmpfs" | "ramfs") {
+        return Err(io::Error::other("that memory loses its contents with the power: leave out volatile = false"));
+    }
+    Ok(())
+}
+
+fn mount(base: &Path, size: Option<Amount>) -> io::Result<()> {
+    // Without a size: half of the memory, as the kernel has it. A little more than may wait, for directories.
+    let size = match size {
+        Some(Amount::Bytes(ByteSize(bytes))) => format!(",size={}", bytes.saturating_add(bytes / 8).max(4 << 20)),
+        Some(_) | None => String::new(),
+    };
+    let options = std::ffi::CString::new(format!("mode=0700{size}")).map_err(io::Error::other)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount(SOURCE, base, "tmpfs", flags, options.as_c_str())?;
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! The branches of a pool: which there are, and which of them can be used.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use umbrella_units::BranchId;
+
+use super::{Branch, Online};
+use crate::attention::Attention;
+use crate::context::Context;
+use crate::error::{Error, OpError, OpResult};
+use crate::spec::STAGING;
+
+/// See the module.
+pub(crate) struct Branches {
+    context: Arc<Context>,
+    /// By id; a removed branch stays as a tombstone, so that ids are never reused.
+    pub(crate) list: ArcSwap<Vec<Arc<Branch>>>,
+    /// One change of the branches at a time; by branch the epoch that the tree has been told of.
+    pub(crate) told: Mutex<Vec<Option<u64>>>,
+    /// Counts changes of which branches are online.
+    pub(crate) topology: AtomicU64,
+    /// Wakes the monitor.
+    pub(crate) attention: Arc<Attention>,
+    /// Somebody used the tree since the branches were asked last.
+    pub(crate) used: AtomicBool,
+    staging: Option<BranchId>,
+}
+
+impl Branches {
+    /// `staging`: the one of them that is the staging area.
+    pub(crate) fn new(context: &Arc<Context>, list: Vec<Arc<Branch>>, staging: Option<BranchId>) -> Arc<Branches> {
+        let attention = Arc::default();
+        for branch in &list {
+            branch.set_attention(&attention);
+        }
+        Arc::new(Branches {
+            context: Arc::clone(context),
+            list: ArcSwap::from_pointee(list),
+            told: Mutex::default(),
+            topology: AtomicU64::new(1),
+            attention,
+            used: AtomicBool::new(false),
+            staging,
+        })
+    }
+
+    /// A branch by id.
+    pub(crate) fn get(&self, id: BranchId) -> OpResult<Arc<Branch>> {
+        self.list.load().get(id.index()).cloned().ok_or(OpError::Offline)
+    }
+
+    /// A branch by name; removed ones are no longer found.
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<Branch>, Error> {
+        let branches = self.list.load();
+        // The staging area is no branch that anybody could speak of.
+        let named = |branch: &&Arc<Branch>| branch.spec.name == name && !self.is_staging(branch.id);
+        branches.iter().find(named).cloned().ok_or_else(|| Error::UnknownBranch {
+            name: name.to_owned(),
+            known: branches
+                .iter()
+                .map(|branch| branch.spec.name.as_str())
+                .filter(|name| !name.is_empty() && *name != STAGING)
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    }
+
+    /// Branches that a person could speak of.
+    pub(crate) fn all_named(&self) -> Vec<Arc<Branch>> {
+        let branches = self.list.load();
+        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
+        branches.iter().filter(named).cloned().collect()
+    }
+
+    pub(crate) fn online(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
+        let branches = self.list.load();
+        branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
+    }
+
+    /// Whether this is the staging area.
+    pub(crate) fn is_staging(&self, branch: BranchId) -> bool {
+        self.staging == Some(branch)
+    }
+
+    /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics).
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.context.is_strict()
+            && self.list.load().iter().any(|branch| !branch.spec.name.is_empty() && branch.in_use().is_none())
+    }
+
+    /// Somebody uses the tree: its branches are asked as often as the configuration says.
+    pub(crate) fn note_use(&self) {
+        if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
+            self.attention.call();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What all rooms of one mounted pool use: its configuration, its figures, what a person should look at, the kernel's side, and its end.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::branch::StateDir;
+use crate::branch::mounts::MountId;
+use crate::control::protocol::TransportStatus;
+use crate::error::Error;
+use crate::metrics::{Metric, Metrics};
+use crate::node::{NodeId, PassthroughToken};
+use crate::spec::{OnBranchError, PoolSpec};
+
+/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
+/// nobody.
+pub trait Kernel: Send + Sync {
+    /// Forget the attributes and ACLs of one node. Waits for nothing.
+    fn drop_attributes(&self, node: NodeId);
+    /// Forget attributes and contents (for a directory: the listing) of one node.
+    fn drop_contents(&self, node: NodeId);
+    /// Forget every name in the tree. Waits for nothing.
+    fn drop_names(&self);
+    /// Lets the kernel reach this file past the daemon for as long as the token lives.
+    fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
+    /// Whether the mount is still in use: in the tree, or detached with somebody in it.
+    fn is_mounted(&self) -> bool;
+    /// How requests come.
+    fn transport(&self) -> TransportStatus;
+}
+
+/// See the module.
+pub(crate) struct Context {
+    pub(crate) spec: PoolSpec,
+    pub(crate) state: Arc<StateDir>,
+    pub(crate) metrics: Metrics,
+    pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
+    /// The kernel gives passthrough.
+    pub(crate) passthrough: AtomicBool,
+    /// The mount.
+    pub(crate) mounted_as: OnceLock<MountId>,
+    pub(crate) stopping: AtomicBool,
+    /// Can be read from once the pool ends, for who waits for something else as well.
+    ends: OwnedFd,
+    /// Things a person should look at, by subject.
+    warnings: Mutex<BTreeMap<String, String>>,
+}
+
+impl Context {
+    pub(crate) fn open(spec: PoolSpec, state_dir: &Path) -> Result<Arc<Context>, Error> {
+        let state = StateDir::open(state_dir, &spec.mount).map_err(|error| Error::Io {
+            doing: format!("state directory {}", state_dir.display()),
+            source: std::io::Error::other(error),
+        })?;
+        let ends = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|error| Error::Io { doing: "begin".to_owned(), source: error.into() })?;
+        Ok(Arc::new(Context {
+            spec,
+            state,
+            metrics: Metrics::default(),
+            kernel: OnceLock::new(),
+            passthrough: AtomicBool::new(false),
+            mounted_as: OnceLock::new(),
+            stopping: AtomicBool::new(false),
+            ends,
+            warnings: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        // A counter that is full says the same.
+        let _ = rustix::io::write(&self.ends, &1_u64.to_ne_bytes());
+    }
+
+    /// Can be read from once the pool ends.
+    pub(crate) fn ends(&self) -> BorrowedFd<'_> {
+        self.ends.as_fd()
+    }
+
+    /// Any error of a branch fails a listing.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.spec.on_branch_error == OnBranchError::Fail
+    }
+
+    pub(crate) fn count(&self, metric: Metric) {
+        self.metrics.add(metric, 1);
+    }
+
+    /// What the kernel keeps of a node's attributes may be old.
+    pub(crate) fn forget_attributes(&self, node: NodeId) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.drop_attributes(node);
+        }
+    }
+
+    /// Keeps something for `umbrella status`; the newest text of a subject wins, and their number is bounded. The log has all of them.
+    pub(crate) fn warn(&self, subject: impl Into<String>, text: impl Into<String>) {
+        const MOST: usize = 1000;
+        // Of files that cannot move there may be many: what is said of anything else must not go under.
+        const MOST_OF_FILES: usize = 900;
+        let (subject, text) = (subject.into(), text.into());
+        let mut warnings = self.warnings.lock();
+        if warnings.get(&subject) == Some(&text) {
+            return;
+        }
+        tracing::warn!("{text}");
+        let most = if subject.starts_with("move ") { MOST_OF_FILES } else { MOST };
+        if warnings.len() < most || warnings.contains_key(&subject) {
+            warnings.insert(subject, text);
+        }
+    }
+
+    pub(crate) fn unwarn(&self, subject: &str) {
+        self.warnings.lock().remove(subject);
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().values().cloned().collect()
+    }
+}

@@ -1,0 +1,62 @@
+//! Room that is about to be free. The kernel tells of the last close of a file after `close` returned, and what the closer asks next may
+//! overtake that: a removed file still has its room when the next one is written. So nobody is refused for want of room while a file that
+//! was removed is open, or its release is under way, before a moment has passed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::io::Io;
+
+/// How long a release may be late.
+const LATE: Duration = Duration::from_millis(250);
+/// How often it is looked for.
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// Releases that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct Releases(AtomicUsize);
+
+/// A release, until this is dropped.
+pub(crate) struct UnderWay<'a>(&'a Releases);
+
+impl Releases {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        UnderWay(self)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A call that found no room, and may be tried again.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    since: Option<Instant>,
+    in_vain: bool,
+}
+
+impl Io {
+    /// Whether a call that found no room is to be tried once more. Waits a moment; call it with no lock held.
+    pub(crate) fn may_get_room(&self, patience: &mut Patience) -> bool {
+        let since = *patience.since.get_or_insert_with(Instant::now);
+        if patience.in_vain {
+            return false;
+        }
+        // What is released from here on is there for the next try, which is the last one if nothing is.
+        patience.in_vain = since.elapsed() >= LATE || !self.awaits_releases();
+        if !patience.in_vain {
+            std::thread::sleep(GLANCE);
+        }
+        true
+    }
+
+    fn awaits_releases(&self) -> bool {
+        let is_removed = |file: &crate::node::File| file.state.read().unlinked;
+        self.releases.0.load(Ordering::SeqCst) > 0
+            || self.open_handles().iter().any(|handle| handle.node.file().is_some_and(is_removed))
+    }
+}

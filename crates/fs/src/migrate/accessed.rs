@@ -1,0 +1,44 @@
+//! Rules on access times are asked when a file that was read is closed.
+//!
+//! Reads in passthrough are seen by nobody but the branch, so the access time says whether there were any: as it was when the first handle was opened
+//! against what it is when the last is closed. Only files whose place may depend on it are looked at once more.
+
+use std::sync::Arc;
+
+use umbrella_units::Timestamp;
+
+use crate::at::FileAt;
+use crate::branch::Branch;
+use crate::meta::Meta;
+use crate::migrate::Migrations;
+use crate::node::{FileState, Node};
+
+impl Migrations {
+    /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
+    pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
+        let Some(file) = node.file() else { return };
+        if self.placement.rules.load().rules.asked().access_times
+            && file.state.read().accessed.is_none()
+            && self.placement.depends_on_access_time(&node.rule_path(), meta, branch)
+        {
+            file.state.write().accessed.get_or_insert(meta.atime);
+        }
+    }
+
+    /// The last handle is closed, and nothing but a read can have changed what rules look at. The caller holds the rename lock shared.
+    pub(crate) fn evaluate_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
+        if let Ok(meta) = file.stat()
+            && meta.atime != before
+            && meta.nlink > 0
+        {
+            self.evaluate_meta(node, &meta);
+        }
+    }
+}
+
+impl FileState {
+    /// The access time before the handles were opened of which the last is closed now.
+    pub(crate) fn take_accessed(&mut self) -> Option<Timestamp> {
+        if self.any_handle().is_some() { None } else { self.accessed.take() }
+    }
+}

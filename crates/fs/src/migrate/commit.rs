@@ -1,0 +1,109 @@
+//! The end of a move: the copy gets its names, and the source goes. Between local branches on the thread that moves; where one may hang, on its workers.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::migrate::copying::Endpoint;
+use crate::migrate::moving::MovedLink;
+use crate::relocate;
+use crate::relocate::{
+    BranchUuid, Call, Decision, Durability, EntryAt, LeftAt, Move, MovedName, RelocateError, Removal, Side,
+};
+use crate::workers;
+use crate::workers::Lost;
+
+/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
+/// does not happen any more, or has happened but for the end of the source.
+pub(crate) fn commit_guarded(
+    links: &[MovedLink],
+    paths: &[Vec<u8>],
+    to: Endpoint<'_>,
+    temp: &OsStr,
+    copied: &relocate::Copied,
+    durability: Durability,
+) -> Result<Removal, RelocateError> {
+    let first = links.first().ok_or(RelocateError::Changed)?;
+    let source = &first.from;
+    let decision = Arc::new(Decision::default());
+    let theirs = Arc::clone(&decision);
+    let owned: Vec<_> = links
+        .iter()
+        .zip(paths)
+        .map(|(link, path)| (Arc::clone(&link.from.fd), Arc::clone(&link.to.fd), link.name.clone(), path.clone()))
+        .collect();
+    let (from, target, temp, copied) =
+        (Arc::clone(&source.online), Arc::clone(to.online), temp.to_owned(), copied.clone());
+    let commit = move || {
+        let hidden = target.hidden.as_ref().ok_or(RelocateError::Changed)?;
+        // What is not synced must not be promised by an intent that is: it lies where the source does.
+        let intents = match durability {
+            Durability::Now => hidden,
+            Durability::Begun => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
+        };
+        let names: Vec<_> = owned
+            .iter()
+            .map(|(from, to, name, path)| MovedName {
+                source: EntryAt { dir: from.as_fd(), name },
+                target: EntryAt { dir: to.as_fd(), name },
+                path,
+            })
+            .collect();
+        relocate::commit(&Move {
+            from: BranchUuid(from.uuid),
+            to: BranchUuid(target.uuid),
+            names: &names,
+            temp: EntryAt { dir: hidden.tmp.as_fd(), name: &temp },
+            intents: intents.intents.as_fd(),
+            copied: &copied,
+            durability,
+            decision: &theirs,
+            hook: None,
+        })
+    };
+    // As they were when the move was made ready: one that went offline since may hang.
+    let ends = [to, Endpoint { branch: &source.branch, online: &source.online }];
+    let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
+    let mut watch = Watch { ends, seen: decision.call(), since: Instant::now() };
+    let wait = |queued| watch.may_wait(queued, &decision);
+    match workers::apart(guarded.online.workers.as_ref(), commit, wait) {
+        Ok(done) => return done,
+        Err(Lost::NoThread) => return Err(RelocateError::Io { doing: "start a thread", errno: Errno::NOMEM }),
+        Err(_) => {}
+    }
+    match decision.leave() {
+        LeftAt::Open => Err(RelocateError::GivenUp),
+        LeftAt::Ending => Ok(Removal::Unsure { errno: Errno::TIMEDOUT }),
+        LeftAt::Undoing => Err(RelocateError::InDoubt { errno: Errno::TIMEDOUT }),
+    }
+}
+
+/// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another whose call lasts too
+/// long goes offline.
+struct Watch<'a> {
+    ends: [Endpoint<'a>; 2],
+    seen: Call,
+    since: Instant,
+}
+
+impl Watch<'_> {
+    fn may_wait(&mut self, queued: bool, decision: &Decision) -> bool {
+        let call = decision.call();
+        let [target, source] = self.ends;
+        let end = if call.side == Side::Source { source } else { target };
+        if queued || call != self.seen || !end.online.guarded {
+            (self.seen, self.since) = (call, Instant::now());
+        }
+        let may_wait = end.lives() && self.since.elapsed() < COMMIT_PATIENCE;
+        if !may_wait {
+            end.branch.does_not_answer(end.online, COMMIT_PATIENCE, "");
+        }
+        may_wait
+    }
+}
+
+/// How long a branch that may hang may take for a commit, or for a call of a change of names.
+pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);

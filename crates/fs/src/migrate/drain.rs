@@ -1,0 +1,121 @@
+//! A branch is emptied: every file moves to where else it may be, and directories that are only there get a copy elsewhere.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::BranchId;
+
+use crate::branch::Branch;
+use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
+use crate::creds::Caller;
+use crate::error::{Error, OpResult};
+use crate::migrate::{Migrations, Walk};
+use crate::node::{Node, NodeId, path_of};
+use crate::placement::NewFile;
+use crate::tree::Pinned;
+
+impl Migrations {
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
+    /// over unmounts too, until [`Migrations::stop_drain`].
+    pub(crate) fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        let branch = self.branches.named(name)?;
+        if let BranchState::Offline { reason, .. } = branch.branch_state() {
+            return Err(Error::DrainOffline { name: name.to_owned(), reason });
+        }
+        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
+        branch.set_draining(true).map_err(unkept)?;
+        let bandwidth = self.context.spec.enforce.bandwidth;
+        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
+        let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining())?;
+        if !branch.draining() {
+            return Err(Error::DrainStopped { name: name.to_owned() });
+        }
+        if self.context.is_stopping() {
+            return Err(Error::DrainEnded { name: name.to_owned() });
+        }
+        let kept = self.keep_dirs(&branch);
+        let unread = |source| Error::DrainUnread { name: name.to_owned(), source };
+        let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();
+        match example {
+            None => kept.map(|()| summary),
+            Some(example) => Err(Error::NotDrained {
+                name: name.to_owned(),
+                example,
+                busy: summary.files_busy,
+                no_room: summary.files_no_room,
+                failed: summary.files_failed,
+                twice: twice.map(Box::new),
+                clash: clash.map(Box::new),
+            }),
+        }
+    }
+
+    /// Places new files on a branch again, and ends the walk that empties it.
+    pub(crate) fn stop_drain(&self, name: &str) -> Result<(), Error> {
+        let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
+        self.branches.named(name)?.set_draining(false).map_err(unkept)
+    }
+
+    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
+    /// directory of that name would be made.
+    pub(crate) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
+        let mut stack = vec![Pinned::root(&self.tree)];
+        while let Some(dir) = stack.pop() {
+            let below = self.keep_dir(&dir.node, branch).map_err(|source| {
+                let path = String::from_utf8_lossy(&dir.node.path()).into_owned();
+                Error::Path { path, source }
+            })?;
+            for name in below {
+                match Pinned::lookup(&self.tree, &dir.node, &name) {
+                    Ok(below) if below.node.dir().is_some() => stack.push(below),
+                    Ok(_) => {}
+                    Err(error) if error.is_missing() => {}
+                    Err(source) => {
+                        let path = String::from_utf8_lossy(&path_of(&dir.node, &name)).into_owned();
+                        return Err(Error::Path { path, source });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees to it that a directory is on another branch; the names of those in it that are on `branch`.
+    fn keep_dir(&self, node: &Arc<Node>, branch: &Branch) -> OpResult<Vec<OsString>> {
+        let _names = self.tree.rename_lock.read();
+        // What is in the staging area does not stay either.
+        let stays = |other: BranchId| other != branch.id && !self.branches.is_staging(other);
+        let copies = match self.tree.copies(node) {
+            Err(error) if error.is_missing() => return Ok(Vec::new()), // Removed meanwhile.
+            copies => copies?,
+        };
+        let Some(here) = copies.iter().find(|copy| copy.id() == branch.id) else { return Ok(Vec::new()) };
+        if !copies.iter().any(|copy| stays(copy.id()))
+            && let Some((parent, name)) = node.place()
+        {
+            let meta = here.stat_self()?;
+            let caller = Caller { uid: meta.uid, gid: meta.gid, umask: 0 };
+            let new = NewFile { parent: &parent, name: &name, kind: FileKind::Directory, perm: meta.perm, caller };
+            let mut full: SmallVec<[BranchId; 4]> = smallvec::smallvec![branch.id];
+            loop {
+                let other = self.placement.place_new(&new, &full)?;
+                match self.tree.ensure_dir(node, other) {
+                    Err(error) if error.is_full() => full.push(other),
+                    made => break made.map(drop)?,
+                }
+            }
+        }
+        let mut below = Vec::new();
+        for entry in here.list(true)? {
+            if node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+                continue;
+            }
+            if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {
+                below.push(entry.name);
+            }
+        }
+        Ok(below)
+    }
+}

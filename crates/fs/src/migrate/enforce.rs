@@ -1,0 +1,497 @@
+//! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
+//! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
+//!
+//! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged.
+//! 2. Its rule says where it belongs.
+//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy; a dry run counts the room that it would take instead.
+//! 4. Files of several names wait until the walk has seen all of them, then move together.
+//!
+//! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, Rules};
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::at::DirAt;
+use crate::branch::Branch;
+use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
+use crate::error::{Error, OpError, OpResult};
+use crate::meta::Meta;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
+use crate::migrate::walks::UnderWay;
+use crate::node::{Backing, Node, NodeId, path_of};
+use crate::placement::{ASTRAY, settled_facts};
+use crate::relocate::{RelocateError, Throttle};
+use crate::tree::Pinned;
+
+/// How long a walk waits for a file that is open past the mount.
+const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often it is told, and asked whether to go on, during the copy of one file.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// What a walk is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// Only say what would move.
+    pub dry_run: bool,
+    /// Bytes a second at most.
+    pub bandwidth: Option<ByteSize>,
+    /// Only files on this branch.
+    pub only: Option<BranchId>,
+    /// What `status` says of it.
+    pub purpose: Purpose,
+}
+
+/// What of the tree is walked.
+pub(crate) enum Part {
+    Whole,
+    /// What is below a directory.
+    Below(Arc<Node>),
+    /// These files, wherever their names are.
+    Files(FxHashSet<Backing>),
+}
+
+/// One name of a file with several.
+type Name = (Arc<Node>, OsString);
+
+struct Walker<'a> {
+    pool: &'a Migrations,
+    walk: Walk,
+    throttle: Option<Arc<Throttle>>,
+    /// Told each step; false ends the walk.
+    tell: &'a mut dyn FnMut(&Progress) -> bool,
+    progress: Progress,
+    summary: EnforceSummary,
+    /// Only these files, for their names.
+    sought: Option<FxHashSet<Backing>>,
+    /// Other names of what it meets may be outside of what is walked.
+    is_part: bool,
+    /// Files with several links, and their names as far as met.
+    linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
+    stopped: bool,
+    under_way: UnderWay<'a>,
+    /// Of a dry run: bytes that would come free on each branch, or be taken (below zero).
+    planned: Vec<i64>,
+}
+
+impl Migrations {
+    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
+    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        let summary = self.walk(walk, &Part::Whole, tell);
+        if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
+            self.context.unwarn(ASTRAY);
+        }
+        self.revisits.hope_again();
+        // What was changed on the branches themselves is seen from now on.
+        if let Some(kernel) = self.context.kernel.get() {
+            kernel.drop_names();
+        }
+        Ok(summary)
+    }
+
+    /// As `enforce`, of a part of the tree.
+    pub(crate) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+        let (root, sought) = match part {
+            Part::Whole => (&self.tree.root, None),
+            Part::Below(dir) => (dir, None),
+            Part::Files(files) => (&self.tree.root, Some(files.clone())),
+        };
+        let inodes_total = if root.id == NodeId::ROOT { self.inodes_in_use() } else { None };
+        let mut walker = Walker {
+            pool: self,
+            walk,
+            throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
+            tell,
+            progress: Progress { inodes_total, ..Progress::default() },
+            summary: EnforceSummary::default(),
+            sought,
+            is_part: matches!(part, Part::Below(_)),
+            linked: FxHashMap::default(),
+            stopped: false,
+            under_way: self.begin_walk(
+                walk.purpose,
+                walk.dry_run,
+                walk.only.map(|branch| self.placement.branch_name(branch)),
+            ),
+            planned: Vec::new(),
+        };
+        walker.run(Pinned::again(&self.tree, root));
+        walker.summary.stopped = walker.stopped;
+        if walker.stopped {
+            tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
+        }
+        walker.summary
+    }
+
+    /// How many inodes a walk will meet, if the branches have their file systems for themselves.
+    fn inodes_in_use(&self) -> Option<u64> {
+        let branches = self.branches.list.load();
+        let in_use = |branch: &Arc<Branch>| {
+            let own = branch.online().map(|online| online.is_mount)?;
+            let space = branch.space();
+            Some((own && space.files_total > 0).then(|| space.files_total.saturating_sub(space.files_free)))
+        };
+        branches.iter().filter_map(in_use).sum()
+    }
+}
+
+/// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
+fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
+    found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
+}
+
+impl Walker<'_> {
+    fn run(&mut self, root: Pinned<'_>) {
+        let pool = self.pool;
+        let mut stack = vec![root];
+        while let Some(dir) = stack.pop() {
+            let mut below = Vec::new();
+            self.visit(&dir.node, &mut |name| below.push(name.to_owned()));
+            for name in below {
+                match Pinned::lookup(&pool.tree, &dir.node, &name) {
+                    Ok(below) => stack.push(below),
+                    Err(error) if is_gone(&Err(error)) => {}
+                    Err(error) => self.note_unread(&path_of(&dir.node, &name), error),
+                }
+            }
+            if self.stopped {
+                return;
+            }
+        }
+        self.move_linked();
+    }
+
+    /// Looks at one directory: each copy's files where they are.
+    fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
+        self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
+        let copies = {
+            let _names = self.pool.tree.rename_lock.read();
+            self.pool.tree.copies(dir)
+        };
+        let copies = match copies {
+            Ok(_) if dir.is_removed() => return,
+            Ok(copies) => copies,
+            Err(error) if error.is_missing() => return,
+            Err(error) => return self.note_unread(&dir.path(), error),
+        };
+        self.progress.inodes_seen += copies.len() as u64;
+        for (name, copy) in self.names_in(dir, &copies) {
+            // Of several files of one name, what users see is judged, as it is what would move.
+            let found = match copy {
+                Some(copy) => match copy.stat(&name) {
+                    Ok(meta) => Some((copy.clone(), meta)),
+                    Err(error) => {
+                        if !error.is_missing() {
+                            self.note_unread(&path_of(dir, &name), error);
+                        }
+                        None
+                    }
+                },
+                None => self.shown(dir, &name),
+            };
+            let Some((copy, meta)) = found else { continue };
+            if meta.kind == FileKind::Directory {
+                descend(&name);
+                continue;
+            }
+            self.progress.files_seen += 1;
+            self.progress.inodes_seen += 1;
+            self.summary.files_seen += 1;
+            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+                self.look_at(dir, name, &copy, &meta);
+            }
+            if self.progress.files_seen.is_multiple_of(256) {
+                self.tick(None);
+            }
+            if self.stopped {
+                return;
+            }
+        }
+        self.tick(None);
+    }
+
+    /// Every name once, with the copy that has it, or none where several have.
+    fn names_in<'c>(&mut self, dir: &Arc<Node>, copies: &'c [DirAt]) -> Vec<(OsString, Option<&'c DirAt>)> {
+        let mut names: Vec<(OsString, Option<&DirAt>)> = Vec::new();
+        let mut met: FxHashMap<OsString, usize> = FxHashMap::default();
+        for copy in copies {
+            let entries = copy.list(true).unwrap_or_else(|error| {
+                self.note_unread(&dir.path(), error);
+                Vec::new()
+            });
+            for entry in entries {
+                if dir.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+                    continue;
+                }
+                if copies.len() > 1 {
+                    if let Some((_, holder)) = met.get(&entry.name).and_then(|at| names.get_mut(*at)) {
+                        *holder = None;
+                        continue;
+                    }
+                    met.insert(entry.name.clone(), names.len());
+                }
+                names.push((entry.name, Some(copy)));
+            }
+        }
+        names
+    }
+
+    /// What users see under a name that several branches have.
+    fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
+        let _names = self.pool.tree.rename_lock.read();
+        self.pool.tree.probe(dir, name).ok()??.at.into_iter().next()
+    }
+
+    /// What cannot be looked at: a file, or a directory, which is then not one without files.
+    fn note_unread(&mut self, path: &[u8], error: OpError) {
+        self.summary.files_failed += 1;
+        let event = MoveEvent {
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: bytes_unless_text(path),
+            from: String::new(),
+            to: String::new(),
+            size: ByteSize(0),
+            rule: String::new(),
+            outcome: MoveOutcome::Failed,
+            detail: Some(format!("it cannot be read: {error}")),
+        };
+        self.tick(Some(event));
+    }
+
+    fn tick(&mut self, event: Option<MoveEvent>) {
+        self.under_way.note(&self.progress);
+        self.progress.event = event;
+        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
+        self.progress.event = None;
+        self.stopped |= !go_on;
+    }
+
+    fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+        if self.pool.branches.is_staging(copy.id()) {
+            // It is judged when it leaves, which is now if it must be nowhere else.
+            if let Ok(file) = Pinned::lookup(&self.pool.tree, dir, &name).as_ref() {
+                self.pool.evaluate_staged(&file.node, meta);
+            }
+            return;
+        }
+        let backing = Backing::of(&copy.branch, meta);
+        let is_sought = self.sought.as_ref().map(|sought| sought.contains(&backing));
+        if is_sought == Some(false) {
+            return;
+        }
+        if meta.nlink > 1 || is_sought == Some(true) {
+            // Judged when all its names are known.
+            self.linked.entry(backing).or_insert_with(|| (*meta, Vec::new())).1.push((Arc::clone(dir), name));
+            return;
+        }
+        let path = path_of(dir, &name);
+        let Some((target, event)) = self.target_of(&path, &copy.branch, meta) else { return };
+        if self.walk.dry_run {
+            if self.is_taken(dir, &name, target) {
+                self.note(meta, event, Err(NotMoved::Failed(RelocateError::Taken)));
+            } else {
+                self.note_moved(meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+            }
+            return;
+        }
+        let moved = match Pinned::lookup(&self.pool.tree, dir, &name) {
+            // Since it was looked at it was moved, or a newer one of its name came.
+            Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
+            Ok(file) => self.transfer(&file.node, target),
+            Err(error) => Err(NotMoved::from(error)),
+        };
+        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(&self.pool.tree, dir, &name)) {
+            return;
+        }
+        self.note(meta, event, moved);
+    }
+
+    /// Whether the branch that a file is to go to has another of its name.
+    fn is_taken(&self, dir: &Arc<Node>, name: &OsStr, target: BranchId) -> bool {
+        let _names = self.pool.tree.rename_lock.read();
+        let found = self.pool.tree.dir_at(dir, target).and_then(|dir| dir.find(name));
+        found.is_ok_and(|found| found.is_some())
+    }
+
+    /// Where a file belongs that is not there and could go; counts those that could not.
+    fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
+        let active = self.pool.placement.rules.load();
+        let (facts, resident) = (
+            settled_facts(path, meta, self.pool.placement.born(branch, meta)),
+            self.pool.placement.resident(branch, meta),
+        );
+        let mut views = self.pool.placement.views();
+        for (view, planned) in views.iter_mut().zip(&self.planned) {
+            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
+        }
+        let decision = active.rules.decide(&facts, &views, Some(&resident));
+        match decision.choice {
+            Choice::Place(target) => {
+                if self.walk.dry_run {
+                    self.plan(branch.id, target, meta.occupied());
+                }
+                let event = self.event(path, [branch.id, target], meta, &active.rules, decision.entry.index());
+                return Some((target, event));
+            }
+            Choice::NoRoom => {
+                self.summary.files_no_room += 1;
+                if active.rules.forbids(decision, branch.id) {
+                    self.pool.placement.warn_astray(path, branch);
+                } else {
+                    self.summary.files_spilled += 1;
+                }
+                self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
+            }
+            Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
+                self.summary.files_no_room += 1;
+                self.summary.files_spilled += 1;
+                self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
+            }
+            Choice::Stay => {}
+        }
+        None
+    }
+
+    fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
+        let mut to = rules.entries().get(entry).map(|entry| entry.to.iter()).into_iter().flatten().copied();
+        let first = to.find(|to| *to != branch.id);
+        let mut event = self.event(path, [branch.id, first.unwrap_or(branch.id)], meta, rules, entry);
+        if first.is_none() {
+            event.to.clear();
+        }
+        let detail =
+            Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
+        self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
+    }
+
+    /// What a dry run says of the next file counts on the room that this one would take, and leave.
+    fn plan(&mut self, from: BranchId, to: BranchId, occupied: ByteSize) {
+        let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
+        let most = from.index().max(to.index()) + 1;
+        self.planned.resize(self.planned.len().max(most), 0);
+        for (branch, change) in [(from, bytes), (to, -bytes)] {
+            if let Some(planned) = self.planned.get_mut(branch.index()) {
+                *planned = planned.saturating_add(change);
+            }
+        }
+    }
+
+    /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
+    fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
+        let (pool, progress) = (self.pool, &self.progress);
+        let told = RefCell::new((&mut *self.tell, Instant::now()));
+        let ended = Cell::new(false);
+        let stop = || {
+            let (tell, last) = &mut *told.borrow_mut();
+            if !ended.get() && last.elapsed() >= TELL_EVERY {
+                *last = Instant::now();
+                ended.set(!tell(progress));
+            }
+            ended.get() || pool.context.is_stopping()
+        };
+        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
+        let moved = match pool.transfer(node, target, Cause::Rule, pace) {
+            Err(NotMoved::Mapped) => pool.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
+            done => done,
+        };
+        self.stopped |= ended.get();
+        match moved {
+            Err(NotMoved::Busy(_)) if ended.get() => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
+            moved => moved,
+        }
+    }
+
+    fn note(&mut self, meta: &Meta, event: MoveEvent, moved: Result<ByteSize, NotMoved>) {
+        match moved {
+            Ok(_) => self.note_moved(meta, event),
+            Err(NotMoved::NoRoom) => {
+                self.summary.files_no_room += 1;
+                let detail = Some("the branch has no room".to_owned());
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
+            }
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
+                self.summary.files_busy += 1;
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
+            }
+            Err(why) => {
+                self.summary.files_failed += 1;
+                self.tick(Some(MoveEvent { outcome: MoveOutcome::Failed, detail: Some(why.to_string()), ..event }));
+            }
+        }
+    }
+
+    fn note_moved(&mut self, meta: &Meta, event: MoveEvent) {
+        let size = ByteSize(meta.size);
+        self.summary.files_moved += 1;
+        self.summary.bytes_moved.0 += size.0;
+        self.progress.files_moved += 1;
+        self.progress.bytes_moved.0 += size.0;
+        self.tick(Some(event));
+    }
+
+    fn event(&self, path: &[u8], [from, to]: [BranchId; 2], meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
+        MoveEvent {
+            path: String::from_utf8_lossy(path).into_owned(),
+            path_bytes: bytes_unless_text(path),
+            from: self.pool.placement.branch_name(from),
+            to: self.pool.placement.branch_name(to),
+            size: ByteSize(meta.size),
+            rule: rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone()),
+            outcome: MoveOutcome::Moved,
+            detail: None,
+        }
+    }
+
+    /// Which name of a file with several decides.
+    fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
+        let (active, views) = (self.pool.placement.rules.load(), self.pool.placement.views());
+        let resident = self.pool.placement.resident(branch, meta);
+        let facts = settled_facts(b"", meta, self.pool.placement.born(branch, meta));
+        active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
+    }
+
+    /// Files with several links move when all their names are known, all together.
+    fn move_linked(&mut self) {
+        for (backing, (meta, names)) in std::mem::take(&mut self.linked) {
+            if self.stopped {
+                return;
+            }
+            if names.len() < meta.nlink as usize {
+                if self.is_part {
+                    self.pool.search(backing);
+                    continue;
+                }
+                if self.sought.is_some() {
+                    self.pool.revisits.give_up(backing);
+                }
+            }
+            let Ok(branch) = self.pool.branches.get(backing.branch) else { continue };
+            let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
+            let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
+            let Some((target, event)) = self.target_of(path, &branch, &meta) else { continue };
+            if self.walk.dry_run {
+                self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
+                continue;
+            }
+            // Looking every name up tells the node of all of them.
+            let (pinned, missed): (Vec<_>, Vec<_>) =
+                names.iter().map(|(dir, name)| Pinned::lookup(&self.pool.tree, dir, name)).partition(Result::is_ok);
+            let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
+                (Some(file), _) => self.transfer(&file.node, target),
+                (None, Some(Err(error))) => Err(NotMoved::from(*error)),
+                (None, _) => continue,
+            };
+            self.note(&meta, event, moved);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are in the wrong place.
+//!
+//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move, `moving`, `not_moved`: what it is about and why it did not happen
+//! - `overflow`: a branch is full and somebody writes
+//! - `enforce`: the whole tree; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
+
+mod accessed;
+mod commit;
+mod copying;
+mod drain;
+mod enforce;
+mod leftover;
+mod mover;
+mod moving;
+mod not_moved;
+mod overflow;
+mod revisit;
+mod schedule;
+mod transfer;
+mod unnamed;
+mod walks;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+pub(crate) use commit::COMMIT_PATIENCE;
+pub use enforce::Walk;
+pub(crate) use mover::{MOVERS, is_due, show};
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
+pub(crate) use not_moved::NotMoved;
+
+use crate::area::Staged;
+use crate::branch::Branches;
+use crate::context::Context;
+use crate::placement::Placement;
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+
+/// See the module.
+pub(crate) struct Migrations {
+    context: Arc<Context>,
+    branches: Arc<Branches>,
+    pub(crate) write_back: Arc<WriteBack>,
+    staged: Arc<Staged>,
+    placement: Arc<Placement>,
+    tree: Arc<Tree>,
+    mover: mover::Mover,
+    walks: walks::Walks,
+    revisits: revisit::Revisits,
+    /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
+    given_up: Mutex<FxHashSet<OsString>>,
+    /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
+    moves_left: AtomicBool,
+}
+
+impl Migrations {
+    pub(crate) fn new(tree: &Arc<Tree>, write_back: &Arc<WriteBack>) -> Arc<Migrations> {
+        Arc::new(Migrations {
+            context: Arc::clone(&tree.context),
+            branches: Arc::clone(&tree.branches),
+            write_back: Arc::clone(write_back),
+            staged: Arc::clone(&tree.placement.staged),
+            placement: Arc::clone(&tree.placement),
+            tree: Arc::clone(tree),
+            mover: mover::Mover::new(),
+            walks: walks::Walks::default(),
+            revisits: revisit::Revisits::default(),
+            given_up: Mutex::default(),
+            moves_left: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether a copy of this name was given up: what is left of it goes.
+    pub(crate) fn given_up(&self) -> FxHashSet<OsString> {
+        self.given_up.lock().clone()
+    }
+}

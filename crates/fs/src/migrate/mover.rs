@@ -1,0 +1,408 @@
+//! Getting files to the branch they belong on.
+//!
+//! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
+//! no longer belong. Moves between local branches come one after the other, and so do those to one slow branch (network, FUSE), or from it;
+//! one does not wait for the other. A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
+//! closed. Nobody sees a move: names, inode number, contents and open handles stay.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+use umbrella_policy::placement::Choice;
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::at::FileAt;
+use crate::branch::Branch;
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
+use crate::node::{Node, NodeId};
+
+/// Files waiting for their move.
+pub(crate) struct Mover {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+/// Threads that move files: one is always there for local branches.
+pub(crate) const MOVERS: usize = 4;
+
+/// Moves that come one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// Between local branches.
+    Local,
+    /// From or to this branch, which may be slow.
+    Guarded(BranchId),
+}
+
+/// Each file once.
+#[derive(Default)]
+struct Queue {
+    ready: BTreeMap<Lane, VecDeque<Waiting>>,
+    /// Those that are ready.
+    known: FxHashSet<NodeId>,
+    /// Not before that time.
+    later: Vec<(Instant, Waiting)>,
+    /// In which a thread moves a file now.
+    busy: SmallVec<[Lane; MOVERS]>,
+}
+
+/// A file that is to move.
+struct Waiting {
+    node: Arc<Node>,
+    lane: Lane,
+    /// How often it was mapped when it was its turn.
+    tries: u32,
+}
+
+impl Queue {
+    /// Whether it was not waiting yet. One that waits for a later time is ready now: something has changed.
+    fn push(&mut self, node: &Arc<Node>, lane: Lane) -> bool {
+        if !self.known.insert(node.id) {
+            return false;
+        }
+        self.ready.entry(lane).or_default().push_back(Waiting { node: Arc::clone(node), lane, tries: 0 });
+        let waited = self.later.iter().position(|(_, waiting)| waiting.node.id == node.id);
+        waited.map(|at| self.later.swap_remove(at)).is_none()
+    }
+
+    /// The next file whose lane is free; it is busy from now on, until [`Queue::leave`].
+    fn pop(&mut self, now: Instant) -> Option<Waiting> {
+        let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
+        let waiting = if let Some(due) = due {
+            self.later.swap_remove(due).1
+        } else {
+            let lane = *self.ready.keys().find(|lane| self.is_free(**lane))?;
+            let waiting = self.ready.get_mut(&lane)?.pop_front()?;
+            self.ready.retain(|_, files| !files.is_empty());
+            self.known.remove(&waiting.node.id);
+            waiting
+        };
+        self.busy.push(waiting.lane);
+        Some(waiting)
+    }
+
+    fn is_free(&self, lane: Lane) -> bool {
+        let guarded = self.busy.iter().filter(|lane| **lane != Lane::Local).count();
+        !self.busy.contains(&lane) && (lane == Lane::Local || guarded < MOVERS - 1)
+    }
+
+    fn leave(&mut self, lane: Lane) {
+        self.busy.retain(|busy| *busy != lane);
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.later.iter().filter(|(_, waiting)| self.is_free(waiting.lane)).map(|(due, _)| *due).min()
+    }
+
+    /// All that wait.
+    fn take(&mut self) -> Vec<Waiting> {
+        self.known.clear();
+        let ready = std::mem::take(&mut self.ready).into_values().flatten();
+        ready.chain(self.later.drain(..).map(|(_, waiting)| waiting)).collect()
+    }
+}
+
+/// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer. The end of a
+/// mapping is told to nobody.
+const FIRST_RETRY: Duration = Duration::from_millis(5);
+const RETRIES: u32 = 12;
+/// A file with more names than this is not judged when it gets another.
+const MOST_NAMES: u32 = 64;
+
+/// Whether a file gets another turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Over,
+    Later,
+}
+
+impl Mover {
+    pub(crate) fn new() -> Mover {
+        Mover { queue: Mutex::default(), wake: Condvar::new() }
+    }
+
+    /// Queues a file, and says whether it was not queued yet. It holds on to the node until its turn is over.
+    fn push(&self, node: &Arc<Node>, lane: Lane) -> bool {
+        let mut queue = self.queue.lock();
+        let new = queue.push(node, lane);
+        if new {
+            node.retain();
+            self.wake.notify_one();
+        }
+        new
+    }
+
+    /// Gives a file that had its turn another one. `false`: it is queued anew already.
+    fn again(&self, waiting: Waiting, due: Instant) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.known.contains(&waiting.node.id) {
+            return false;
+        }
+        queue.later.push((due, waiting));
+        self.wake.notify_one();
+        true
+    }
+
+    /// The next file whose time has come; waits for one. `None`: the pool ends. `done`: the lane of the one before.
+    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Waiting> {
+        let mut queue = self.queue.lock();
+        if let Some(lane) = done {
+            queue.leave(lane);
+            self.wake.notify_one();
+        }
+        loop {
+            if stopping.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(waiting) = queue.pop(Instant::now()) {
+                return Some(waiting);
+            }
+            match queue.next_due() {
+                Some(due) => drop(self.wake.wait_until(&mut queue, due)),
+                None => self.wake.wait(&mut queue),
+            }
+        }
+    }
+
+    /// Whether any file waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.ready.is_empty() || !queue.later.is_empty()
+    }
+
+    /// Whether this file waits.
+    pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
+        let queue = self.queue.lock();
+        queue.known.contains(&node.id) || queue.later.iter().any(|(_, waiting)| waiting.node.id == node.id)
+    }
+}
+
+impl Migrations {
+    /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
+    pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
+        if let Some(area) = &self.staged.area
+            && self.placement.forbids(&node.paths(), meta, area.branch.id)
+        {
+            area.hurry(node);
+            area.wake.notify_one();
+        }
+    }
+
+    /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock shared.
+    pub(crate) fn evaluate_closed(&self, node: &Arc<Node>, file: &FileAt) {
+        if let Ok(meta) = file.stat() {
+            self.evaluate_meta(node, &meta);
+        }
+    }
+
+    /// As `evaluate_closed`, for a file that changed without being open.
+    pub(crate) fn evaluate_soon(&self, node: &Arc<Node>) {
+        if is_due(node)
+            && let Ok(attr) = self.tree.attr_of(node)
+        {
+            self.evaluate_meta(node, &attr.meta);
+        }
+    }
+
+    /// As `evaluate_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One that has a great many names,
+    /// which are all looked at, is left to the enforcer, or each new one would cost more than the one before.
+    pub(crate) fn evaluate_created(&self, node: &Arc<Node>, meta: &Meta) {
+        if meta.nlink <= MOST_NAMES && is_due(node) {
+            self.evaluate_meta(node, meta);
+        }
+    }
+
+    pub(crate) fn evaluate_meta(&self, node: &Arc<Node>, meta: &Meta) {
+        let Some(file) = node.file() else { return };
+        let branch = {
+            let mut state = file.state.write();
+            if !self.branches.is_staging(state.backing.branch) {
+                state.needs_evaluation = false;
+            }
+            state.backing.branch
+        };
+        // What is staged is judged when it leaves.
+        if self.branches.is_staging(branch) {
+            return self.evaluate_staged(node, meta);
+        }
+        let Ok(branch) = self.branches.get(branch) else { return };
+        if branch.spec.read_only {
+            return;
+        }
+        if let Choice::Place(target) = self.placement.evaluate(&node.rule_path(), meta, &branch)
+            && self.mover.push(node, self.lane(&branch, target))
+        {
+            self.context.count(Metric::RelocationsPending);
+        }
+    }
+
+    fn lane(&self, from: &Branch, to: BranchId) -> Lane {
+        let guarded = |branch: &Branch| branch.online().is_some_and(|online| online.guarded);
+        match self.branches.get(to) {
+            Ok(to) if guarded(&to) => Lane::Guarded(to.id),
+            _ if guarded(from) => Lane::Guarded(from.id),
+            _ => Lane::Local,
+        }
+    }
+
+    /// A thread of the mover; there are [`MOVERS`].
+    pub(crate) fn run_mover(&self) {
+        let mut done = None;
+        while let Some(waiting) = self.mover.next(done, &self.context.stopping) {
+            done = Some(waiting.lane);
+            self.move_taken(waiting);
+        }
+    }
+
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
+    pub(crate) fn move_all_queued(&self) {
+        self.revisit_all();
+        let waiting = self.mover.queue.lock().take();
+        for waiting in waiting {
+            self.move_taken(waiting);
+        }
+    }
+
+    fn move_taken(&self, waiting: Waiting) {
+        let Waiting { node, lane, tries } = waiting;
+        if self.move_queued(&node) == Turn::Later && tries < RETRIES {
+            let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
+            if self.mover.again(Waiting { node: Arc::clone(&node), lane, tries: tries + 1 }, due) {
+                return;
+            }
+        } else if tries >= RETRIES
+            && let Some(file) = node.file()
+        {
+            // Its next close, or the enforcer, finds it.
+            file.state.write().needs_evaluation = true;
+            self.moves_left.store(true, Ordering::Relaxed);
+        }
+        self.tree.nodes.release(&node, 1);
+        self.context.metrics.sub(Metric::RelocationsPending, 1);
+    }
+
+    /// Wakes the threads, which see that the pool ends. `stopping` is set.
+    pub(crate) fn stop(&self) {
+        {
+            // Under the lock: else it may have looked before, and not wait yet.
+            let _queue = self.mover.queue.lock();
+            self.mover.wake.notify_all();
+        }
+        self.revisits.stop();
+    }
+
+    /// Whether a file waits for its move.
+    pub(crate) fn is_queued(&self, node: &Arc<Node>) -> bool {
+        self.mover.has(node)
+    }
+
+    /// Where a queued file belongs now: since it was queued it may have changed again.
+    fn evaluate_again(&self, node: &Arc<Node>) -> Option<BranchId> {
+        let meta = {
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node).ok()?.meta
+        };
+        let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
+        match self.placement.decide(&node.rule_path(), &meta, &branch).choice {
+            Choice::Place(target) => Some(target),
+            Choice::Stay | Choice::NoRoom => None,
+        }
+    }
+
+    fn move_queued(&self, node: &Arc<Node>) -> Turn {
+        let Some(target) = self.evaluate_again(node) else { return Turn::Over };
+        match self.transfer(node, target, Cause::Rule, Pace::default()) {
+            Ok(bytes) => tracing::debug!(path = %show(node), to = %self.placement.branch_name(target), %bytes, "moved"),
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
+                self.context.count(Metric::RelocationsBusy);
+                tracing::debug!(path = %show(node), %why, "not moved now");
+                if why.is_want_of_names() {
+                    self.search_names(node);
+                }
+                if self.context.is_stopping() {
+                    // Its copy was dropped for the end's sake.
+                    self.moves_left.store(true, Ordering::Relaxed);
+                }
+                if matches!(why, NotMoved::Mapped | NotMoved::Outdated) {
+                    return Turn::Later;
+                }
+            }
+            Err(why) if why.is_gone() || node.path() == b"/" => {}
+            Err(why) => {
+                self.context.count(Metric::RelocationsFailed);
+                if matches!(why, NotMoved::NoRoom)
+                    && let Ok(branch) = self.branches.get(target)
+                {
+                    branch.invalidate_space();
+                }
+                let (path, to) = (show(node), self.placement.branch_name(target));
+                self.context.warn(
+                    format!("move {path}"),
+                    format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is"),
+                );
+            }
+        }
+        Turn::Over
+    }
+
+    /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a moment (that
+    /// relocation, a close that the kernel has not finished) is waited for.
+    pub(crate) fn transfer_patiently(
+        &self,
+        node: &Arc<Node>,
+        target: BranchId,
+        cause: Cause,
+        pace: Pace<'_>,
+        patience: Duration,
+    ) -> Result<ByteSize, NotMoved> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(file) = node.file() {
+                file.state.write().disturb();
+            }
+            match self.transfer(node, target, cause, pace) {
+                Err(NotMoved::Mapped | NotMoved::Busy(_)) if Instant::now() < until => {
+                    std::thread::sleep(FIRST_RETRY);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Moves a file in the foreground, whatever the rules say; for an exchange of names.
+    pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
+        let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
+        let _io = file.io.write();
+        match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
+            Ok(_) => Ok(()),
+            Err(NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated) => {
+                Err(OpError::Sys(rustix::io::Errno::BUSY))
+            }
+            Err(NotMoved::NoRoom) => Err(OpError::NoRoom),
+            Err(NotMoved::Failed(error)) => Err(OpError::Sys(error.errno())),
+            Err(NotMoved::Op(error)) => Err(error),
+        }
+    }
+}
+
+/// Whether a file is to be judged, and nobody has it open so that its close would do that.
+pub(crate) fn is_due(node: &Arc<Node>) -> bool {
+    node.file().is_some_and(|file| {
+        let state = file.state.read();
+        state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
+    })
+}
+
+pub(crate) fn show(node: &Arc<Node>) -> String {
+    String::from_utf8_lossy(&node.path()).into_owned()
+}

@@ -1,0 +1,121 @@
+//! What one move is about: why the file moves, what holds the move back, and its names on both branches.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::area::Area;
+use crate::at::DirAt;
+use crate::branch::Online;
+use crate::error::OpError;
+use crate::kernel_cache::KernelCache;
+use crate::migrate::not_moved::NotMoved;
+use crate::node::Node;
+use crate::relocate;
+use crate::relocate::{Durability, EntryAt, Throttle};
+use crate::tree::dirs::modified_at;
+use crate::write_back::Holds;
+
+/// Why a file moves: what its users may be doing meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A rule says so. Not while somebody writes.
+    Rule,
+    /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
+    Full,
+    /// It leaves volatile staging, and owes a power loss nothing. The caller holds the file's `io` lock exclusively.
+    Staged,
+}
+
+impl Cause {
+    /// Why a file moves that leaves the staging area. What is not synced on its way needs a little room in the area, for its intent; where that is full, it
+    /// leaves as from any full branch.
+    pub(crate) fn of_leaving(area: &Area) -> Cause {
+        if area.spec.volatile && area.has_room_for_intents() { Cause::Staged } else { Cause::Full }
+    }
+
+    pub(crate) fn durability(self) -> Durability {
+        match self {
+            Cause::Rule | Cause::Full => Durability::Now,
+            Cause::Staged => Durability::Begun,
+        }
+    }
+
+    pub(crate) fn holds(self) -> Holds {
+        match self {
+            Cause::Rule => Holds::Nothing,
+            Cause::Full | Cause::Staged => Holds::Locks,
+        }
+    }
+}
+
+/// What holds a move back, if anything does.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Pace<'a> {
+    pub(crate) throttle: Option<&'a Arc<Throttle>>,
+    /// Asked again and again during the copy; true drops what was copied.
+    pub(crate) stop: Option<&'a dyn Fn() -> bool>,
+    /// Called whenever the copy gets on.
+    pub(crate) alive: Option<&'a dyn Fn()>,
+    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
+    pub(crate) patience: Option<Duration>,
+}
+
+/// One name of a file that moves.
+pub(crate) struct MovedLink {
+    pub(crate) parent: Arc<Node>,
+    pub(crate) name: OsString,
+    pub(crate) from: DirAt,
+    pub(crate) to: DirAt,
+}
+
+impl MovedLink {
+    /// As [`relocate::verify_unchanged`], wherever the source may hang.
+    pub(crate) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
+        let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
+        let verify =
+            move |_: &Online| Ok(relocate::verify_unchanged(EntryAt { dir: dir.as_fd(), name: &name }, &copied));
+        Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
+    }
+
+    /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
+    pub(crate) fn lift_times(&self, patience: Option<Duration>) {
+        // Else it is done before the old copy goes.
+        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
+        if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
+            && old.mtime > new.mtime
+        {
+            // A directory that looks unchanged; nothing is lost.
+            let _cosmetic = self.to.as_file().set_times(modified_at(&old), KernelCache::SAME_SHOWN);
+        }
+    }
+}
+
+/// While it lives, lookups in these directories that find nothing, or too much, wait.
+pub(crate) struct MoveSeqGuard<'a> {
+    parents: SmallVec<[&'a Arc<Node>; 2]>,
+}
+
+impl<'a> MoveSeqGuard<'a> {
+    pub(crate) fn begin(parents: &[&'a Arc<Node>]) -> MoveSeqGuard<'a> {
+        let moving = MoveSeqGuard { parents: parents.iter().copied().collect() };
+        moving.step();
+        moving
+    }
+
+    fn step(&self) {
+        for dir in self.parents.iter().filter_map(|parent| parent.dir()) {
+            dir.moves.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for MoveSeqGuard<'_> {
+    fn drop(&mut self) {
+        self.step();
+    }
+}

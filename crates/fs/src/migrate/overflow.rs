@@ -1,0 +1,88 @@
+//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has it open.
+
+use std::sync::Arc;
+
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, Pace};
+use crate::migrate::not_moved::NotMoved;
+use crate::node::Handle;
+use crate::placement::settled_facts;
+
+/// How often a copy begins anew because attributes or names changed meanwhile.
+const ATTEMPTS: usize = 10;
+
+impl Migrations {
+    /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
+    /// Afterwards the caller tries again. `NoRoom`: it is where it was.
+    ///
+    /// Reads and writes of this file wait meanwhile; everything else goes on.
+    pub(crate) fn overflow(
+        &self,
+        handle: &Arc<Handle>,
+        branch: BranchId,
+        full: &[BranchId],
+        need: ByteSize,
+    ) -> OpResult<()> {
+        let node = &handle.node;
+        let file = node.file().ok_or(OpError::Stale)?;
+        let _io = file.io.write();
+        let here = handle.current();
+        if here.branch.id != branch {
+            return Ok(()); // Another writer of the same file was faster.
+        }
+        here.branch.invalidate_space();
+        let area = self.staged.area.as_ref().filter(|area| area.branch.id == branch);
+        let (staged, cause) = (area.is_some(), area.map_or(Cause::Full, |area| Cause::of_leaving(area)));
+        let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
+        let (mut attempts, mut want) = (0, None);
+        loop {
+            let mut meta = here.stat()?;
+            // So large it is about to be; its rule may look at that.
+            meta.size = meta.size.saturating_add(need.0);
+            let path = self.placement.deciding_path(node, &meta);
+            // What the file occupies moves along; holes do not.
+            let room = ByteSize(meta.occupied().0.saturating_add(need.0));
+            let Some(target) = self.placement.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
+                return Err(want.unwrap_or(OpError::NoRoom));
+            };
+            let unlinked = file.state.read().unlinked;
+            let moved = if unlinked {
+                self.transfer_unnamed(node, &here, target)
+            } else {
+                self.transfer(node, target, cause, Pace::default())
+            };
+            match moved {
+                Ok(_) if staged => {
+                    self.staged.left(node);
+                    return Ok(());
+                }
+                Ok(_) => {
+                    self.context.count(Metric::Overflows);
+                    tracing::info!(
+                        path = %String::from_utf8_lossy(&path),
+                        from = %here.branch.spec.name,
+                        to = %self.placement.branch_name(target),
+                        "branch is full; moved under its writer"
+                    );
+                    return Ok(());
+                }
+                Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
+                    attempts += 1;
+                    if attempts >= ATTEMPTS {
+                        tracing::warn!(path = %String::from_utf8_lossy(&path), %why, "branch is full and the file cannot be moved");
+                        return Err(OpError::NoRoom);
+                    }
+                }
+                Err(why) => {
+                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "next branch");
+                    want = want.or(why.want());
+                    full.push(target);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Files whose rule may be another one since names changed, and which no close tells of: what is below a directory that got another name, and files of
+//! several names.
+//!
+//! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
+//!
+//! - The files below a renamed directory. What waits is the directory, however much is below it.
+//! - Files with names that nobody has looked up since the mount: the whole tree is walked for these names, at most a tenth of the time, and for many
+//!   files at once. Where no walk can find them all, no other is made for the file.
+//!
+//! Nothing is walked where no rule looks at names. After a crash, or an unmount that leaves something, the enforcer finds what waited.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashSet;
+
+use crate::control::protocol::Purpose;
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::migrate::enforce::Part;
+use crate::migrate::mover::is_due;
+use crate::migrate::{Migrations, Walk};
+use crate::node::{Backing, Node};
+
+/// What else changes in this time is searched for by the same walk.
+const GATHER: Duration = Duration::from_secs(1);
+/// After a search none is made for so many times as long as it took.
+const REST: u32 = 9;
+/// Directories that wait at most: with more, everything is walked.
+const MOST_DIRS: usize = 1024;
+/// Files that wait at most, and so many that no walk can help. Others are left to the enforcer.
+const MOST_FILES: usize = 1 << 16;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Revisits {
+    due: Mutex<Due>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Due {
+    /// Each has a reference.
+    dirs: VecDeque<Arc<Node>>,
+    files: FxHashSet<Backing>,
+    /// When the files are searched for, if there are any.
+    search_at: Option<Instant>,
+    /// No search before.
+    rests_until: Option<Instant>,
+    /// They have names that are not in the tree; until the enforcer has walked.
+    hopeless: FxHashSet<Backing>,
+    is_walking: bool,
+}
+
+impl Due {
+    /// What is walked next; `at_once`: also what has time.
+    fn take(&mut self, at_once: bool) -> Option<Part> {
+        if let Some(dir) = self.dirs.pop_front() {
+            return Some(Part::Below(dir));
+        }
+        self.search_at.take_if(|at| at_once || *at <= Instant::now())?;
+        Some(Part::Files(std::mem::take(&mut self.files)))
+    }
+}
+
+impl Revisits {
+    /// Whether anything waits, or is being looked at.
+    pub(crate) fn is_due(&self) -> bool {
+        let due = self.due.lock();
+        due.is_walking || !due.dirs.is_empty() || !due.files.is_empty()
+    }
+
+    /// Names may have been made in the tree past the mount.
+    pub(crate) fn hope_again(&self) {
+        self.due.lock().hopeless.clear();
+    }
+
+    /// A file has other names than when it was searched for, or its inode is another file's.
+    pub(crate) fn forget(&self, file: Backing) {
+        self.due.lock().hopeless.remove(&file);
+    }
+
+    /// Wakes the thread, which sees that the pool ends.
+    pub(crate) fn stop(&self) {
+        let _due = self.due.lock();
+        self.wake.notify_all();
+    }
+
+    /// Not all names of this file are in the tree, as far as a search could tell.
+    pub(crate) fn give_up(&self, file: Backing) {
+        let mut due = self.due.lock();
+        if due.hopeless.len() < MOST_FILES {
+            due.hopeless.insert(file);
+        }
+    }
+}
+
+impl Migrations {
+    /// The last name of a file is gone, or the file moved to another branch.
+    pub(crate) fn note_gone(&self, backing: Backing) {
+        self.write_back.forget(backing);
+        self.revisits.forget(backing);
+    }
+
+    /// A directory has another name: what is below it may belong elsewhere.
+    pub(crate) fn revisit_below(&self, dir: &Arc<Node>) {
+        if !self.placement.rules.load().rules.asked().paths {
+            return;
+        }
+        let mut due = self.revisits.due.lock();
+        if due.dirs.iter().any(|waiting| waiting.id == dir.id) {
+            return;
+        }
+        let mut dir = dir;
+        if due.dirs.len() >= MOST_DIRS {
+            due.dirs.drain(..).for_each(|node| self.tree.nodes.release(&node, 1));
+            dir = &self.tree.root;
+        }
+        dir.retain();
+        due.dirs.push_back(Arc::clone(dir));
+        self.revisits.wake.notify_all();
+    }
+
+    /// A file has another name, or lost one: as [`Migrations::evaluate_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
+    pub(crate) fn evaluate_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
+        let Some(file) = node.file().filter(|_| is_due(node)) else { return };
+        self.revisits.forget(file.state.read().backing);
+        let found = found.map(|found| self.tree.attr_with(node, found));
+        let Some(attr) = found.or_else(|| self.tree.attr_of(node).ok()) else { return };
+        self.evaluate_meta(node, &attr.meta);
+        if self.placement.rules.load().rules.asked().names && file.state.read().names.len() < attr.meta.nlink as usize {
+            self.search_names(node);
+        }
+    }
+
+    /// One of a file's names is gone, and these attributes are left. The caller holds the rename lock shared.
+    pub(crate) fn evaluate_unlinked(&self, node: &Arc<Node>, meta: &Meta) {
+        let Some(file) = node.file().filter(|_| self.placement.rules.load().rules.asked().names) else { return };
+        self.revisits.forget(file.state.read().backing);
+        if file.state.read().names.len() < meta.nlink as usize {
+            self.search_names(node);
+        } else if is_due(node) {
+            self.evaluate_meta(node, meta);
+        }
+    }
+
+    /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves with all of them.
+    pub(crate) fn search_names(&self, node: &Node) {
+        if let Some(file) = node.file() {
+            let backing = file.state.read().backing;
+            self.search(backing);
+        }
+    }
+
+    /// As [`Migrations::search_names`].
+    pub(crate) fn search(&self, file: Backing) {
+        if !self.placement.rules.load().rules.asked().names || self.branches.is_staging(file.branch) {
+            return;
+        }
+        let mut due = self.revisits.due.lock();
+        if due.hopeless.contains(&file) {
+            return;
+        }
+        if due.files.len() >= MOST_FILES {
+            // The next mount looks for them.
+            return self.moves_left.store(true, Ordering::Relaxed);
+        }
+        due.files.insert(file);
+        if due.search_at.is_none() {
+            let soon = Instant::now() + GATHER;
+            due.search_at = Some(due.rests_until.map_or(soon, |rested| rested.max(soon)));
+            self.revisits.wake.notify_all();
+        }
+    }
+
+    /// The thread.
+    pub(crate) fn run_revisits(&self) {
+        let mut due = self.revisits.due.lock();
+        while !self.context.is_stopping() {
+            if let Some(part) = due.take(false) {
+                due.is_walking = true;
+                drop(due);
+                self.revisit(part);
+                due = self.revisits.due.lock();
+                due.is_walking = false;
+                continue;
+            }
+            match due.search_at {
+                Some(at) => drop(self.revisits.wake.wait_until(&mut due, at)),
+                None => self.revisits.wake.wait(&mut due),
+            }
+        }
+    }
+
+    /// Looks at all that waits, on the calling thread.
+    pub(crate) fn revisit_all(&self) {
+        loop {
+            let part = self.revisits.due.lock().take(true);
+            let Some(part) = part else { return };
+            self.revisit(part);
+        }
+    }
+
+    fn revisit(&self, part: Part) {
+        let began = Instant::now();
+        self.context.count(Metric::NameWalks);
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
+        let summary = self.walk(walk, &part, &mut |_| true);
+        if summary.stopped {
+            self.moves_left.store(true, Ordering::Relaxed);
+        }
+        if summary.files_moved > 0 || summary.files_failed > 0 {
+            tracing::info!(?summary, "files have followed names that changed");
+        }
+        match part {
+            Part::Whole => {}
+            Part::Below(dir) => self.tree.nodes.release(&dir, 1),
+            Part::Files(_) => self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * REST),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! When the enforcer walks by itself: once a day, inside the configured hours; and after a mount that did not end in order. What was
+//! waiting for its move then, or was open for writing, waits for nothing now, and no close would come.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::control::protocol::Purpose;
+use crate::migrate::{Migrations, Walk};
+
+const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+impl Migrations {
+    /// The schedule's thread.
+    pub(crate) fn run_schedule(self: &Arc<Self>) {
+        if self.moves_left.load(Ordering::Relaxed) {
+            self.move_what_was_left();
+        }
+        let Some(window) = self.context.spec.enforce.window else { return };
+        let mut done_inside = false;
+        while !self.context.is_stopping() {
+            let inside = minute_of_day().is_some_and(|minute| is_inside(window, minute));
+            if !inside {
+                done_inside = false;
+            } else if !done_inside {
+                done_inside = true;
+                self.walk_in(window);
+            }
+            self.wait_for_the_hours(window);
+        }
+    }
+
+    /// Sleeps until the window begins or ends, the clock is set, or the pool ends.
+    fn wait_for_the_hours(&self, window: (u16, u16)) {
+        let timer = timer(next_change(window)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
+        let fds = [Some(self.context.ends()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // Without a timer the clock is looked at once a minute.
+        let _interrupted = poll(&mut fds, timer.is_none().then_some(&A_MINUTE));
+    }
+
+    /// Notes that the pool is in use, and whether the last mount left moves undone.
+    pub(crate) fn begin_use(&self) {
+        let left = self.context.state.begin_use().unwrap_or_else(|error| {
+            tracing::warn!(%error, "files that wait for their move when the daemon is killed will wait for `umbrella enforce`");
+            false
+        });
+        self.moves_left.store(left, Ordering::Relaxed);
+    }
+
+    /// Notes the end, unless moves are left. All threads have ended.
+    pub(crate) fn end_use(&self) {
+        if self.moves_left.load(Ordering::Relaxed) || self.mover.is_waiting() || self.revisits.is_due() {
+            return;
+        }
+        if let Err(error) = self.context.state.end_use() {
+            tracing::warn!(%error, "the next mount will look for moves that are left");
+        }
+    }
+
+    fn move_what_was_left(&self) {
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
+        tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
+        // What is left from now on counts anew.
+        self.moves_left.store(false, Ordering::Relaxed);
+        let done = match self.enforce(walk, &mut |_| true) {
+            Ok(summary) => {
+                tracing::info!(?summary, "the enforcer ends its walk");
+                !summary.stopped
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the enforcer's walk failed");
+                false
+            }
+        };
+        if !done {
+            self.moves_left.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn walk_in(&self, window: (u16, u16)) {
+        let walk =
+            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
+        tracing::info!("the enforcer begins its walk");
+        // The hours over, the walk ends; the next one goes on with what is left.
+        let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
+        match walked {
+            Ok(summary) => tracing::info!(?summary, "the enforcer ends its walk"),
+            Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
+        }
+    }
+}
+
+/// Whether a minute of the day lies in a window that may wrap around midnight.
+fn is_inside((from, to): (u16, u16), minute: u16) -> bool {
+    if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to }
+}
+
+/// Minutes after local midnight.
+fn minute_of_day() -> Option<u16> {
+    let local = local_time(crate::meta::now().secs)?;
+    u16::try_from(local.tm_hour * 60 + local.tm_min).ok()
+}
+
+fn local_time(secs: i64) -> Option<libc::tm> {
+    // SAFETY: localtime_r fills the struct it is given and keeps no reference; a zeroed tm is valid.
+    unsafe {
+        let mut local: libc::tm = std::mem::zeroed();
+        let filled = libc::localtime_r(&raw const secs, &raw mut local);
+        (!filled.is_null()).then_some(local)
+    }
+}
+
+/// When a window begins or ends next, in seconds since the epoch.
+fn next_change((from, to): (u16, u16)) -> i64 {
+    const DAY: i64 = 24 * 60 * 60;
+    let now = crate::meta::now().secs;
+    let changes = [from, to].into_iter().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));
+    changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
+}
+
+/// The second in which a minute of the day begins, so many days after today. Days are not equally long.
+fn at_minute(now: i64, minute: u16, days: i32) -> Option<i64> {
+    let mut local = local_time(now)?;
+    local.tm_mday += days;
+    (local.tm_hour, local.tm_min, local.tm_sec) = (i32::from(minute / 60), i32::from(minute % 60), 0);
+    local.tm_isdst = -1;
+    // SAFETY: mktime reads and completes the struct it is given, and keeps no reference.
+    let at = unsafe { libc::mktime(&raw mut local) };
+    (at != -1).then_some(at)
+}
+
+/// Can be read from at that time of the clock, or when the clock is set.
+fn timer(at: i64) -> rustix::io::Result<OwnedFd> {
+    let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::CLOEXEC)?;
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let once = Itimerspec { it_interval: never, it_value: Timespec { tv_sec: at, tv_nsec: 0 } };
+    timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &once)?;
+    Ok(timer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_inside, minute_of_day, next_change};
+
+    #[test]
+    fn the_next_change_is_the_first_time_that_the_clock_shows_an_end_of_the_window() {
+        let now = crate::meta::now().secs;
+        for window in [(0, 1), (120, 300), (1380, 300), (1439, 0), (720, 720)] {
+            let change = next_change(window);
+            // Days have up to 25 hours.
+            assert!(
+                change > now && change <= now + 25 * 60 * 60 && change % 60 == 0,
+                "{window:?}: {change} after {now}"
+            );
+        }
+        let (minute, minutes) = (minute_of_day().unwrap(), 24 * 60);
+        let change = next_change(((minute + 5) % minutes, (minute + 9) % minutes));
+        assert!((now + 3 * 60..=now + 6 * 60).contains(&change), "{change} after {now}");
+    }
+
+    #[test]
+    fn a_window_may_wrap_around_midnight() {
+        let (night, day) = ((23 * 60, 5 * 60), (2 * 60, 5 * 60));
+        assert!(is_inside(night, 23 * 60 + 30) && is_inside(night, 60) && !is_inside(night, 12 * 60));
+        assert!(is_inside(day, 3 * 60) && !is_inside(day, 60) && !is_inside(day, 5 * 60));
+    }
+}

@@ -1,0 +1,411 @@
+//! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number, contents
+//! and open handles stay.
+//!
+//! Steps of one move (`transfer`); the durable ones are in `relocate`:
+//! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
+//! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
+//!    copy, while nobody waits for a lock);
+//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
+//!    failed, and the rules still send it there (it may have changed before step 1); open the copy once for each reader; record the intent, rename into place, unlink the source, sync both directories;
+//! 4. the node now stands for the new inode; readers are handed over.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_policy::placement::{Choice, FileFacts};
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::at::{DirAt, FileAt};
+use crate::branch::{Branch, Online};
+use crate::error::OpError;
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::commit::commit_guarded;
+use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::mover::show;
+use crate::migrate::moving::{Cause, MoveSeqGuard, MovedLink, Pace};
+use crate::migrate::not_moved::{NotMoved, OTHER_NAMES};
+use crate::node::key_of;
+use crate::node::{Backing, FileState, Handle, Node, path_of};
+use crate::placement::settled_facts;
+use crate::relocate;
+use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
+use crate::tree::lock_within;
+
+/// One move of one file.
+struct Migration<'a> {
+    node: &'a Arc<Node>,
+    /// The inode that moves.
+    backing: Backing,
+    /// Its new branch, as it is while the move lasts.
+    target: Arc<Branch>,
+    online: Arc<Online>,
+    cause: Cause,
+    pace: Pace<'a>,
+    /// Set by whoever changes the file meanwhile.
+    cancel: Arc<AtomicBool>,
+}
+
+impl Migration<'_> {
+    fn to(&self) -> Endpoint<'_> {
+        Endpoint { branch: &self.target, online: &self.online }
+    }
+}
+
+impl Migrations {
+    /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
+    /// are resolved and while the move is committed, so that a long copy holds nobody up.
+    pub(crate) fn transfer(
+        &self,
+        node: &Arc<Node>,
+        target: BranchId,
+        cause: Cause,
+        pace: Pace<'_>,
+    ) -> Result<ByteSize, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (backing, names) = {
+            let mut state = file.state.write();
+            may_move(&mut state, cause)?;
+            if state.copying.is_some() {
+                return Err(NotMoved::Busy("it is being copied already"));
+            }
+            if state.backing.branch == target {
+                return Ok(ByteSize(0));
+            }
+            if self.may_be_mapped(&state) {
+                self.not_mapped(&mut state)?;
+            }
+            state.copy_begins(&cancel, cause != Cause::Rule);
+            (state.backing, state.names.clone())
+        };
+        let migration = || {
+            let target = self.branches.get(target)?;
+            let online = target.online().ok_or(OpError::Offline)?;
+            Ok(Migration { node, backing, target, online, cause, pace, cancel: Arc::clone(&cancel) })
+        };
+        let moved = migration().and_then(|migration| self.copy_and_commit(&migration, &names));
+        if moved.is_err() {
+            file.state.write().copy_ended(&cancel);
+        }
+        moved
+    }
+
+    /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
+    /// of one before it that was killed; or a creation that has made the file and not yet its node.
+    fn may_be_mapped(&self, state: &FileState) -> bool {
+        state.was_passthrough || state.handles.is_empty()
+    }
+
+    /// A mapping of an earlier passthrough open would go on with the old inode.
+    fn not_mapped(&self, state: &mut FileState) -> Result<(), NotMoved> {
+        match self.tree.held_elsewhere(state) {
+            Some(false) => {
+                state.was_passthrough = false;
+                Ok(())
+            }
+            Some(true) => Err(NotMoved::Mapped),
+            None if state.was_passthrough => {
+                Err(NotMoved::Busy("its file system cannot say whether it is mapped into memory"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn copy_and_commit(
+        &self,
+        migration: &Migration<'_>,
+        names: &[(Arc<Node>, OsString)],
+    ) -> Result<ByteSize, NotMoved> {
+        let Migration { node, backing, target, cause, pace, .. } = migration;
+        if migration.online.hidden.is_none() {
+            return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
+        }
+        let sources = {
+            let _names = self.tree.rename_lock.read();
+            names
+                .iter()
+                .map(|(parent, _)| self.tree.dir_at(parent, backing.branch))
+                .collect::<Result<Vec<_>, OpError>>()?
+        };
+        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
+            return Err(NotMoved::Busy("it has no name"));
+        };
+        if from.branch.spec.read_only {
+            return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
+        }
+        let meta = from.stat(name)?;
+        if (meta.foreign_dev, meta.ino) != (backing.foreign_dev, backing.ino) {
+            return Err(NotMoved::Busy("it changed behind the mount's back"));
+        }
+        if names.len() > meta.nlink as usize
+            && node.file().is_some_and(|file| self.tree.prune_names(&mut file.state.write()))
+        {
+            return Err(NotMoved::Mapped); // Known better now: once more.
+        }
+        if meta.nlink as usize != names.len() {
+            return Err(NotMoved::Busy(OTHER_NAMES));
+        }
+        let temp_name = self.tree.temp_name();
+        let copied = self.copy_file(migration, (from, name), &temp_name)?;
+        let done = self.links(migration, names, &sources).and_then(|links| {
+            self.commit_copy(migration, &links, &temp_name, &copied)?;
+            Ok(links)
+        });
+        if done.as_ref().is_err_and(NotMoved::is_settled) {
+            // After the rename there is nothing left under this name.
+            drop_copy(target, temp_name);
+        }
+        let links = done?;
+        let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
+        if *cause == Cause::Staged {
+            self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
+            let _names = self.tree.rename_lock.read();
+            for link in &links {
+                link.lift_times(pace.patience);
+            }
+            target.invalidate_space();
+        } else {
+            self.context.count(Metric::Relocations);
+            self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+            first.from.branch.note_moved_out();
+            target.note_moved_in();
+        }
+        self.context.unwarn(&format!("move {}", show(node)));
+        self.context.forget_attributes(node.id);
+        // Who looked at the directories meanwhile saw them change.
+        for link in &links {
+            self.context.forget_attributes(link.parent.id);
+        }
+        Ok(copied.bytes)
+    }
+
+    /// The names of a file, with their directories on its new branch. Those are synced where the move has to last.
+    fn links(
+        &self,
+        migration: &Migration<'_>,
+        names: &[(Arc<Node>, OsString)],
+        sources: &[DirAt],
+    ) -> Result<Vec<MovedLink>, NotMoved> {
+        let (target, patience) = (migration.target.id, migration.pace.patience);
+        let mut links = Vec::with_capacity(names.len());
+        let mut unsynced = Vec::new();
+        {
+            let _names = self.tree.rename_lock.read();
+            for ((parent, name), from) in names.iter().zip(sources) {
+                let to = self.tree.ensure_dir_within(parent, target, patience).map_err(|error| match error {
+                    OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
+                    error => error.into(),
+                })?;
+                if migration.cause.durability() == Durability::Now {
+                    unsynced.extend(self.tree.unsynced_copies(parent, target)?);
+                }
+                links.push(MovedLink { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
+            }
+        }
+        unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
+        for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
+            dir.state.write().unsynced.retain(|branch| *branch != target);
+        }
+        Ok(links)
+    }
+
+    /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
+    fn copy_file(
+        &self,
+        migration: &Migration<'_>,
+        (from, name): (&DirAt, &OsStr),
+        temp_name: &OsStr,
+    ) -> Result<relocate::Copied, NotMoved> {
+        let Migration { cause, cancel, pace, .. } = migration;
+        let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
+        let from = Endpoint { branch: &from.branch, online: &from.online };
+        // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
+        let flusher_sees = (*cause != Cause::Staged).then(|| cause.holds());
+        let copying =
+            Copying { from, to: migration.to(), cancel, pace: *pace, durability: cause.durability(), flusher_sees };
+        let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
+        let copy = move |limits: &Limits<'_>| {
+            let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let copied = relocate::copy(EntryAt { dir: dir.as_fd(), name: &name }, temp, &abilities, limits)?;
+            Ok((copied, TempCopy::new(Arc::clone(&online), temp_name)))
+        };
+        let (copied, made) = self.copy_over(copying, copy)?;
+        made.keep();
+        Ok(copied)
+    }
+
+    /// Whether the rules still send a file to its new branch, on which its copy has taken room already. The file is locked.
+    fn still_belongs(
+        &self,
+        first: &MovedLink,
+        paths: &[Vec<u8>],
+        node: &Node,
+        target: BranchId,
+        copied: ByteSize,
+    ) -> Result<bool, NotMoved> {
+        let Some(path) = paths.first() else { return Ok(false) };
+        let meta = first.from.stat(&first.name)?;
+        let resident = self.placement.resident(&first.from.branch, &meta);
+        let facts = settled_facts(path, &meta, node.born);
+        let mut views = self.placement.views();
+        if let Some(view) = views.get_mut(target.index()) {
+            view.free = ByteSize(view.free.0.saturating_add(copied.0).saturating_add(facts.occupied.0));
+        }
+        let active = self.placement.rules.load();
+        let names = paths.iter().map(Vec::as_slice);
+        let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
+        let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident));
+        Ok(decided.choice == Choice::Place(target))
+    }
+
+    fn commit_copy(
+        &self,
+        migration: &Migration<'_>,
+        links: &[MovedLink],
+        temp: &OsStr,
+        copied: &relocate::Copied,
+    ) -> Result<(), NotMoved> {
+        let Migration { node, backing, target, cause, cancel, .. } = migration;
+        let (backing, cause, patience) = (*backing, *cause, migration.pace.patience);
+        let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut parents: SmallVec<[&Arc<Node>; 2]> = links.iter().map(|link| &link.parent).collect();
+        parents.sort_by_key(|parent| parent.id);
+        parents.dedup_by_key(|parent| parent.id);
+        let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
+        let _slow = slow.then(|| self.tree.slow_commits.read());
+        let _names = self.tree.rename_lock.read();
+        let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
+        let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
+        let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
+        let _moving = MoveSeqGuard::begin(&parents);
+        let mut state = file.state.write();
+        let same_names = state.names.len() == links.len()
+            && links
+                .iter()
+                .all(|link| state.names.iter().any(|(parent, name)| parent.id == link.parent.id && *name == link.name));
+        if cancel.load(Ordering::Relaxed) || state.backing != backing || !same_names {
+            self.context.count(Metric::CopiesCancelled);
+            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+        }
+        may_move(&mut state, cause)?;
+        // Since it was chosen; nothing new comes to a branch that is about to be removed.
+        if target.draining() {
+            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+        }
+        if self.may_be_mapped(&state) {
+            self.not_mapped(&mut state)?;
+        }
+        first.verify_unchanged(copied)?;
+        if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, copied.bytes)? {
+            return Err(NotMoved::Outdated);
+        }
+        // Every open handle gets the copy before it has its name: after the commit nothing may fail.
+        let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
+        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        let online = target.online().ok_or(OpError::Offline)?;
+        let reopened = reopen_all(&handles, temp, target, &online)?;
+        // Until the times of the directories are put back.
+        let kept = parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.times.keep(patience));
+        let kept = kept.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
+        // The number is passed on before the old inode is free to be used again.
+        let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };
+        let keys = (key_of(&first.from.online, backing), key_of(&online, new));
+        let came_from_elsewhere = self.tree.inodes.born(keys.0);
+        self.tree.inodes.moved(keys.0, keys.1, node.born);
+        // Says which file the number is for: after a crash it would not be believed without.
+        self.tree.inodes.ino_checked(keys.1, copied.target.btime);
+        self.tree.nodes.add_backing(new, node);
+        let to = Endpoint { branch: target, online: &online };
+        let done = commit_guarded(links, &paths, to, temp, copied, cause.durability());
+        drop(kept);
+        match done {
+            Ok(Removal::Done) => {}
+            // When it is back, recovery removes what is left of the source.
+            // One that does not hang is just doing it.
+            Ok(Removal::Unsure { .. }) if !first.from.online.guarded => {}
+            Ok(Removal::Unsure { errno }) => {
+                first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
+            }
+            Err(error) => {
+                self.tree.nodes.remove_backing(new, node);
+                self.tree.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
+                if error == RelocateError::GivenUp {
+                    self.given_up.lock().insert(temp.to_owned());
+                }
+                if !error.is_settled() {
+                    // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
+                    target.take_offline(format!("a move to it {error}"));
+                }
+                return Err(error.into());
+            }
+        }
+        state.backing = new;
+        state.copying = None;
+        for (handle, file) in handles.iter().zip(reopened) {
+            handle.file.store(Arc::new(file));
+        }
+        drop(state);
+        self.note_gone(backing);
+        self.tree.nodes.remove_backing(backing, node);
+        Ok(())
+    }
+}
+
+const DIRECTORY_BUSY: &str = "its directory is being changed";
+
+/// Deletes what was copied to the hidden place of a branch. What cannot be deleted is at the next mount.
+pub(crate) fn drop_copy(branch: &Branch, name: OsString) {
+    let unlink = move |online: &Online| match &online.hidden {
+        Some(hidden) => rustix::fs::unlinkat(&hidden.tmp, &name, rustix::fs::AtFlags::empty()),
+        None => Ok(()),
+    };
+    let _leftover = branch.io(unlink);
+}
+
+/// The copy in the hidden place of its branch, opened once for each handle, as that is open.
+pub(crate) fn reopen_all(
+    handles: &[Arc<Handle>],
+    copy: &OsStr,
+    branch: &Arc<Branch>,
+    online: &Arc<Online>,
+) -> Result<Vec<FileAt>, OpError> {
+    let reopen = |handle: &Arc<Handle>| {
+        let flags = handle.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let (copy, theirs) = (copy.to_owned(), Arc::clone(online));
+        let open = move |_: &Online| {
+            let hidden = theirs.hidden.as_ref().ok_or(Errno::ROFS)?;
+            rustix::fs::openat(&hidden.tmp, &copy, flags, rustix::fs::Mode::empty())
+        };
+        let fd = branch.io(open).map_err(OpError::Sys)?;
+        Ok(FileAt { branch: Arc::clone(branch), online: Arc::clone(online), fd: Arc::new(online.own(fd)) })
+    };
+    handles.iter().map(reopen).collect()
+}
+
+/// Whether the file may move now; otherwise it is judged again when it is closed.
+fn may_move(state: &mut FileState, cause: Cause) -> Result<(), NotMoved> {
+    let may = may_move_now(state, cause);
+    state.needs_evaluation |= may.is_err();
+    may
+}
+
+fn may_move_now(state: &FileState, cause: Cause) -> Result<(), NotMoved> {
+    if state.unlinked || state.names.is_empty() {
+        return Err(NotMoved::Busy("it has no name"));
+    }
+    if state.passthrough > 0 {
+        return Err(NotMoved::Busy("it is open"));
+    }
+    if cause == Cause::Rule && state.writers > 0 {
+        return Err(NotMoved::Busy("it is open for writing"));
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Files that are open and have no name: unlinked ones, and those made without (`O_TMPFILE`).
+//!
+//! When such a file goes to another branch, its copy has no name either; all who have it open go on with the copy. A crash loses nothing that
+//! anybody could find. What may still be given a name is copied into a file that may (`O_TMPFILE` on the target), and its inode number goes
+//! with it as that of a file with a name does; it is forgotten at the last close if no name was given.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use rustix::io::Errno;
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::at::FileAt;
+use crate::error::OpError;
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::moving::Pace;
+use crate::migrate::not_moved::NotMoved;
+use crate::migrate::transfer::{drop_copy, reopen_all};
+use crate::node::key_of;
+use crate::node::{Backing, FileState, Handle, Node};
+use crate::relocate;
+use crate::relocate::{Copied, Durability, EntryAt, Fingerprint, Limits, RelocateError};
+use crate::write_back::Holds;
+
+/// A finished copy, and how those who have the file open get at it.
+enum Made {
+    /// Under this name in the hidden place of its branch.
+    Hidden(OsString),
+    /// It has no name either, but may be given one.
+    Nameless(FileAt),
+}
+
+/// One move of one file without a name.
+struct UnnamedMigration<'a> {
+    node: &'a Arc<Node>,
+    /// The file as somebody has it open.
+    here: &'a FileAt,
+    backing: Backing,
+    to: Endpoint<'a>,
+    /// Set by whoever changes the file meanwhile.
+    cancel: &'a AtomicBool,
+}
+
+impl Migrations {
+    /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively. Steps as those of a file with
+    /// a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2. without locks: copy; 3. under the file's lock:
+    /// the flag is not set, the source is what was copied, and nothing written to it has failed; open the copy once for each handle, and hand
+    /// it over.
+    pub(crate) fn transfer_unnamed(
+        &self,
+        node: &Arc<Node>,
+        here: &FileAt,
+        target: BranchId,
+    ) -> Result<ByteSize, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let branch = self.branches.get(target)?;
+        let online = branch.online().ok_or(OpError::Offline)?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (backing, may_be_linked) = {
+            let mut state = file.state.write();
+            may_move(&state)?;
+            if state.copying.is_some() {
+                return Err(NotMoved::Busy("it is being copied already"));
+            }
+            state.copy_begins(&cancel, true);
+            (state.backing, state.may_be_linked)
+        };
+        let to = Endpoint { branch: &branch, online: &online };
+        let migration = UnnamedMigration { node, here, backing, to, cancel: &cancel };
+        let moved = self.copy_of_unnamed(&migration, may_be_linked).and_then(|(copied, made)| {
+            let done = self.hand_over(&migration, &copied, &made);
+            if let Made::Hidden(name) = made {
+                drop_copy(&branch, name);
+            }
+            done.map(|()| copied.bytes)
+        });
+        if moved.is_err() {
+            file.state.write().copy_ended(&cancel);
+        }
+        moved
+    }
+
+    fn hand_over(&self, migration: &UnnamedMigration<'_>, copied: &Copied, made: &Made) -> Result<(), NotMoved> {
+        let UnnamedMigration { node, here, backing, to, cancel } = *migration;
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut state = file.state.write();
+        if cancel.load(Ordering::Relaxed) || state.backing != backing {
+            self.context.count(Metric::CopiesCancelled);
+            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+        }
+        may_move(&state)?;
+        if to.branch.draining() {
+            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+        }
+        let (fd, print) = (Arc::clone(&here.fd), copied.source);
+        if here.branch.io(move |_| Fingerprint::of_fd(fd.as_fd())).map_err(OpError::Sys)? != print {
+            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+        }
+        let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
+        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        let reopened = match made {
+            Made::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
+            Made::Nameless(made) => handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?,
+        };
+        state.backing = Backing { branch: to.branch.id, foreign_dev: 0, ino: copied.target.ino };
+        state.copying = None;
+        if state.may_be_linked {
+            let keys = (key_of(&here.online, backing), key_of(to.online, state.backing));
+            self.tree.inodes.moved(keys.0, keys.1, node.born);
+            self.tree.inodes.ino_checked(keys.1, copied.target.btime);
+        }
+        for (handle, file) in handles.iter().zip(reopened) {
+            handle.file.store(Arc::new(file));
+        }
+        self.tree.nodes.add_backing(state.backing, node);
+        drop(state);
+        self.note_gone(backing);
+        self.tree.nodes.remove_backing(backing, node);
+        Ok(())
+    }
+
+    /// A copy that its writers wait for.
+    fn copy_of_unnamed(
+        &self,
+        migration: &UnnamedMigration<'_>,
+        may_be_linked: bool,
+    ) -> Result<(Copied, Made), NotMoved> {
+        let UnnamedMigration { here, to, cancel, .. } = *migration;
+        let abilities = to.branch.abilities();
+        let copying = Copying {
+            from: Endpoint { branch: &here.branch, online: &here.online },
+            to,
+            cancel,
+            pace: Pace::default(),
+            durability: Durability::Now,
+            flusher_sees: Some(Holds::Locks),
+        };
+        let (fd, theirs) = (Arc::clone(&here.fd), Arc::clone(to.online));
+        if may_be_linked {
+            if !abilities.tmpfile {
+                return Err(NotMoved::Op(OpError::Sys(Errno::OPNOTSUPP)));
+            }
+            let copy = move |limits: &Limits<'_>| {
+                let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
+                relocate::copy_unnamed(fd.as_fd(), hidden.tmp.as_fd(), &abilities, limits)
+            };
+            let (copied, fd) = self.copy_over(copying, copy)?;
+            let (branch, online) = (Arc::clone(to.branch), Arc::clone(to.online));
+            return Ok((copied, Made::Nameless(FileAt { branch, fd: Arc::new(online.own(fd)), online })));
+        }
+        let name = self.tree.temp_name();
+        let temp_name = name.clone();
+        let copy = move |limits: &Limits<'_>| {
+            let hidden = theirs.hidden.as_ref().ok_or(RelocateError::Changed)?;
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let copied = relocate::copy_from_fd(fd.as_fd(), temp, &abilities, limits)?;
+            Ok((copied, TempCopy::new(Arc::clone(&theirs), temp_name)))
+        };
+        let (copied, temp) = self.copy_over(copying, copy)?;
+        temp.keep();
+        Ok((copied, Made::Hidden(name)))
+    }
+
+    /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten while its inode
+    /// cannot be another file's yet.
+    pub(crate) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
+        if state.unlinked && state.may_be_linked && state.handles.is_empty() {
+            self.tree.inodes.forget(key_of(&last.current().online, state.backing));
+        }
+    }
+}
+
+fn may_move(state: &FileState) -> Result<(), NotMoved> {
+    if state.passthrough > 0 || !state.unlinked {
+        return Err(NotMoved::Busy("it is open, or has a name again"));
+    }
+    Ok(())
+}

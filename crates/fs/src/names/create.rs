@@ -1,0 +1,378 @@
+//! New names: files, directories, links, device nodes, and files without a name.
+//!
+//! 1. The name is looked for on every branch that has the directory.
+//! 2. The rules choose a branch by what is known of a new file.
+//! 3. The directory's copy is made there if it is not there yet ([`crate::tree::dirs`]).
+//! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked from step 2.
+//! 5. Its owner is set; it was root's until then, with the mode that was asked for.
+//! 6. It becomes a node.
+//!
+//! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
+//! a directory, after step 4 a file of root's.
+
+use crate::node::Backing;
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::fs::{OFlags, XattrFlags};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::area::is_stageable;
+use crate::at::{DirAt, FileAt};
+use crate::creds::Caller;
+use crate::error::{OpError, OpResult};
+use crate::io::Patience;
+use crate::io::{OpenRequest, Opened};
+use crate::kernel_cache::KernelCache;
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::names::Names;
+use crate::node::{Divergence, Node, NodeId, path_of};
+use crate::placement::NewFile;
+use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
+use crate::tree::found::Found;
+use crate::tree::lookup::file_state;
+use crate::tree::orphans::Made;
+use crate::tree::{Attr, is_reserved};
+
+impl Names {
+    /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
+    pub(crate) fn create(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        self.staging.destage_before_create();
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
+        let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
+        // Root's until it is the caller's: no program that runs as root meanwhile.
+        let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };
+        let call = |dir: &DirAt| {
+            let divergence = parent.divergence();
+            let first = first_perm(divergence.as_deref(), dir, perm & !set_id);
+            self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, divergence))
+        };
+        let made = match self.make_alone(&new, call)? {
+            Some(made) => Some(made),
+            None => match self.tree.probe(&parent, name)? {
+                Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
+                Some(found) => {
+                    let (node, attr) = self.tree.intern(&parent, name, &found)?;
+                    let opened =
+                        self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
+                    return Ok((attr, opened));
+                }
+                None => self.staging.make_staged(&new, call)?,
+            },
+        };
+        let (dir, (file, divergence)) = made.map_or_else(|| self.make(&new, call), Ok)?;
+        let interned = set_owner(&new, &file, &dir, set_id, divergence.as_deref()).and_then(|meta| {
+            let node = self.tree.intern_file(&parent, name, &dir, &meta, None).ok_or(OpError::Stale)?;
+            Ok((meta, node))
+        });
+        let (meta, node) =
+            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
+        self.context.count(Metric::Creates);
+        self.staged.add(&node, parent.id, ByteSize(0));
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        Ok((self.tree.attr_with(&node, meta), opened))
+    }
+
+    /// Creates and opens a file without a name (`O_TMPFILE`).
+    pub(crate) fn create_unnamed(
+        &self,
+        parent: NodeId,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
+        let name = OsStr::new("#unnamed");
+        let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
+        let exclusive = if request.exclusive { OFlags::EXCL } else { OFlags::empty() };
+        let (dir, file) = self.make(&new, |dir| dir.create_unnamed(OFlags::RDWR | exclusive, perm, caller.umask))?;
+        let meta = set_owner(&new, &file, &dir, 0, parent.divergence().as_deref())?;
+        let backing = Backing::of(&dir.branch, &meta);
+        let (ino, born) = self.tree.identity(&dir.online, &meta);
+        let mut state = file_state(backing, None);
+        state.may_be_linked = !request.exclusive;
+        state.past_path = Some(path_of(&parent, name).into());
+        let node = Node::new_file(self.tree.nodes.next_id(), ino, meta.kind, born, state);
+        self.tree.nodes.insert(&node);
+        self.tree.nodes.add_backing(backing, &node);
+        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        Ok((self.tree.attr_with(&node, meta), opened))
+    }
+
+    /// Makes a directory.
+    pub(crate) fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+        let make = |dir: &DirAt, perm| dir.mkdir(name, perm, caller.umask);
+        self.make_named(parent, name, (FileKind::Directory, perm & 0o7777), caller, make)
+    }
+
+    /// Makes a device node, a pipe, a socket or an empty file.
+    pub(crate) fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+        let kind = crate::meta::kind_of_mode(mode);
+        self.make_named(parent, name, (kind, mode & 0o7777), caller, |dir, perm| {
+            dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
+        })
+    }
+
+    /// Makes a symbolic link.
+    pub(crate) fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+        self.make_named(parent, name, (FileKind::Symlink, 0o777), caller, |dir, _| dir.symlink(name, target))
+    }
+
+    fn make_named(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        (kind, perm): (FileKind, u32),
+        caller: Caller,
+        call: impl Fn(&DirAt, u32) -> OpResult<()>,
+    ) -> OpResult<Attr> {
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
+        let new = NewFile { parent: &parent, name, kind, perm, caller };
+        let call = |dir: &DirAt| {
+            let divergence = parent.divergence();
+            call(dir, first_perm(divergence.as_deref(), dir, perm)).map(|()| divergence)
+        };
+        let (dir, divergence) = match self.make_alone(&new, call)? {
+            Some(made) => made,
+            None if self.tree.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
+            None => self.make(&new, call)?,
+        };
+        // What is made as root for root is as it should be.
+        let given = match divergence.as_deref() {
+            None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
+            divergence => dir.refer(name).and_then(|made| set_owner(&new, &made, &dir, 0, divergence)),
+        };
+        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(kind)))?;
+        let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
+        if kind != FileKind::Directory {
+            self.context.count(Metric::Creates);
+        }
+        let (node, attr) = self.tree.intern(&parent, name, &found)?;
+        if let Some(file) = node.file() {
+            file.state.write().needs_evaluation = true;
+            self.migrate.evaluate_created(&node, &attr.meta);
+        }
+        Ok(attr)
+    }
+
+    /// Another name for a file, on the branch where it is.
+    pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        let node = self.tree.node(node)?;
+        if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
+            self.staging.leave_now(&node)?;
+        }
+        let _names = self.tree.rename_lock.read();
+        let parent = self.tree.dir_node(parent)?;
+        let file = node.file().ok_or(OpError::Sys(Errno::PERM))?;
+        if self.probe_new(&parent, name)?.is_some() {
+            return Err(OpError::Sys(Errno::EXIST));
+        }
+        // The directory's copy is made before the file is locked (see the order of locks), for the branch it is on then.
+        let (branch, to, mut state) = loop {
+            let branch = file.state.read().backing.branch;
+            let to = self.tree.ensure_dir(&parent, branch)?;
+            let state = file.state.write();
+            if state.backing.branch == branch {
+                break (branch, to, state);
+            }
+        };
+        state.disturb();
+        loop {
+            let linked = parent.change_entries(&to, || match (state.names.first().cloned(), state.any_handle()) {
+                (Some((from, old_name)), _) => self.tree.dir_at(&from, branch)?.link(&old_name, &to, name),
+                (None, Some(handle)) => to.link_open(&handle.current(), name),
+                (None, None) => Err(OpError::Stale),
+            });
+            match linked {
+                Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
+                done => {
+                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, Made::Link, *error))?;
+                    break self.tree.claim(&parent, name, &to);
+                }
+            }
+        }
+        state.names.push((Arc::clone(&parent), name.to_owned()));
+        if state.unlinked {
+            state.unlinked = false;
+            state.may_be_linked = false;
+            state.past_path = None;
+        }
+        state.needs_evaluation = true; // Rules may look at the number of links.
+        // Before the lock is let go of: afterwards the file may move, and all its names with it.
+        let meta = to.stat(name);
+        drop(state);
+        node.retain();
+        let meta = meta?;
+        if meta.nlink <= 1 {
+            self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
+        }
+        self.migrate.evaluate_created(&node, &meta);
+        Ok(self.tree.attr_with(&node, meta))
+    }
+
+    /// Looks for a name that is about to be made.
+    fn probe_new(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<Found>> {
+        if is_reserved(parent, name) {
+            return Err(OpError::Reserved);
+        }
+        self.tree.probe(parent, name)
+    }
+
+    /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
+    /// made as [`Names::make`] does, when the name was looked for.
+    fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
+        if is_reserved(new.parent, new.name) {
+            return Err(OpError::Reserved);
+        }
+        if self.staged.takes_new_files() || new.parent.divergence().is_some() {
+            return Ok(None);
+        }
+        let Some((dir, _locked)) = self.tree.only_copy(new.parent)? else { return Ok(None) };
+        let Some((_, decision)) = self.placement.choose_new(new, &[]).ok().filter(|(branch, _)| *branch == dir.id())
+        else {
+            return Ok(None);
+        };
+        let made = new.parent.change_entries(&dir, || call(&dir)).ok();
+        if made.is_some() {
+            self.placement.count_hit(decision);
+        }
+        Ok(made.map(|made| (dir, made)))
+    }
+
+    /// Makes something on the branch that the rules choose, and on the next one when that is full.
+    fn make<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<(DirAt, T)> {
+        let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
+        let mut first_refusal = None;
+        let mut looked_again = false;
+        let mut patience = Patience::default();
+        loop {
+            let branch = match self.placement.place_new(new, &full) {
+                Ok(branch) => branch,
+                Err(error) => {
+                    let refusal = first_refusal.unwrap_or(error);
+                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut patience) {
+                        self.context.count(Metric::NoRoom);
+                        return Err(refusal);
+                    }
+                    full.clear();
+                    first_refusal = None;
+                    continue;
+                }
+            };
+            let make = |dir: DirAt| match new.parent.change_entries(&dir, || call(&dir)) {
+                Ok(made) => {
+                    self.tree.claim(new.parent, new.name, &dir);
+                    Ok((dir, made))
+                }
+                Err(error) => {
+                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, Made::New(new.kind), error);
+                    Err(error)
+                }
+            };
+            match self.tree.ensure_dir(new.parent, branch).and_then(make) {
+                Ok(made) => return Ok(made),
+                Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
+                    self.branches.get(branch)?.invalidate_space();
+                    full.push(branch);
+                    first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
+                }
+                // The branch cannot hold such a thing (a device node on a FUSE branch, a link on FAT).
+                Err(error @ OpError::Sys(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
+                    if new.kind != FileKind::File =>
+                {
+                    full.push(branch);
+                    first_refusal.get_or_insert(error);
+                }
+                // The directory's copy vanished behind the mount's back: another one, or a new one, serves.
+                Err(error) if error.is_missing() && !looked_again => {
+                    looked_again = true;
+                    self.tree.drop_vanished(new.parent);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
+/// has what is shown.
+fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
+    let passes_on = divergence.is_none_or(|divergence| divergence.passes_on.contains(&dir.id()));
+    if passes_on { perm } else { perm & 0o700 }
+}
+
+/// Gives what was just made to the caller. A set-group-id directory has already given it its group.
+/// With it come the bits that it could not have while it was root's. `divergence`: of the parent, as [`first_perm`] saw it.
+fn set_owner(
+    new: &NewFile<'_>,
+    made: &FileAt,
+    dir: &DirAt,
+    set_id: u32,
+    divergence: Option<&Divergence>,
+) -> OpResult<Meta> {
+    let caller = new.caller;
+    if let Some(divergence) = divergence.filter(|divergence| !divergence.passes_on.contains(&dir.id())) {
+        return give_as_shown(new, made, dir, &divergence.shown);
+    }
+    let meta = made.stat()?;
+    if caller.uid == 0 && caller.gid == 0 {
+        return Ok(meta);
+    }
+    let inherits = meta.gid != 0 || (caller.gid != 0 && dir.stat_self()?.perm & 0o2000 != 0);
+    let gid = (!inherits).then_some(caller.gid);
+    made.chown(Some(caller.uid), gid, KernelCache::NEW_INODE)?;
+    // chown clears set-user-id and set-group-id of files.
+    let perm = meta.perm | set_id;
+    if perm & 0o6000 != 0 && meta.kind != FileKind::Symlink {
+        made.chmod(perm, KernelCache::NEW_INODE)?;
+    }
+    Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
+}
+
+/// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass on something else.
+fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -> OpResult<Meta> {
+    let caller = new.caller;
+    let inherits = shown.rights.perm & SET_GID != 0;
+    let gid = if inherits { shown.rights.gid } else { caller.gid };
+    made.chown(Some(caller.uid), Some(gid), KernelCache::NEW_INODE)?;
+    if new.kind == FileKind::Symlink {
+        return made.stat();
+    }
+    let is_dir = new.kind == FileKind::Directory;
+    let (mut perm, access) = inherited(shown, new.perm, caller.umask);
+    if dir.online.abilities.acl {
+        set_acl(made, ACCESS, access.as_deref())?;
+        if is_dir {
+            set_acl(made, DEFAULT, shown.rights.default.as_deref())?;
+        }
+    } else {
+        perm = mode_alone(perm, access.as_deref());
+    }
+    let passed_on = if is_dir && inherits { SET_GID } else { 0 };
+    made.chmod(perm | new.perm & 0o7000 | passed_on, KernelCache::NEW_INODE)?;
+    made.stat()
+}
+
+fn set_acl(made: &FileAt, name: &str, value: Option<&[u8]>) -> OpResult<()> {
+    match value {
+        Some(value) => made.set_xattr(OsStr::new(name), value, XattrFlags::empty(), KernelCache::NEW_INODE),
+        None => match made.remove_xattr(OsStr::new(name), KernelCache::NEW_INODE) {
+            Err(OpError::Sys(Errno::NODATA | Errno::OPNOTSUPP)) => Ok(()),
+            done => done,
+        },
+    }
+}

@@ -1,0 +1,208 @@
+//! Changes of names that concern several branches, wherever those may hang.
+//!
+//! Whoever makes one holds up who looks up a name, so each call to a branch that may hang is made on its workers and given up in time; the branch goes
+//! offline, the others go on, and when it is back recovery sees to it that it has the same names (`relocate::names`).
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::at::DirAt;
+use crate::branch::{Branch, Online};
+use crate::error::{OpError, OpResult};
+use crate::migrate::COMMIT_PATIENCE;
+use crate::node::{Node, path_of};
+use crate::relocate;
+use crate::relocate::{
+    BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
+    Supersede, Swap,
+};
+use crate::spec::STAGING;
+
+/// What a rename leaves at the old name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing.
+    Nothing,
+    /// A whiteout: overlayfs knows by it that a name of a lower layer is gone.
+    Whiteout,
+}
+
+/// One end of a rename.
+pub(crate) struct RenameSide<'a> {
+    pub(crate) parent: Arc<Node>,
+    pub(crate) name: &'a OsStr,
+    pub(crate) behind: Behind,
+}
+
+/// Two directories on one branch, one for each of the two names, and which of the names it has in them.
+pub(crate) struct Site {
+    pub(crate) one: DirAt,
+    pub(crate) other: DirAt,
+    pub(crate) holds: Holds,
+}
+
+/// A branch, as it was when a change of names was made ready: one that went offline since may hang.
+#[derive(Clone)]
+struct Reached {
+    branch: Arc<Branch>,
+    online: Arc<Online>,
+}
+
+impl Reached {
+    fn of(dir: &DirAt) -> Reached {
+        Reached { branch: Arc::clone(&dir.branch), online: Arc::clone(&dir.online) }
+    }
+}
+
+impl Reach for Reached {
+    fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
+    ) -> Result<T, RelocateError> {
+        if !self.online.guarded {
+            return call();
+        }
+        let no_answer = |errno| RelocateError::Io { doing: "reach the branch", errno };
+        self.branch.io_within(COMMIT_PATIENCE, move |_| Ok(call())).map_err(no_answer)?
+    }
+}
+
+/// Renames a directory on all branches that have it: from the first of each pair of directories to the second.
+pub(crate) fn rename_dir(
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
+    places: &[(DirAt, DirAt)],
+    replaced: bool,
+) -> OpResult<()> {
+    let site = |(old, new): &(DirAt, DirAt)| DirSite {
+        branch: BranchUuid(old.online.uuid),
+        reach: Reached::of(old),
+        from: spot(old, from),
+        to: spot(new, to),
+    };
+    let sites: Vec<_> = in_order(places, |(old, _)| old).map(site).collect();
+    let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
+    let done = relocate::rename_dir(&DirRename {
+        sites: &sites,
+        from_path: &path_of(&from.parent, from.name),
+        to_path: &path_of(&to.parent, to.name),
+        replaced,
+        journals: &journals(&branches)?,
+        hook: None,
+    });
+    done_or_unsure(&branches, done)
+}
+
+/// Exchanges two names, of which one at least is a directory's, on all branches that have either.
+pub(crate) fn exchange(one: &RenameSide<'_>, other: &RenameSide<'_>, sites: &[Site]) -> OpResult<()> {
+    let swap = |site: &Site| Swap {
+        branch: BranchUuid(site.one.online.uuid),
+        reach: Reached::of(&site.one),
+        one: spot(&site.one, one),
+        other: spot(&site.other, other),
+        holds: site.holds,
+    };
+    let swaps: Vec<_> = in_order(sites, |site| &site.one).map(swap).collect();
+    let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
+    let done = relocate::exchange(&Exchange {
+        swaps: &swaps,
+        one_path: &path_of(&one.parent, one.name),
+        other_path: &path_of(&other.parent, other.name),
+        journals: &journals(&branches)?,
+        hook: None,
+    });
+    done_or_unsure(&branches, done)
+}
+
+/// Renames a file, from `dir` to `to_dir` on one branch, over one that is in `target_dir` on another.
+pub(crate) fn supersede(
+    from: &RenameSide<'_>,
+    to: &RenameSide<'_>,
+    dir: &DirAt,
+    to_dir: &DirAt,
+    target_dir: &DirAt,
+) -> OpResult<()> {
+    let winner = DirSite {
+        branch: BranchUuid(dir.online.uuid),
+        reach: Reached::of(dir),
+        from: spot(dir, from),
+        to: spot(to_dir, to),
+    };
+    let done = relocate::supersede(&Supersede {
+        winner: &winner,
+        loser: BranchUuid(target_dir.online.uuid),
+        loser_reach: &Reached::of(target_dir),
+        replaced: &spot(target_dir, to),
+        from_path: &path_of(&from.parent, from.name),
+        to_path: &path_of(&to.parent, to.name),
+        journals: &journals(&[dir, target_dir])?,
+        hook: None,
+    });
+    match done {
+        Ok(Removal::Done) => {}
+        // When it is back, recovery removes what is left there.
+        Ok(Removal::Unsure { errno }) => {
+            let reason = format!("it does not say whether a file that was replaced is gone ({errno})");
+            target_dir.branch.take_offline(reason);
+        }
+        Err(error) => {
+            if !error.is_settled() {
+                dir.branch.take_offline(format!("a rename on it {error}"));
+            }
+            return Err(OpError::Sys(error.errno()));
+        }
+    }
+    Ok(())
+}
+
+fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateError>) -> OpResult<()> {
+    match done {
+        Ok(unsure) => {
+            for dir in branches.iter().filter(|dir| unsure.contains(&BranchUuid(dir.online.uuid))) {
+                // When it is back, recovery finishes it there.
+                dir.branch.take_offline("it does not say whether names have changed on it".to_owned());
+            }
+            Ok(())
+        }
+        Err(error) => {
+            if let RelocateError::NoAnswer { branch, .. } = &error {
+                for dir in branches.iter().filter(|dir| dir.online.uuid == branch.0) {
+                    // When it is back, recovery takes there back what has happened.
+                    dir.branch.take_offline(error.to_string());
+                }
+            } else if !error.is_settled() {
+                for dir in branches.iter().filter(|dir| dir.online.guarded) {
+                    dir.branch.take_offline(format!("a change of names {error}"));
+                }
+            }
+            Err(OpError::Sys(error.errno()))
+        }
+    }
+}
+
+fn spot(dir: &DirAt, end: &RenameSide<'_>) -> Spot {
+    Spot { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
+}
+
+/// Those that may hang last: what is left of a change, when one does, is on that alone.
+fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item = &T> {
+    let (guarded, local): (Vec<_>, Vec<_>) = places.iter().partition(|place| dir(place).online.guarded);
+    local.into_iter().chain(guarded)
+}
+
+/// Where a change on these branches may be recorded.
+fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<Reached>>> {
+    // A power loss empties the staging area: what it holds of a change that others share is not the place to remember it.
+    let lasting = |dir: &DirAt| dir.branch.spec.name != STAGING;
+    let any_lasting = branches.iter().any(|dir| lasting(dir));
+    let journal = |dir: &&DirAt| -> OpResult<Journal<Reached>> {
+        let hidden = dir.online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
+        Ok(Journal { reach: Reached::of(dir), dir: Arc::clone(&hidden.intents) as Directory })
+    };
+    // None of them may be read-only.
+    let all = in_order(branches, |dir| dir).map(|dir| Ok((lasting(dir), journal(dir)?)));
+    let all = all.collect::<OpResult<Vec<_>>>()?;
+    Ok(all.into_iter().filter(|(lasts, _)| *lasts || !any_lasting).map(|(_, journal)| journal).collect())
+}

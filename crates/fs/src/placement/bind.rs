@@ -1,0 +1,112 @@
+//! Rules and branches are bound by name: rules speak of names, the tree of ids, and a branch that is removed and added again has
+//! another id. So the rules in force keep their names, those of removed branches too, and are bound anew when a branch joins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::placement::{RuleError, Rules};
+use umbrella_units::BranchId;
+
+use crate::branch::Branch;
+use crate::error::Error;
+use crate::placement::Placement;
+
+/// Rules in force, with their counters.
+pub(crate) struct ActiveRules {
+    pub(crate) rules: Rules,
+    pub(crate) hits: Vec<AtomicU64>,
+    spec: RulesSpec,
+    /// Which branch each name means; a removed one keeps its name until another has it.
+    names: BTreeMap<String, BranchId>,
+}
+
+impl ActiveRules {
+    /// Binds rules to branches; an error where they name one that is not there.
+    pub(crate) fn bind(spec: RulesSpec, branches: &[Arc<Branch>]) -> Result<ActiveRules, RuleError> {
+        ActiveRules::compile(spec, names_of(branches).collect())
+    }
+
+    /// The same rules, with the branches that there are now; the counters go on.
+    fn rebind(&self, branches: &[Arc<Branch>]) -> Result<ActiveRules, RuleError> {
+        let mut names = self.names.clone();
+        names.extend(names_of(branches));
+        Ok(ActiveRules { hits: self.counted(), ..ActiveRules::compile(self.spec.clone(), names)? })
+    }
+
+    /// The counters, for rules in the same order.
+    fn counted(&self) -> Vec<AtomicU64> {
+        self.hits.iter().map(|hits| AtomicU64::new(hits.load(Ordering::Relaxed))).collect()
+    }
+
+    fn compile(spec: RulesSpec, names: BTreeMap<String, BranchId>) -> Result<ActiveRules, RuleError> {
+        let rules = Rules::compile(&spec, &|name| names.get(name).copied())?;
+        let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
+        Ok(ActiveRules { rules, hits, spec, names })
+    }
+
+    /// What a branch was called that is in the pool no more.
+    fn former_name(&self, id: BranchId) -> Option<&str> {
+        self.names.iter().find(|(_, of)| **of == id).map(|(name, _)| name.as_str())
+    }
+}
+
+fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)> {
+    let named = branches.iter().filter(|branch| !branch.spec.name.is_empty());
+    named.map(|branch| (branch.spec.name.clone(), branch.id))
+}
+
+impl Placement {
+    /// Uses other rules from now on. Their counters begin at zero.
+    pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
+        let _told = self.branches.told.lock();
+        let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
+        self.rules.store(Arc::new(rules));
+        Ok(())
+    }
+
+    /// Files that no rule names may go to this branch too, after those of the default list.
+    pub(crate) fn append_to_default(&self, branch: &str) -> Result<(), Error> {
+        let _told = self.branches.told.lock();
+        let active = self.rules.load();
+        if active.spec.default.iter().any(|name| name == branch) {
+            return Ok(());
+        }
+        let spec =
+            RulesSpec { default: [&active.spec.default[..], &[branch.to_owned()]].concat(), ..active.spec.clone() };
+        let hits = active.counted();
+        self.rules.store(Arc::new(ActiveRules { hits, ..ActiveRules::compile(spec, active.names.clone())? }));
+        Ok(())
+    }
+
+    /// A branch joined: rules that name it mean it.
+    pub(crate) fn rebind_rules(&self) {
+        match self.rules.load().rebind(&self.branches.list.load()) {
+            Ok(rules) => self.rules.store(Arc::new(rules)),
+            Err(error) => tracing::error!(%error, "the rules stay bound to the branches there were"),
+        }
+    }
+
+    /// What a branch is called, or was before it was removed.
+    pub(crate) fn branch_name(&self, id: BranchId) -> String {
+        let called = self.branches.get(id).map_or_else(|_| id.to_string(), |branch| branch.spec.name.clone());
+        match self.removed_name(id) {
+            Some(name) => format!("{name} (removed)"),
+            None => called,
+        }
+    }
+
+    /// The former name of a branch that was removed.
+    pub(crate) fn removed_name(&self, id: BranchId) -> Option<String> {
+        let removed = self.branches.get(id).is_ok_and(|branch| branch.spec.name.is_empty());
+        removed.then(|| self.rules.load().former_name(id).unwrap_or("a branch").to_owned())
+    }
+
+    /// Branches that rules name and that are in the pool no more.
+    pub(crate) fn removed_in_rules(&self) -> Vec<String> {
+        let active = self.rules.load();
+        let ids: std::collections::BTreeSet<_> = active.rules.entries().iter().flat_map(|entry| &entry.to).collect();
+        ids.into_iter().filter_map(|id| self.removed_name(*id)).collect()
+    }
+}

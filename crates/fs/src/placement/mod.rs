@@ -1,0 +1,27 @@
+//! Where files belong: the rules in force, and the facts of the real world that they are asked with.
+
+mod bind;
+mod place;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+pub(crate) use bind::ActiveRules;
+pub(crate) use place::{ASTRAY, NewFile, settled_facts};
+
+use crate::area::Staged;
+use crate::branch::Branches;
+use crate::context::Context;
+use crate::inode_map::InodeMap;
+use crate::node::NodeTable;
+
+/// See the module.
+pub(crate) struct Placement {
+    pub(crate) context: Arc<Context>,
+    pub(crate) branches: Arc<Branches>,
+    pub(crate) staged: Arc<Staged>,
+    pub(crate) nodes: Arc<NodeTable>,
+    pub(crate) inodes: Arc<InodeMap>,
+    pub(crate) rules: ArcSwap<ActiveRules>,
+}

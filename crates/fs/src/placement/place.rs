@@ -1,0 +1,241 @@
+//! Which branch: the facts of the real world, put before the rules.
+
+use crate::node::Backing;
+use crate::node::inode_key;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use crate::branch::Branch;
+use crate::creds::Caller;
+use crate::error::{OpError, OpResult};
+use crate::meta::{Meta, now};
+use crate::node::Node;
+use crate::placement::Placement;
+
+/// What the warning of files that must not spill and lie elsewhere is filed under.
+pub(crate) const ASTRAY: &str = "spill = false";
+
+/// One view a branch.
+pub(crate) type Views = SmallVec<[BranchView; 8]>;
+
+/// What a creation asks the rules.
+pub(crate) struct NewFile<'a> {
+    pub(crate) parent: &'a Arc<Node>,
+    pub(crate) name: &'a OsStr,
+    pub(crate) kind: FileKind,
+    pub(crate) perm: u32,
+    pub(crate) caller: Caller,
+}
+
+impl Placement {
+    pub(crate) fn views(&self) -> Views {
+        self.views_by(Branch::view)
+    }
+
+    fn views_by(&self, look: impl Fn(&Branch) -> BranchView) -> Views {
+        // No rule sends a file to the staging area, however full the others are.
+        let view = |branch: &Arc<Branch>| {
+            let view = look(branch);
+            let (online, may) = (view.online && branch.in_use().is_some(), !self.branches.is_staging(branch.id));
+            BranchView { online, writable: view.writable && may, ..view }
+        };
+        self.branches.list.load().iter().map(view).collect()
+    }
+
+    /// Where a settled file of these attributes belongs, judged where it is now; counted.
+    pub(crate) fn evaluate(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
+        let decision = self.decide(path, meta, branch);
+        if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
+            hits.fetch_add(1, Ordering::Relaxed);
+        }
+        if decision.choice == Choice::NoRoom && self.rules.load().rules.forbids(decision, branch.id) {
+            self.warn_astray(path, branch);
+        }
+        decision.choice
+    }
+
+    /// A file is where its rule does not allow it (a rename or a link brought it there), and cannot be moved. One line for all, until a walk of
+    /// the enforcer finds none.
+    pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch) {
+        let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
+        self.context.warn(
+            ASTRAY,
+            format!(
+                "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room, are offline, or take nothing new \
+                 (`umbrella explain` says which): correct that, then run `umbrella enforce`, which moves it and names all such files"
+            ),
+        );
+    }
+
+    /// As `evaluate`, without counting.
+    pub(crate) fn decide(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Decision {
+        let resident = self.resident(branch, meta);
+        let (active, views) = (self.rules.load(), self.views());
+        let names = self.other_names(branch, meta);
+        let facts = settled_facts(path, meta, self.born(branch, meta));
+        let all = names.iter().map(Vec::as_slice).chain([path]);
+        let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
+        active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
+    }
+
+    /// Whether reading a file may give it another place.
+    pub(crate) fn depends_on_access_time(&self, path: &[u8], meta: &Meta, branch: &Branch) -> bool {
+        let (resident, views) = (self.resident(branch, meta), self.views());
+        let names = self.other_names(branch, meta);
+        let facts = settled_facts(path, meta, self.born(branch, meta));
+        let rules = &self.rules.load().rules;
+        let depends = |path| rules.depends_on_access_time(&FileFacts { path, ..facts }, &views, Some(&resident));
+        names.iter().map(Vec::as_slice).chain([path]).any(depends)
+    }
+
+    /// The name that decides where a file with these attributes belongs: of several, one whose rule must not be passed over comes first.
+    pub(crate) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
+        let names = node.paths();
+        let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
+        let facts = settled_facts(first, meta, node.born);
+        let rules = &self.rules.load().rules;
+        let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &self.views(), None);
+        deciding.unwrap_or(first).to_vec()
+    }
+
+    /// All names of a file that has several, as far as they are known; none of one with one name.
+    pub(crate) fn other_names(&self, branch: &Branch, meta: &Meta) -> Vec<Vec<u8>> {
+        if meta.nlink <= 1 {
+            return Vec::new();
+        }
+        self.nodes.find(Backing::of(branch, meta)).map(|node| node.paths()).unwrap_or_default()
+    }
+
+    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
+    /// made there has not come from anywhere, and is not held.
+    pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
+        let has_moved = branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
+        Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
+    }
+
+    /// The birth of a file as users see it, of its attributes on its branch.
+    pub(crate) fn born(&self, branch: &Branch, meta: &Meta) -> Option<Timestamp> {
+        let kept = branch.online().and_then(|online| self.inodes.born(inode_key(&online, meta)));
+        kept.or(meta.btime)
+    }
+
+    /// The branch to create a new file on, not one of `full`.
+    pub(crate) fn place_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<BranchId> {
+        self.place_by(new, full).map(|(branch, _)| branch)
+    }
+
+    /// As `place_new`, with what decided.
+    pub(crate) fn place_by(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
+        let chosen = self.choose_new(new, full)?;
+        if full.is_empty() {
+            self.count_hit(chosen.1);
+        }
+        Ok(chosen)
+    }
+
+    /// Counts a new file for the rule that decided.
+    pub(crate) fn count_hit(&self, decision: Decision) {
+        if let Some(hits) = self.rules.load().hits.get(decision.entry.0 as usize) {
+            hits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// As `place_by`, without counting.
+    pub(crate) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
+        let path = crate::node::path_of(new.parent, new.name);
+        let time = now();
+        let facts = FileFacts {
+            path: &path,
+            kind: new.kind,
+            size: ByteSize(0),
+            occupied: ByteSize(0),
+            uid: new.caller.uid,
+            gid: new.caller.gid,
+            mode: new.perm & 0o7777 & !new.caller.umask,
+            links: 1,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: Some(time),
+            now: time,
+            stage: Stage::New,
+        };
+        let rules = self.rules.load();
+        // What waits in memory has been promised room.
+        let mut views = self.views();
+        let promised = self.staged.bytes();
+        for view in &mut views {
+            view.free = ByteSize(view.free.0.saturating_sub(promised));
+        }
+        let decision = rules.rules.decide(&facts, &views, None);
+        let chosen = match decision.choice {
+            Choice::Place(branch) if !full.contains(&branch) => Some(branch),
+            // Below min_free everywhere, or full against what was thought: any room that is left serves.
+            _ => rules.rules.next_choice(&facts, &views, full, ByteSize(0)),
+        };
+        // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
+        let is_away = rules.rules.is_away(decision.entry, &views);
+        let refusal = || if is_away { OpError::Offline } else { self.refusal() };
+        chosen.map(|branch| (branch, decision)).ok_or_else(refusal)
+    }
+
+    /// Whether a file with these names and attributes must not be on a branch (`spill = false`).
+    pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
+        let rules = &self.rules.load().rules;
+        let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| !entry.spill)) else {
+            return false;
+        };
+        let (views, facts) = (self.views(), settled_facts(first, meta, meta.btime));
+        let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &views, None).unwrap_or(first);
+        rules.forbids(rules.decide(&FileFacts { path: deciding, ..facts }, &views, None), branch)
+    }
+
+    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
+    /// drained has none.
+    pub(crate) fn refusal(&self) -> OpError {
+        let branches = self.branches.list.load();
+        let mut those_in_use =
+            branches.iter().filter(|branch| branch.in_use().is_some() && !self.branches.is_staging(branch.id));
+        if those_in_use.clone().any(|branch| branch.is_writable()) {
+            OpError::NoRoom
+        } else if those_in_use.next().is_some() {
+            OpError::Sys(rustix::io::Errno::ROFS)
+        } else {
+            OpError::Offline
+        }
+    }
+
+    /// The next branch for a file that needs `need` bytes and must leave those in `full`. The answer is none only after the branches were
+    /// asked for their room anew.
+    pub(crate) fn place_next(&self, facts: &FileFacts<'_>, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
+        let next = |views: &Views| self.rules.load().rules.next_choice(facts, views, full, need);
+        next(&self.views()).or_else(|| next(&self.views_by(Branch::view_now)))
+    }
+}
+
+/// The facts of a file that exists, and was born then.
+pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
+    FileFacts {
+        path,
+        kind: meta.kind,
+        // What users see is what rules speak of; what it occupies is what needs room.
+        size: ByteSize(meta.size),
+        occupied: meta.occupied(),
+        uid: meta.uid,
+        gid: meta.gid,
+        mode: meta.perm,
+        links: meta.nlink,
+        atime: meta.atime,
+        mtime: meta.mtime,
+        ctime: meta.ctime,
+        btime: born,
+        now: now(),
+        stage: Stage::Settled,
+    }
+}

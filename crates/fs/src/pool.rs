@@ -1,0 +1,462 @@
+//! The pool: branches, rules and the merged tree over them. Knows nothing of FUSE.
+//!
+//! - `dirs`: copies of a directory on the branches, and their descriptors
+//! - `lookup`: names to nodes, attributes
+//! - `create`, `remove`, `rename`, `exchange`: changes of names; `orphans`: names that came too late
+//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `equalise`: copies of a directory that differ, and changes of all of them; `repair`: making them equal
+//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
+//! - `staging`: new files that wait in memory
+//! - `write_back`: write-back in the order of a policy
+//! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
+
+use crate::admin::Admin;
+use crate::admin::DiskErrors;
+use crate::area;
+use crate::area::Staged;
+use crate::control::protocol::BranchStatus;
+use crate::control::protocol::EnforceSummary;
+use crate::control::protocol::Explanation;
+use crate::control::protocol::Progress;
+use crate::control::protocol::Status;
+use crate::creds::Caller;
+use crate::inode_flags::FsXattr;
+use crate::io::Io;
+use crate::listing::Entry;
+use crate::listing::Listing;
+use crate::migrate::Migrations;
+use crate::names::Names;
+use crate::placement::ActiveRules;
+use crate::placement::Placement;
+use crate::staging::Staging;
+use crate::tree::Tree;
+use crate::tree::new_root;
+use rustix::fs::FallocateFlags;
+use rustix::fs::SeekFrom;
+use rustix::fs::XattrFlags;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_units::{BranchId, Ino};
+
+pub use crate::admin::Equalise;
+pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
+pub use crate::migrate::Walk;
+pub use crate::names::{Behind, Replace};
+pub use crate::tree::Attr;
+
+pub use crate::area::obstacle as staging_obstacle;
+
+use crate::branch::{Branch, Branches};
+use crate::context::Context;
+use crate::error::{Error, OpResult};
+use crate::inode_map::InodeMap;
+use crate::node::{HandleId, NodeId, NodeTable};
+use crate::spec::PoolSpec;
+use crate::write_back::WriteBack;
+
+pub use crate::branch::HIDDEN;
+
+pub use crate::context::Kernel;
+
+/// See the module.
+pub struct Pool {
+    pub(crate) context: Arc<Context>,
+    pub(crate) write_back: Arc<WriteBack>,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) migrate: Arc<Migrations>,
+    pub(crate) staging: Arc<Staging>,
+    pub(crate) io: Arc<Io>,
+    pub(crate) names: Names,
+    pub(crate) admin: Admin,
+}
+
+impl Pool {
+    /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
+    /// besides the optional ones.
+    pub fn assemble(spec: PoolSpec, state_dir: &Path, missing: &[String]) -> Result<Arc<Pool>, Error> {
+        let context = Context::open(spec, state_dir)?;
+        let Context { spec, state, .. } = &*context;
+        // Before the branches are used for the first time.
+        let disk_errors = DiskErrors::listen();
+        let inodes = Arc::new(InodeMap::new());
+        let mut branches = Vec::with_capacity(spec.branches.len());
+        for (index, branch_spec) in spec.branches.iter().enumerate() {
+            let branch = Branch::new(BranchId(index as u16), branch_spec.clone(), Arc::clone(state));
+            branch.set_access_times(spec.access_times);
+            if let Err(error) = branch.bring_online() {
+                if !branch_spec.optional && !missing.contains(&branch_spec.name) {
+                    return Err(Error::BranchMissing { name: branch_spec.name.clone(), reason: error.to_string() });
+                }
+                tracing::warn!(branch = %branch_spec.name, %error, "branch is missing; going on without it");
+            }
+            branches.push(branch);
+        }
+        let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
+        let staging = area::open(spec, state_dir, state, BranchId(branches.len() as u16))?;
+        branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
+        let staging_id = staging.as_ref().map(|staging| staging.branch.id);
+        let branches = Branches::new(&context, branches, staging_id);
+        let write_back = WriteBack::new(&context, &branches);
+        let staged = Staged::new(&context, staging);
+        let root = new_root();
+        let nodes = Arc::new(NodeTable::new(Arc::clone(&root)));
+        let placement = Arc::new(Placement {
+            context: Arc::clone(&context),
+            branches: Arc::clone(&branches),
+            staged: Arc::clone(&staged),
+            nodes: Arc::clone(&nodes),
+            inodes: Arc::clone(&inodes),
+            rules: ArcSwap::from_pointee(rules),
+        });
+        let tree = Tree::new(&placement, root);
+        let migrate = Migrations::new(&tree, &write_back);
+        let staging = Staging::new(&tree, &write_back, &migrate);
+        let io = Io::new(&tree, &migrate, &staging);
+        let names = Names::new(&tree, &migrate, &staging, &io);
+        let admin = Admin::new(&tree, &migrate, &staging, &io, disk_errors);
+        let pool = Arc::new(Pool { context, write_back, placement, tree, migrate, staging, io, names, admin });
+        pool.admin.load_branches();
+        Ok(pool)
+    }
+
+    /// Connects the pool with the kernel's side of its mount; without it (in tests) there is nobody to tell.
+    pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
+        // Set once, by the mount; a second call would be a second mount of one pool.
+        let _ = self.context.kernel.set(kernel);
+    }
+
+    /// Whether the kernel offers passthrough.
+    pub fn set_passthrough(&self, offered: bool) {
+        self.context.passthrough.store(offered, Ordering::Relaxed);
+    }
+
+    /// Uses other rules from now on. Their counters begin at zero.
+    pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
+        self.placement.reload_rules(spec)
+    }
+
+    /// Finds a name and gives its node one more reference.
+    pub fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        self.tree.lookup(parent, name)
+    }
+
+    /// What users see of a node.
+    pub fn getattr(&self, node: NodeId) -> OpResult<Attr> {
+        self.tree.getattr(node)
+    }
+
+    /// Target of a symbolic link.
+    pub fn readlink(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        self.tree.readlink(node)
+    }
+
+    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    pub fn begin_listing(&self, node: NodeId) -> bool {
+        self.tree.begin_listing(node)
+    }
+
+    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
+    pub fn end_listing(&self, node: NodeId) {
+        self.tree.end_listing(node)
+    }
+
+    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
+    pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
+        self.tree.list(node, cookie)
+    }
+
+    /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
+    pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
+        self.tree.lookup_entry(parent, listing, entry)
+    }
+
+    /// The parent of a directory (of the root: itself) with its inode number, for `..`.
+    pub fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
+        self.tree.parent_of(node)
+    }
+
+    /// A node's own inode number.
+    pub fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
+        self.tree.ino_of(node)
+    }
+
+    /// Gives `count` references to a node back (the kernel's FORGET).
+    pub fn forget(&self, id: NodeId, count: u64) {
+        self.tree.forget(id, count)
+    }
+
+    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
+    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        self.migrate.enforce(walk, tell)
+    }
+
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
+    /// over unmounts too, until [`Migrations::stop_drain`].
+    pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+        self.migrate.drain(name, tell)
+    }
+
+    /// Places new files on a branch again, and ends the walk that empties it.
+    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
+        self.migrate.stop_drain(name)
+    }
+
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
+    pub fn move_all_queued(&self) {
+        self.migrate.move_all_queued()
+    }
+
+    /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
+    pub fn destage_due(&self) {
+        self.staging.destage_due()
+    }
+
+    /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
+    pub fn close_staging(&self) {
+        self.staging.close_staging()
+    }
+
+    /// Opens a file.
+    pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
+        self.io.open(id, request)
+    }
+
+    /// Closes a handle. The last writer gone, the file's place is judged.
+    pub fn release(&self, handle: HandleId) -> OpResult<()> {
+        self.io.release(handle)
+    }
+
+    /// Reads; short only at the end of the file.
+    pub fn read(&self, handle: HandleId, buffer: &mut [u8], offset: u64) -> OpResult<usize> {
+        self.io.read(handle, buffer, offset)
+    }
+
+    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
+        self.io.write(handle, data, offset, drop_bits)
+    }
+
+    /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
+    pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
+        self.io.when_room(handle, wrote, answer)
+    }
+
+    /// Allocates or frees space in a file.
+    pub fn fallocate(
+        &self,
+        handle: HandleId,
+        mode: FallocateFlags,
+        offset: u64,
+        length: u64,
+        drop_bits: bool,
+    ) -> OpResult<()> {
+        self.io.fallocate(handle, mode, offset, length, drop_bits)
+    }
+
+    /// Finds data or a hole.
+    pub fn seek(&self, handle: HandleId, to: SeekFrom) -> OpResult<u64> {
+        self.io.seek(handle, to)
+    }
+
+    /// Copies between two open files, each from an offset, of one branch or of two.
+    pub fn copy_range(
+        &self,
+        from: (HandleId, u64),
+        to: (HandleId, u64),
+        length: usize,
+        drop_bits: bool,
+    ) -> OpResult<usize> {
+        self.io.copy_range(from, to, length, drop_bits)
+    }
+
+    /// Makes a file's contents durable.
+    pub fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
+        self.io.fsync(handle, data_only)
+    }
+
+    /// Makes the names in a directory durable, on every branch that has it.
+    pub fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
+        self.io.fsync_dir(node, data_only)
+    }
+
+    /// What closing a file on this branch may still report.
+    pub fn flush(&self, handle: HandleId) -> OpResult<()> {
+        self.io.flush(handle)
+    }
+
+    /// Makes everything durable.
+    pub fn sync_all(&self) -> OpResult<()> {
+        self.io.sync_all()
+    }
+
+    /// Room in the whole tree.
+    pub fn space(&self) -> TreeSpace {
+        self.io.space()
+    }
+
+    /// Changes attributes.
+    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+        self.io.setattr(node, change)
+    }
+
+    /// Takes set-group-id away.
+    pub fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
+        self.io.drop_set_gid(node)
+    }
+
+    /// Value of an extended attribute.
+    pub fn getxattr(&self, node: NodeId, name: &OsStr) -> OpResult<Vec<u8>> {
+        self.io.getxattr(node, name)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, node: NodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> OpResult<()> {
+        self.io.setxattr(node, name, value, flags)
+    }
+
+    /// Names of all extended attributes, each ended by a zero byte.
+    pub fn listxattr(&self, node: NodeId) -> OpResult<Vec<u8>> {
+        self.io.listxattr(node)
+    }
+
+    /// Removes an extended attribute.
+    pub fn removexattr(&self, node: NodeId, name: &OsStr) -> OpResult<()> {
+        self.io.removexattr(node, name)
+    }
+
+    /// Flags of a file, `FS_*_FL`.
+    pub fn flags(&self, node: NodeId) -> OpResult<u32> {
+        self.io.flags(node)
+    }
+
+    /// Flags in the extended form, with the project.
+    pub fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
+        self.io.fs_xattr(node)
+    }
+
+    /// Sets flags.
+    pub fn set_flags(&self, node: NodeId, flags: u32) -> OpResult<()> {
+        self.io.set_flags(node, flags)
+    }
+
+    /// Sets them.
+    pub fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
+        self.io.set_fs_xattr(node, value)
+    }
+
+    /// Creates and opens a file; opens it when it appeared meanwhile and `exclusive` is not asked for.
+    pub fn create(
+        &self,
+        parent: NodeId,
+        name: &OsStr,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        self.names.create(parent, name, perm, caller, request)
+    }
+
+    /// Creates and opens a file without a name (`O_TMPFILE`).
+    pub fn create_unnamed(
+        &self,
+        parent: NodeId,
+        perm: u32,
+        caller: Caller,
+        request: OpenRequest,
+    ) -> OpResult<(Attr, Opened)> {
+        self.names.create_unnamed(parent, perm, caller, request)
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&self, parent: NodeId, name: &OsStr, perm: u32, caller: Caller) -> OpResult<Attr> {
+        self.names.mkdir(parent, name, perm, caller)
+    }
+
+    /// Makes a device node, a pipe, a socket or an empty file.
+    pub fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
+        self.names.mknod(parent, name, mode, rdev, caller)
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, parent: NodeId, name: &OsStr, target: &OsStr, caller: Caller) -> OpResult<Attr> {
+        self.names.symlink(parent, name, target, caller)
+    }
+
+    /// Another name for a file, on the branch where it is.
+    pub fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
+        self.names.link(node, parent, name)
+    }
+
+    /// Removes a file's name.
+    pub fn unlink(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        self.names.unlink(parent, name)
+    }
+
+    /// Removes an empty directory from every branch that has it, or from none.
+    pub fn rmdir(&self, parent: NodeId, name: &OsStr) -> OpResult<()> {
+        self.names.rmdir(parent, name)
+    }
+
+    /// Gives an entry another name.
+    pub fn rename(&self, parent: NodeId, name: &OsStr, to: NodeId, to_name: &OsStr, replace: Replace) -> OpResult<()> {
+        self.names.rename(parent, name, to, to_name, replace)
+    }
+
+    /// Gives an entry another name, and leaves something at the old one.
+    pub fn rename_leaving(
+        &self,
+        parent: (NodeId, &OsStr),
+        to: (NodeId, &OsStr),
+        replace: Replace,
+        behind: Behind,
+    ) -> OpResult<()> {
+        self.names.rename_leaving(parent, to, replace, behind)
+    }
+
+    /// Asks every branch now, and tells the tree of those that came or went.
+    pub fn probe_now(&self) {
+        self.admin.probe_now()
+    }
+
+    /// All branches.
+    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
+        self.admin.branch_statuses()
+    }
+
+    /// Why a file is where it is. The path begins with `/`.
+    pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
+        self.admin.explain(path)
+    }
+
+    /// The pool at a glance. Waits for no branch that does not answer.
+    pub fn status(&self) -> Status {
+        self.admin.status()
+    }
+
+    /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
+    pub fn shut_down(&self) {
+        self.admin.shut_down()
+    }
+
+    /// The kernel's passthrough became known: branches that are online are tried.
+    pub fn announce_passthrough(&self) {
+        self.admin.announce_passthrough()
+    }
+
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
+    /// it and vanish from the tree.
+    pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
+        self.admin.remove_branch(name, force)
+    }
+
+    /// How the pool was configured at its start.
+    pub fn spec(&self) -> &PoolSpec {
+        &self.context.spec
+    }
+}

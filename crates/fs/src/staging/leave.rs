@@ -1,0 +1,501 @@
+//! How files leave the staging area.
+//!
+//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked, with the size and the
+//! attributes that it has now; 3. it moves there as any file does (see `transfer`), under everybody who has it open. Nothing is synced on
+//! the way out of volatile memory, only begun to be written; who asked for more syncs afterwards what has moved.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
+use umbrella_units::{BranchId, ByteSize, format_duration};
+
+use crate::area::Area;
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
+use crate::meta::Meta;
+use crate::metrics::Metric;
+use crate::migrate::NotMoved;
+use crate::migrate::show;
+use crate::migrate::{Cause, Pace};
+use crate::node::{Backing, Node, NodeId};
+use crate::placement::settled_facts;
+use crate::staging::Staging;
+use crate::staging::workers::{HANGS, Leaving, Outcome, Tried};
+use crate::tree::Pinned;
+use crate::tree::dirs::modified_at;
+
+/// Told of an entry of the area: its directory, its name, its attributes.
+type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
+
+/// How often a file is tried whose attributes change while it is copied.
+const ATTEMPTS: usize = 5;
+
+/// How long files that are busy for a moment are tried again at the end.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that hangs.
+const LOCK_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How far somebody goes who takes a file out.
+struct Reach<'a> {
+    /// To this branch only.
+    only: Option<BranchId>,
+    /// How long its lock and those of directories are waited for; `None`: as long as it takes.
+    patience: Option<Duration>,
+    /// Called whenever the copy gets on.
+    alive: Option<&'a dyn Fn()>,
+}
+
+impl Reach<'_> {
+    const ANY: Reach<'static> = Reach { only: None, patience: None, alive: None };
+}
+
+/// What became of a file that was not refused.
+enum Way {
+    /// It left, or is not there any more.
+    Left,
+    /// It belongs to a branch that was out of reach.
+    Elsewhere(BranchId),
+}
+
+/// Where a file that leaves goes.
+pub(crate) struct Heading {
+    /// The rule that was asked, when it is the first time.
+    rule: Option<EntryId>,
+    pub(crate) target: Option<BranchId>,
+}
+
+impl Staging {
+    /// Takes a file out of the staging area; done when it is not there.
+    pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        self.leave_by(area, node, &mut Tried::nothing(area), &Reach::ANY).map(drop)
+    }
+
+    /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
+    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
+        let Some(area) = &self.staged.area else { return Outcome::Left };
+        let alive = || self.workers.gets_on(branch);
+        let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
+        match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
+            Ok(Way::Left) => Outcome::Left,
+            Ok(Way::Elsewhere(other)) => Outcome::Elsewhere(other, leaving),
+            Err(_) => Outcome::Stays,
+        }
+    }
+
+    fn leave_by(&self, area: &Area, node: &Arc<Node>, tried: &mut Tried, reach: &Reach<'_>) -> Result<Way, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut attempts = 0;
+        let left = loop {
+            // Who takes it out already may wait for another branch that hangs.
+            let io = match reach.patience {
+                Some(patience) => file.io.try_write_for(patience),
+                None => Some(file.io.write()),
+            };
+            let Some(io) = io else { break Err(NotMoved::Busy("somebody is using it")) };
+            let (here, unlinked) = {
+                let state = file.state.read();
+                (state.backing.branch, state.unlinked)
+            };
+            if here != area.branch.id || unlinked {
+                area.remove(node);
+                return Ok(Way::Left);
+            }
+            let left = self.leave_locked(node, area, tried, reach);
+            drop(io);
+            attempts += 1;
+            if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
+                break left;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        match &left {
+            Ok(Way::Left) => {
+                area.remove(node);
+                self.context.count(Metric::StagedLeft);
+                let _names = self.tree.rename_lock.read();
+                self.migrate.evaluate_soon(node);
+            }
+            Ok(Way::Elsewhere(_)) => {}
+            Err(NotMoved::Op(OpError::Stale)) => {
+                area.remove(node); // It is gone.
+            }
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
+                tracing::debug!(path = %show(node), %why, "it stays in staging for now");
+            }
+            Err(why) => area.note_stuck(node, why),
+        }
+        left
+    }
+
+    fn leave_locked(
+        &self,
+        node: &Arc<Node>,
+        area: &Area,
+        tried: &mut Tried,
+        reach: &Reach<'_>,
+    ) -> Result<Way, NotMoved> {
+        if let Some(file) = node.file() {
+            // What changes from now on is not in what its rule is asked with.
+            file.state.write().needs_evaluation = false;
+        }
+        let meta = {
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node)?.meta
+        };
+        let cause = Cause::of_leaving(area);
+        let path = self.placement.deciding_path(node, &meta);
+        loop {
+            let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
+            let Some(target) = target else {
+                let refused = || self.placement.refusal().into();
+                return Err(tried.failure.take().unwrap_or_else(refused));
+            };
+            if reach.only.is_some_and(|only| only != target) {
+                return Ok(Way::Elsewhere(target));
+            }
+            if let (Some(rule), rules) = (rule, self.placement.rules.load())
+                && let Some(hits) = rules.hits.get(rule.index())
+            {
+                hits.fetch_add(1, Ordering::Relaxed);
+            }
+            let pace = Pace { alive: reach.alive, patience: reach.patience, ..Pace::default() };
+            match self.migrate.transfer(node, target, cause, pace) {
+                Ok(_) => return Ok(Way::Left),
+                Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
+                Err(why) => {
+                    if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branches.get(target)) {
+                        branch.invalidate_space();
+                    }
+                    tried.failure.get_or_insert(why);
+                    tried.full.push(target);
+                }
+            }
+        }
+    }
+
+    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been created, for what rules on size
+    /// and the like want may not be able to keep it.
+    pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
+        let need = ByteSize(meta.blocks * 512);
+        let facts = settled_facts(path, meta, meta.btime);
+        let mut heading = Heading { rule: None, target: None };
+        if full.len() <= 1 {
+            let decision = self.placement.rules.load().rules.decide(&facts, &self.placement.views(), None);
+            heading.rule = Some(decision.entry);
+            if let Choice::Place(target) = decision.choice
+                && !full.contains(&target)
+            {
+                heading.target = Some(target);
+                return heading;
+            }
+        }
+        let as_new = || {
+            let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
+            self.placement.rules.load().rules.next_choice(&facts, &self.placement.views(), full, need)
+        };
+        heading.target = self.placement.place_next(&facts, full, need).or_else(as_new);
+        heading
+    }
+
+    /// Takes a file out of the staging area in the foreground.
+    pub(crate) fn leave_now(&self, node: &Arc<Node>) -> OpResult<()> {
+        self.leave_staging(node).map_err(failed)
+    }
+
+    /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
+    pub(crate) fn leave_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
+        if self.staged.area_of(node).is_none_or(|area| !area.spec.volatile) {
+            return Ok(false);
+        }
+        if node.file().is_some_and(|file| file.state.read().unlinked) {
+            return Ok(false); // Nobody could find it after a power loss.
+        }
+        self.leave_staging(node).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Syncs a file's names.
+    pub(crate) fn sync_names(&self, node: &Arc<Node>) -> OpResult<()> {
+        let Some(file) = node.file() else { return Ok(()) };
+        // What lasts is not done under the lock.
+        let dirs = {
+            let _names = self.tree.rename_lock.read();
+            let (branch, names) = {
+                let state = file.state.read();
+                (state.backing.branch, state.names.clone())
+            };
+            names.iter().map(|(parent, _)| self.tree.dir_at(parent, branch)).collect::<OpResult<Vec<_>>>()?
+        };
+        dirs.iter().try_for_each(|dir| dir.fsync(false))
+    }
+
+    /// Takes the files of a directory out of volatile staging, because it is made durable.
+    pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
+        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        self.take_back_staged()?;
+        let known =
+            |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
+        if !known(area.branch.id) {
+            return Ok(());
+        }
+        let copy = match self.tree.dir_at(dir, area.branch.id) {
+            Err(OpError::Sys(Errno::NOENT)) => return Ok(()), // It went since.
+            copy => copy?,
+        };
+        // Theirs are the inodes in the area's copy of the directory: not all that waits is looked through.
+        let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
+        let backing = |ino| Backing { branch: area.branch.id, foreign_dev: 0, ino };
+        for node in inodes.filter_map(|ino| self.tree.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
+            self.leave_staging(&node).map_err(failed)?;
+            self.write_back.await_room(&node);
+        }
+        self.release_left();
+        Ok(())
+    }
+
+    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after all were tried.
+    pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
+        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        let mut done = self.take_back_staged();
+        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it cannot.
+        let all = area.all();
+        self.hand_to_workers(area, self.all_free(area));
+        self.workers.settle();
+        for node in all.iter().filter(|node| area.holds(node)) {
+            match self.leave_staging(node) {
+                Ok(()) => self.write_back.await_room(node),
+                Err(why) if done.is_ok() && area.holds(node) => done = Err(failed(why)),
+                // One that was removed meanwhile is owed nothing.
+                Err(_) => {}
+            }
+        }
+        self.release_left();
+        done
+    }
+
+    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes while it is being
+    /// done waits.
+    pub(crate) fn take_back_staged(&self) -> OpResult<()> {
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        let mut done = self.taken_back.lock();
+        if *done {
+            return Ok(());
+        }
+        let mut walks = 0;
+        let found = loop {
+            let (mut found, mut missed) = (0_u64, false);
+            self.walk_staged(&mut |pool, dir, name, meta| {
+                if meta.kind == FileKind::Directory {
+                    return Ok(());
+                }
+                let found_now = {
+                    let _names = pool.tree.rename_lock.read();
+                    pool.tree.lookup_in(dir, name)
+                };
+                let node = match found_now {
+                    Ok((node, _)) => node,
+                    // Somebody removed it since it was listed, or gave it another name.
+                    Err(error) if error.is_missing() => {
+                        missed = true;
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
+                };
+                // A second file of the name, on a branch, may be the one that is shown.
+                if pool.staged.area_of(&node).is_some() {
+                    area.add(&node, dir.id, ByteSize(meta.size));
+                    if area.spec.volatile {
+                        area.hurry(&node);
+                    }
+                    found += 1;
+                }
+                pool.tree.nodes.release(&node, 1);
+                Ok(())
+            })?;
+            walks += 1;
+            match missed {
+                false => break found,
+                true if walks < MOST_WALKS => {}
+                true => return Err(OpError::Sys(Errno::BUSY)),
+            }
+        };
+        *done = true;
+        if found > 0 {
+            tracing::info!(files = found, "files that an earlier mount left in the staging area are in the tree");
+        }
+        Ok(())
+    }
+
+    /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
+    pub(crate) fn close_staging(&self) {
+        let Some(area) = &self.staged.area else { return };
+        area.open.store(false, Ordering::Relaxed);
+        let hanging = loop {
+            self.empty_staging();
+            let hanging = self.hanging_branches();
+            // One that hung a moment ago may answer just now: what it takes is not left behind.
+            if !hanging.is_empty() || !self.workers.are_at_work() {
+                break hanging;
+            }
+        };
+        if !hanging.is_empty() {
+            // Nothing below can be asked of them. What has left for the others is to stay there all the same.
+            if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
+                tracing::error!(%error, "files that were staged may not be on disk yet");
+            }
+            tracing::error!(
+                branches = hanging.join(", "),
+                files = area.files(),
+                area = %area.branch.spec.path.display(),
+                "branches have not answered for {}; staged files that go there are kept in memory: mount again when they do, before the machine is switched off",
+                format_duration(HANGS)
+            );
+            return;
+        }
+        // A directory may be on no branch but on one that is gone.
+        if let Err(error) = self.migrate.keep_dirs(&area.branch) {
+            tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
+            return;
+        }
+        if self.context.metrics.get(Metric::StagedLeft) > 0
+            && let Err(error) = self.write_back.sync_branches()
+        {
+            // Who unmounts a file system expects what is on it to stay.
+            tracing::error!(%error, "files that were staged may not be on disk yet");
+        }
+        let mut left = Vec::new();
+        let walked = self.walk_staged(&mut |pool, dir, name, meta| {
+            if meta.kind == FileKind::Directory {
+                pool.lift_dir_times(dir, name);
+            } else {
+                left.push(crate::node::path_of(dir, name));
+            }
+            Ok(())
+        });
+        self.lift_times(&self.tree.root);
+        if walked.is_err() || !left.is_empty() {
+            let example = left.first().map(|path| String::from_utf8_lossy(path).into_owned());
+            tracing::error!(
+                files = left.len(),
+                ?example,
+                error = ?walked.err(),
+                area = %area.branch.spec.path.display(),
+                "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
+            );
+            return;
+        }
+        crate::area::end(area, &self.context.state);
+    }
+
+    /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
+    pub(crate) fn empty_staging(&self) {
+        let Some(area) = &self.staged.area else { return };
+        if let Err(error) = self.take_back_staged() {
+            tracing::error!(%error, "the staging area cannot be listed");
+        }
+        let until = Instant::now() + LAST_PATIENCE;
+        let mut waiting = self.all_free(area);
+        if waiting.len() >= 1000 {
+            tracing::info!(files = waiting.len(), "staged files go to their branches");
+        }
+        loop {
+            self.hand_to_workers(area, waiting);
+            self.workers.settle();
+            self.tell_hanging();
+            self.release_left();
+            waiting = self.not_stuck(area);
+            if waiting.is_empty() || Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A directory of the area is about to go: its copies on the branches get the times that users saw.
+    fn lift_dir_times(&self, parent: &Arc<Node>, name: &OsStr) {
+        let looked = {
+            let _names = self.tree.rename_lock.read();
+            self.tree.lookup_in(parent, name)
+        };
+        if let Ok((node, _)) = looked {
+            self.lift_times(&node);
+            self.tree.nodes.release(&node, 1);
+        }
+    }
+
+    /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
+    /// on a branch that hangs is not asked to change.
+    pub(crate) fn lift_times(&self, node: &Arc<Node>) {
+        let Ok(copies) = self.tree.copies(node) else { return };
+        let hanging = self.hanging_branches();
+        let _keeping = node.dir().and_then(|dir| dir.times.keep(None));
+        let seen = copies.iter().filter_map(|copy| copy.stat_self().ok());
+        let Some(newest) = seen.max_by_key(|meta| meta.mtime) else { return };
+        let stay: SmallVec<[_; 2]> = copies.iter().filter(|copy| !self.branches.is_staging(copy.id())).collect();
+        if stay.iter().any(|copy| copy.stat_self().is_ok_and(|meta| meta.mtime >= newest.mtime)) {
+            return;
+        }
+        let mut answer = stay.iter().filter(|copy| !hanging.contains(&copy.branch.spec.name));
+        // Where none can be set a directory looks unchanged; nothing is lost.
+        let _cosmetic =
+            answer.any(|copy| copy.as_file().set_times(modified_at(&newest), KernelCache::SAME_SHOWN).is_ok());
+    }
+
+    /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
+    fn walk_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
+        while let Some((above, dir, name)) = stack.pop() {
+            // Opened when it is its turn: what waits holds no descriptor of its own.
+            let (node, dir) = match name {
+                None => (above, dir),
+                Some(name) => {
+                    let below =
+                        dir.descend(&name).and_then(|at| Ok((Pinned::lookup(&self.tree, &above.node, &name)?, at)));
+                    match below {
+                        // Its last file has left, and it with it.
+                        Err(_) if dir.find(&name)?.is_none() => continue,
+                        below => below?,
+                    }
+                }
+            };
+            let entries = match dir.list(true) {
+                Err(OpError::Sys(Errno::NOENT)) => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                if node.node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+                    continue;
+                }
+                let Some(meta) = dir.find(&entry.name)? else { continue };
+                tell(self, &node.node, &entry.name, &meta)?;
+                if meta.kind == FileKind::Directory {
+                    stack.push((Pinned::again(&self.tree, &node.node), dir.clone(), Some(entry.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How often the area is walked where names change under the walk.
+const MOST_WALKS: u32 = 20;
+
+/// What a caller is told whose file could not leave.
+fn failed(why: NotMoved) -> OpError {
+    match why {
+        NotMoved::NoRoom => OpError::NoRoom,
+        NotMoved::Op(error) => error,
+        NotMoved::Failed(error) => OpError::Sys(error.errno()),
+        NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated => OpError::Sys(Errno::BUSY),
+    }
+}

@@ -1,0 +1,134 @@
+//! Area: a new file waits in memory until its size and its fate are known (MRAM's Temporary-ramfs, on a stock kernel).
+//!
+//! The staging area is a branch of its own, a tmpfs or a directory on memory that keeps its contents, which no rule can name: files are
+//! created there, and leave for the branch that their rule chooses by the means by which any file changes its branch. So names,
+//! attributes, links, listings, open handles and inode numbers are what they are anywhere in the tree.
+//!
+//! A file leaves ([`leave`]) when
+//! - it grows beyond `max_file`: under its writer, before the write that would;
+//! - it has been there for `max_age`;
+//! - memory gets short ([`memory`]): those used longest ago first;
+//! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
+//! - the branches get full: it has its room before others take it ([`room`]);
+//! - it is renamed over a file of a branch, so that no power loss can take both;
+//! - a rule that must not be passed over (`spill = false`) comes to decide; where one decides from the first, nothing is staged;
+//! - the tree is unmounted, or staging is no longer configured.
+//!
+//! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that neighbours lie
+//! together. One that is deleted before touches no disk.
+//!
+//! # What can go wrong
+//!
+//! | when | what happens |
+//! | --- | --- |
+//! | the daemon is killed | the tmpfs stays mounted; the next mount takes it back and its files leave at once |
+//! | the daemon is killed while a file leaves | the intent lies in the staging area: the move is undone or finished at the next mount |
+//! | power loss, volatile | what was not synced and is younger than `max_age` is gone, as out of any page cache |
+//! | a branch hangs | what goes there stays in memory until it answers, and nothing else waits for it ([`workers`]) |
+//! | no branch has room | nothing is staged that its branch could not take when it was created, and who writes to a branch does not take that room; what cannot leave all the same stays, with a warning |
+//! | no room at unmount | the area stays mounted, its files are in the tree again at the next mount |
+//! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
+//! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
+
+mod leave;
+mod room;
+mod scheduler;
+mod stuck;
+mod workers;
+
+use crate::area::Staged;
+use crate::branch::Branches;
+use crate::context::Context;
+use crate::migrate::Migrations;
+use crate::placement::Placement;
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+pub(crate) use workers::{DestageWorkers, HANGS};
+
+use crate::area::{SPARE_INODES, is_stageable, keeps_all};
+use crate::at::DirAt;
+use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
+use crate::placement::NewFile;
+
+/// See the module.
+pub(crate) struct Staging {
+    context: Arc<Context>,
+    branches: Arc<Branches>,
+    write_back: Arc<WriteBack>,
+    staged: Arc<Staged>,
+    placement: Arc<Placement>,
+    tree: Arc<Tree>,
+    migrate: Arc<Migrations>,
+    workers: Arc<DestageWorkers>,
+    /// What an earlier mount left was looked for.
+    taken_back: Mutex<bool>,
+    /// When not all could leave that was to make way for writers. Held while it leaves.
+    stuck: Mutex<Option<Instant>>,
+}
+
+impl Staging {
+    pub(crate) fn new(tree: &Arc<Tree>, write_back: &Arc<WriteBack>, migrate: &Arc<Migrations>) -> Arc<Staging> {
+        Arc::new_cyclic(|this| Staging {
+            context: Arc::clone(&tree.context),
+            branches: Arc::clone(&tree.branches),
+            write_back: Arc::clone(write_back),
+            staged: Arc::clone(&tree.placement.staged),
+            placement: Arc::clone(&tree.placement),
+            tree: Arc::clone(tree),
+            migrate: Arc::clone(migrate),
+            workers: Arc::new(DestageWorkers::new(this.clone())),
+            taken_back: Mutex::default(),
+            stuck: Mutex::default(),
+        })
+    }
+
+    /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
+    pub(crate) fn make_staged<T>(
+        &self,
+        new: &NewFile<'_>,
+        call: impl Fn(&DirAt) -> OpResult<T>,
+    ) -> OpResult<Option<(DirAt, T)>> {
+        let Some(area) = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files()) else { return Ok(None) };
+        // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
+        let (home, decision) = self.placement.place_by(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
+        // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
+        if self.placement.rules.load().rules.forbids(decision, area.branch.id) || !is_stageable(new.name, 1) {
+            return Ok(None);
+        }
+        let home = self.branches.get(home)?;
+        let (view, inodes) = (home.view(), home.space());
+        let spare = view.free.0.saturating_sub(view.min_free.0);
+        // Not every file system counts its inodes.
+        let few_inodes = inodes.files_total > 0 && inodes.files_free < area.files() + SPARE_INODES;
+        if !keeps_all(&home.abilities()) {
+            return Ok(None);
+        }
+        if few_inodes
+            || !area.has_room()
+            || spare < area.used().0.saturating_add(area.spec.max_file.0.saturating_mul(2))
+        {
+            return Ok(None);
+        }
+        let made = self
+            .tree
+            .ensure_dir(new.parent, area.branch.id)
+            .and_then(|dir| new.parent.change_entries(&dir, || call(&dir)).map(|file| (dir, file)));
+        match made {
+            Ok(made) => Ok(Some(made)),
+            Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "a new file cannot be staged; it goes to its branch");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// How long the scheduler sleeps while anything waits, when nobody wakes it.
+const TICK: Duration = Duration::from_millis(200);

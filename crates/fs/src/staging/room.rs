@@ -1,0 +1,124 @@
+//! Room that was promised to what waits, and that nobody else may take.
+//!
+//! A staged file has been accepted, and its blocks are still free on the branches: who writes there would be given them, and the staged file, whose
+//! program was told that all is well, would find no place any more. So where the branches together have little more than was promised, what waits
+//! leaves first, and who writes afterwards is told that they are full, as without staging.
+//!
+//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). Those that go past it are followed by the scheduler, which leaves
+//! them some room ([`MOST_AHEAD`]) while it looks away.
+
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use umbrella_units::BranchId;
+
+use crate::area::{Area, SPARE_INODES, id_of, keeps_all};
+use crate::branch::{Branch, Space};
+use crate::staging::Staging;
+
+/// What is written past the daemon before the scheduler looks again, at most; on small branches a twentieth of them.
+const MOST_AHEAD: u64 = 512 << 20;
+/// How long nobody tries again after one of them could not leave.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What the branches that may take staged files have together, file systems that hold several counted once.
+#[derive(Default)]
+struct Room {
+    total: u64,
+    free: u64,
+    counts_inodes: bool,
+    inodes: u64,
+}
+
+/// More than is written, and more files than are made, while a figure of the branches' room is used.
+const STALE: Room = Room { total: 0, free: 1 << 30, counts_inodes: true, inodes: 1 << 13 };
+
+impl Room {
+    /// Whether it is hardly more than what waits needs, when so many bytes more are written.
+    fn is_short(&self, area: &Area, need: u64) -> bool {
+        if self.total == 0 {
+            return false; // There is none, and nobody can take it.
+        }
+        let (promised, files) = (area.used().0, area.files());
+        let ahead = need.saturating_add((self.total / 20).min(MOST_AHEAD));
+        let few_inodes = self.counts_inodes && self.inodes < files.saturating_mul(2).saturating_add(SPARE_INODES);
+        few_inodes || self.free < promised.saturating_mul(2).saturating_add(ahead)
+    }
+
+    fn less(self, by: &Room) -> Room {
+        Room { free: self.free.saturating_sub(by.free), inodes: self.inodes.saturating_sub(by.inodes), ..self }
+    }
+}
+
+impl Staging {
+    /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
+    pub(crate) fn destage_before_write(&self, branch: BranchId, need: u64) {
+        if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
+            self.destage_if_short(area, need);
+        }
+    }
+
+    /// As [`Staging::destage_before_write`], before a file is made.
+    pub(crate) fn destage_before_create(&self) {
+        if let Some(area) = &self.staged.area {
+            self.destage_if_short(area, 0);
+        }
+    }
+
+    /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
+    pub(crate) fn destage_if_short(&self, area: &Area, need: u64) {
+        if !self.is_short_of_room(area, need) {
+            return;
+        }
+        // Who comes meanwhile waits as well.
+        let mut stuck = self.stuck.lock();
+        if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.is_short_of_room(area, need) {
+            return;
+        }
+        *stuck = if self.destage_all_possible(area) { None } else { Some(Instant::now()) };
+    }
+
+    /// As [`Staging::destage_if_short`] after no write, without waiting for what leaves.
+    pub(crate) fn begin_destage_if_short(&self, area: &Area) {
+        let Some(stuck) = self.stuck.try_lock() else { return };
+        if stuck.is_none_or(|since| since.elapsed() >= RETRY) && self.is_short_of_room(area, 0) {
+            self.hand_to_workers(area, self.all_free(area));
+        }
+    }
+
+    fn is_short_of_room(&self, area: &Area, need: u64) -> bool {
+        area.files() > 0
+            // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
+            && self.room_for_staged(Branch::space).less(&STALE).is_short(area, need)
+            && self.room_for_staged(Branch::space_now).is_short(area, need)
+    }
+
+    fn room_for_staged(&self, space: impl Fn(&Branch) -> Space) -> Room {
+        let mut seen = SmallVec::<[u64; 8]>::new();
+        let mut room = Room { counts_inodes: true, ..Room::default() };
+        for branch in self.branches.list.load().iter() {
+            let Some(online) = branch.in_use().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
+            let may = branch.is_writable() && !branch.draining() && keeps_all(&branch.abilities());
+            if !may || seen.contains(&online.dev) {
+                continue;
+            }
+            seen.push(online.dev);
+            let space = space(branch);
+            room.total = room.total.saturating_add(space.total.0);
+            room.free = room.free.saturating_add(space.free.0);
+            room.counts_inodes &= space.files_total > 0;
+            room.inodes = room.inodes.saturating_add(space.files_free);
+        }
+        room
+    }
+
+    /// All that waits leaves, as far as it can without waiting for a branch that hangs; whether nothing is left of it.
+    fn destage_all_possible(&self, area: &Area) -> bool {
+        let all = area.all();
+        self.hand_to_workers(area, self.all_free(area));
+        self.workers.settle();
+        self.release_left();
+        let queue = area.queue.lock();
+        !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))
+    }
+}

@@ -1,0 +1,176 @@
+//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`workers`](crate::staging::workers).
+
+use crate::error::OpError;
+use crate::error::OpResult;
+use crate::kernel_cache::KernelCache;
+use crate::node::inode_key;
+use crate::tree::dirs::modified_at;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+use umbrella_units::{PAGE_BYTES, Pages};
+
+use crate::area::Area;
+use crate::area::{high_water, low_water};
+use crate::node::{Node, NodeId};
+use crate::staging::Staging;
+use crate::staging::TICK;
+
+/// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
+const BATCH: usize = 4096;
+
+impl Staging {
+    /// Files whose time has come and that no worker has.
+    fn due(&self, area: &Area) -> Vec<Arc<Node>> {
+        let now = area.now();
+        let (used, limit) = (area.used(), area.limit());
+        let queue = area.queue.lock();
+        let mut due = queue.waiting.expired(now);
+        self.workers.keep_free(&mut due);
+        if due.is_empty() && used > high_water(limit) {
+            // What workers that get on have is as good as gone; what waits for a branch that hangs is not.
+            let (leaving, handed) = self.workers.handed();
+            let leaving: u64 = leaving.iter().map(|file| (queue.waiting.pages_of(*file).0 + 1) * PAGE_BYTES).sum();
+            let excess = used.0.saturating_sub(low_water(limit).0).saturating_sub(leaving);
+            due = queue.waiting.pressure_among(Pages(excess.div_ceil(PAGE_BYTES)), |file| !handed.contains(&file));
+        }
+        due.iter().take(BATCH).filter_map(|file| queue.nodes.get(file).cloned()).collect()
+    }
+
+    /// All files that wait and that no worker has.
+    pub(crate) fn all_free(&self, area: &Area) -> Vec<Arc<Node>> {
+        let queue = area.queue.lock();
+        let mut files: Vec<_> = queue.nodes.keys().copied().collect();
+        self.workers.keep_free(&mut files);
+        files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
+    }
+
+    /// The scheduler's thread.
+    pub(crate) fn run(&self) {
+        let Some(area) = &self.staged.area else { return };
+        while !self.context.is_stopping() {
+            // What came to an end since the last look is told once more.
+            let rested = area.queue.lock().is_at_rest();
+            self.look_after(area);
+            let taken_back = *self.taken_back.lock();
+            let mut queue = area.queue.lock();
+            if self.context.is_stopping() {
+                return;
+            }
+            if rested && taken_back && queue.is_at_rest() {
+                area.wake.wait(&mut queue);
+            } else {
+                area.wake.wait_for(&mut queue, TICK);
+            }
+        }
+    }
+
+    /// Ends the scheduler.
+    pub(crate) fn stop(&self) {
+        if let Some(area) = &self.staged.area {
+            // Who has looked already waits by now.
+            drop(area.queue.lock());
+            area.wake.notify_all();
+        }
+    }
+
+    /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
+    pub(crate) fn destage_due(&self) {
+        let Some(area) = &self.staged.area else { return };
+        loop {
+            let any = self.look_after(area);
+            // Also for what was handed over only to make room.
+            self.workers.settle();
+            self.tell_hanging();
+            self.release_left();
+            if !any {
+                return;
+            }
+        }
+    }
+
+    /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
+    fn look_after(&self, area: &Area) -> bool {
+        match self.take_back_staged() {
+            Ok(()) => self.context.unwarn("staging"),
+            Err(error) => {
+                self.context.warn("staging", format!("the staging area cannot be listed: {error}; trying again"));
+            }
+        }
+        area.watch_memory();
+        self.release_left();
+        self.tell_hanging();
+        self.prune_area();
+        self.begin_destage_if_short(area);
+        let mut any = false;
+        loop {
+            let due = self.due(area);
+            if due.is_empty() || self.context.is_stopping() || !self.hand_to_workers(area, due) {
+                return any;
+            }
+            any = true;
+        }
+    }
+
+    /// Copies of directories in which nothing waits any more go: each costs memory, and a look at every listing.
+    fn prune_area(&self) {
+        let Some(area) = &self.staged.area else { return };
+        let emptied = area.queue.lock().emptied.clone();
+        if emptied.is_empty() {
+            return;
+        }
+        // What may wait for a branch is done before anybody is kept from names.
+        for node in emptied.iter().filter_map(|id| self.tree.nodes.get(*id)).filter(|node| node.dir().is_some()) {
+            let _names = self.tree.rename_lock.read();
+            self.lift_times(&node);
+        }
+        // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
+        let Some(_names) = self.tree.rename_lock.try_write() else { return };
+        let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
+        while let Some(id) = dirs.pop() {
+            let Some(node) = self.tree.nodes.get(id).filter(|node| node.id != NodeId::ROOT) else { continue };
+            let above = node.place().map(|(parent, _)| parent.id);
+            // One that stays is in use, or nowhere else.
+            if self.drop_copy_on(&node, area.branch.id).is_ok_and(|gone| gone) {
+                dirs.extend(above);
+            }
+        }
+    }
+
+    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
+    /// rename lock exclusively.
+    pub(crate) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let _commit = dir.commit.lock();
+        let copy = {
+            let state = dir.state.read();
+            let copy = state.copies.iter().find(|copy| copy.branch == branch).copied();
+            copy.filter(|_| state.copies.len() > 1 && !state.removed)
+        };
+        let (Some(copy), Some((parent, name))) = (copy, node.place()) else { return Ok(false) };
+        let (at, above) = (self.tree.dir_at(node, branch)?, self.tree.dir_at(&parent, branch)?);
+        if !at.is_empty()? {
+            return Ok(false);
+        }
+        self.lift_times(node);
+        let meta = at.stat_self()?;
+        let keeping = parent.dir().and_then(|dir| dir.times.keep(None));
+        let before = above.stat_self()?;
+        above.rmdir(&name)?;
+        // A directory that looks changed; nothing is lost.
+        let _cosmetic = above.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
+        drop(keeping);
+        self.tree.drop_copy(node, dir, copy);
+        self.tree.inodes.forget(inode_key(&above.online, &meta));
+        Ok(true)
+    }
+
+    /// Gives back the references of nodes that wait no more.
+    pub(crate) fn release_left(&self) {
+        let Some(area) = &self.staged.area else { return };
+        let released = std::mem::take(&mut area.queue.lock().released);
+        for node in released {
+            self.tree.nodes.release(&node, 1);
+        }
+    }
+}

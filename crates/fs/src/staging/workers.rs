@@ -1,0 +1,351 @@
+//! The threads that bring files to their branches: one for each branch, while it has something to do.
+//!
+//! Who wants many files to leave only decides where each goes, and hands them over. So a branch whose disk never answers holds up its own files, and
+//! no others. A worker that finds that a file belongs elsewhere by now, or that its branch has no room, hands it on.
+//!
+//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Nobody waits for such a branch who can do without: its files stay
+//! in memory until it answers, and what has to be freed is freed by others.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustc_hash::FxHashSet;
+use smallvec::{SmallVec, smallvec};
+use umbrella_units::{BranchId, FileId, format_duration};
+
+use crate::area::{Area, id_of};
+use crate::migrate::NotMoved;
+use crate::node::Node;
+use crate::staging::Staging;
+
+/// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
+pub(crate) const HANGS: Duration = Duration::from_secs(30);
+/// After so many failures in a row the rest of a worker's files wait for another time.
+const HOPELESS: usize = 16;
+
+/// Where a file cannot go, as far as it was tried.
+pub(crate) struct Tried {
+    /// Branches without room for it, and the area itself.
+    pub(crate) full: SmallVec<[BranchId; 4]>,
+    /// The first failure.
+    pub(crate) failure: Option<NotMoved>,
+}
+
+impl Tried {
+    pub(crate) fn nothing(area: &Area) -> Tried {
+        Tried { full: smallvec![area.branch.id], failure: None }
+    }
+}
+
+/// A file on its way out.
+pub(crate) struct Leaving {
+    pub(crate) node: Arc<Node>,
+    pub(crate) tried: Tried,
+}
+
+/// What becomes of a file that a worker was given.
+pub(crate) enum Outcome {
+    /// It left, or is not there any more.
+    Left,
+    /// It stays for now.
+    Stays,
+    /// It belongs on another branch.
+    Elsewhere(BranchId, Leaving),
+}
+
+/// What one branch's worker has to do.
+#[derive(Default)]
+struct DestageWorker {
+    files: VecDeque<Leaving>,
+    /// When it got on last; `None`: there is no thread.
+    since: Option<Instant>,
+    /// Files that are done with, since the mount.
+    finished: u64,
+    /// It has a file at hand.
+    at_work: bool,
+    /// The log has that it hangs.
+    told: bool,
+}
+
+impl DestageWorker {
+    fn hangs(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= HANGS)
+    }
+
+    fn left_to_do(&self) -> u64 {
+        self.files.len() as u64 + u64::from(self.at_work)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    workers: BTreeMap<BranchId, DestageWorker>,
+    /// Files that some worker has.
+    handed: FxHashSet<FileId>,
+    /// How often one has handed a file on to another, since the mount.
+    handed_on: u64,
+}
+
+/// See the module. A leaf among the locks.
+pub(crate) struct DestageWorkers {
+    staging: Weak<Staging>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A branch that hangs.
+#[derive(Debug, Clone)]
+pub(crate) struct Hanging {
+    pub(crate) branch: BranchId,
+    /// Since it got on last.
+    pub(crate) for_now: Duration,
+    /// Files that wait for it.
+    pub(crate) files: u64,
+}
+
+impl DestageWorkers {
+    pub(crate) fn new(staging: Weak<Staging>) -> DestageWorkers {
+        DestageWorkers { staging, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Leaves of files those that no worker has.
+    pub(crate) fn keep_free(&self, files: &mut Vec<FileId>) {
+        let state = self.state.lock();
+        files.retain(|file| !state.handed.contains(file));
+    }
+
+    /// Files of workers that get on, and files of all.
+    pub(crate) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
+        let state = self.state.lock();
+        let moving = state.workers.values().filter(|worker| !worker.hangs());
+        (moving.flat_map(|worker| &worker.files).map(|it| id_of(&it.node)).collect(), state.handed.clone())
+    }
+
+    /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
+    fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = Leaving>) -> bool {
+        let mut state = self.state.lock();
+        let State { workers, handed, .. } = &mut *state;
+        let worker = workers.entry(branch).or_default();
+        let before = worker.files.len();
+        worker.files.extend(files.into_iter().filter(|it| handed.insert(id_of(&it.node))));
+        let any = worker.files.len() > before;
+        self.start(state, branch);
+        any
+    }
+
+    /// Starts the worker of a branch, if it has something to do and no thread. Without a thread it is done here.
+    fn start(self: &Arc<Self>, mut state: MutexGuard<'_, State>, branch: BranchId) {
+        let Some(worker) = state.workers.get_mut(&branch) else { return };
+        if worker.files.is_empty() || worker.since.is_some() {
+            return;
+        }
+        worker.since = Some(Instant::now());
+        drop(state);
+        let this = Arc::clone(self);
+        let started = std::thread::Builder::new().name("worker".to_owned()).spawn(move || this.run(branch));
+        if started.is_err() {
+            self.run(branch);
+        }
+    }
+
+    /// A worker's thread. It holds the room only while it has a file at hand.
+    fn run(self: &Arc<Self>, branch: BranchId) {
+        let mut failures = 0;
+        while let Some(leaving) = self.next(branch) {
+            let file = id_of(&leaving.node);
+            let staging = self.staging.upgrade();
+            // A panic is told by its hook, and ends nothing else.
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                staging
+                    .as_ref()
+                    .map_or(Outcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
+            }));
+            drop(staging);
+            match outcome {
+                Ok(Outcome::Left) => failures = 0,
+                Ok(Outcome::Stays) | Err(_) => failures += 1,
+                Ok(Outcome::Elsewhere(..)) => {}
+            }
+            self.done(branch, file, outcome.unwrap_or(Outcome::Stays));
+        }
+    }
+
+    fn next(&self, branch: BranchId) -> Option<Leaving> {
+        let mut state = self.state.lock();
+        let worker = state.workers.get_mut(&branch)?;
+        let next = worker.files.pop_front();
+        worker.at_work = next.is_some();
+        worker.since = next.is_some().then(Instant::now);
+        next
+    }
+
+    /// A branch takes what its worker brings.
+    pub(crate) fn gets_on(&self, branch: BranchId) {
+        if let Some(worker) = self.state.lock().workers.get_mut(&branch) {
+            worker.since = Some(Instant::now());
+        }
+    }
+
+    fn done(self: &Arc<Self>, branch: BranchId, file: FileId, outcome: Outcome) {
+        let mut state = self.state.lock();
+        if let Some(worker) = state.workers.get_mut(&branch) {
+            (worker.finished, worker.at_work) = (worker.finished + 1, false);
+        }
+        self.changed.notify_all();
+        match outcome {
+            Outcome::Left | Outcome::Stays => _ = state.handed.remove(&file),
+            Outcome::Elsewhere(other, leaving) => {
+                state.handed_on += 1;
+                state.workers.entry(other).or_default().files.push_back(leaving);
+                self.start(state, other);
+            }
+        }
+    }
+
+    /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that hang.
+    pub(crate) fn settle(&self) {
+        let mut state = self.state.lock();
+        // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
+        for _ in 0..=state.workers.len() + 1 {
+            let handed_on = state.handed_on;
+            self.settle_once(&mut state);
+            if state.handed_on == handed_on {
+                return;
+            }
+        }
+    }
+
+    fn settle_once(&self, state: &mut MutexGuard<'_, State>) {
+        let marks: Vec<(BranchId, u64)> =
+            state.workers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
+        loop {
+            let waited_for = marks.iter().filter_map(|(branch, mark)| {
+                let worker = state.workers.get(branch)?;
+                (worker.finished < *mark && !worker.hangs()).then_some(worker.since.unwrap_or_else(Instant::now))
+            });
+            let Some(first) = waited_for.min() else { return };
+            self.changed.wait_until(state, first + HANGS);
+        }
+    }
+
+    /// Whether some worker has anything to do.
+    pub(crate) fn are_at_work(&self) -> bool {
+        self.state.lock().workers.values().any(|worker| worker.left_to_do() > 0)
+    }
+
+    /// The branches that hang.
+    pub(crate) fn hanging(&self) -> Vec<Hanging> {
+        let state = self.state.lock();
+        let hanging = state.workers.iter().filter(|(_, worker)| worker.hangs());
+        let told = |(branch, worker): (&BranchId, &DestageWorker)| Hanging {
+            branch: *branch,
+            for_now: worker.since.map_or(Duration::ZERO, |since| since.elapsed()),
+            files: worker.left_to_do(),
+        };
+        hanging.map(told).collect()
+    }
+
+    /// Branches that came to hang, or to get on again, since this was asked last.
+    fn news(&self) -> Vec<(BranchId, bool)> {
+        let mut state = self.state.lock();
+        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.told != worker.hangs());
+        let told = changed.map(|(branch, worker)| {
+            worker.told = !worker.told;
+            (*branch, worker.told)
+        });
+        told.collect()
+    }
+}
+
+impl Staging {
+    /// Hands files to the workers of the branches that they go to, in the order of their paths. Whether any were not there already.
+    pub(crate) fn hand_to_workers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
+        let placed = nodes.into_iter().filter_map(|node| {
+            let (target, path) = self.destination(area, &node)?;
+            Some((target, path, node))
+        });
+        let mut placed: Vec<_> = placed.collect();
+        placed.sort_by(|(one, its_path, _), (other, path, _)| (one, its_path).cmp(&(other, path)));
+        let mut any = false;
+        for files in placed.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some((target, ..)) = files.first() else { continue };
+            let files = files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
+            any |= self.workers.hand_over(*target, files);
+        }
+        any
+    }
+
+    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it out just now, and may
+    /// hang doing so.
+    fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
+        let _nobody_takes_it_out = node.file()?.io.try_read()?;
+        let attr = {
+            let _names = self.tree.rename_lock.read();
+            self.tree.attr_of(node)
+        };
+        let Ok(attr) = attr else { return Some((area.branch.id, Vec::new())) };
+        let path = self.placement.deciding_path(node, &attr.meta);
+        let target = self.heading(&path, &attr.meta, &[area.branch.id]).target;
+        Some((target.unwrap_or(area.branch.id), path))
+    }
+
+    /// A worker's work on one file; where others could not leave before, it is left for another time.
+    fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
+        let Some(area) = &self.staged.area else { return Outcome::Left };
+        if self.context.is_stopping() {
+            return Outcome::Stays;
+        }
+        let node = Arc::clone(&leaving.node);
+        let outcome = if is_hopeless { Outcome::Stays } else { self.leave_to(branch, leaving) };
+        match outcome {
+            Outcome::Left => self.write_back.await_room(&node),
+            Outcome::Stays => area.postpone(&node),
+            Outcome::Elsewhere(..) => {}
+        }
+        self.release_left();
+        outcome
+    }
+
+    /// Says in the log which branches have come to hang, and which get on again.
+    pub(crate) fn tell_hanging(&self) {
+        for (branch, hangs) in self.workers.news() {
+            let branch = self.placement.branch_name(branch);
+            if hangs {
+                let waited = HANGS.as_secs();
+                tracing::warn!(
+                    branch,
+                    "it has not taken a file that leaves the staging area for {waited} s: its files stay in memory"
+                );
+            } else {
+                tracing::info!(branch, "it takes files that leave the staging area again");
+            }
+        }
+    }
+
+    /// What `umbrella status` says of branches that hold up files.
+    pub(crate) fn hanging_warnings(&self) -> Vec<String> {
+        let hanging = self.workers.hanging();
+        let told = |it: &Hanging| {
+            let files = if it.files == 1 { "1 file waits".to_owned() } else { format!("{} files wait", it.files) };
+            let waited = format_duration(Duration::from_secs(it.for_now.as_secs()));
+            format!(
+                "branch {:?} does not answer: a file that leaves the staging area has not arrived there for {waited}; {files} for it in memory",
+                self.placement.branch_name(it.branch)
+            )
+        };
+        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(told).collect()
+    }
+
+    /// Names of the branches that hold up files that leave the staging area.
+    pub(crate) fn hanging_branches(&self) -> Vec<String> {
+        let hanging = self.workers.hanging();
+        hanging
+            .iter()
+            .filter(|it| !self.branches.is_staging(it.branch))
+            .map(|it| self.placement.branch_name(it.branch))
+            .collect()
+    }
+}

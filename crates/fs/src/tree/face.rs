@@ -1,0 +1,171 @@
+//! One copy of a directory: its owner, mode, ACLs and other attributes, and what is noted on it of changes.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+
+use crate::at::DirAt;
+use crate::error::OpResult;
+use crate::fd_path::proc_path;
+use crate::kernel_cache::KernelCache;
+use crate::meta::Meta;
+use crate::node::Look;
+use crate::relocate;
+use crate::relocate::{Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Mark, Note};
+use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
+
+/// One copy of a directory, as it was found.
+pub(crate) struct Face {
+    pub(crate) at: DirAt,
+    pub(crate) meta: Meta,
+    pub(crate) attributes: Attributes,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) note: Note,
+}
+
+impl Face {
+    pub(crate) fn of(at: DirAt) -> OpResult<Face> {
+        let meta = at.stat_self()?;
+        let dir = Arc::clone(&at.fd);
+        let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
+        let FoundAttributes { attributes, mark, plain_mark, note } = found;
+        // Whoever may write to the directory may set this one, so it counts only where there is no other.
+        let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
+        Ok(Face { at, meta, attributes, mark, note })
+    }
+
+    pub(crate) fn id(&self) -> CopyId {
+        CopyId { branch: u128::from_le_bytes(self.at.online.uuid), ino: self.meta.ino }
+    }
+
+    /// Whether changes of mode and owner come to it.
+    pub(crate) fn can_follow(&self) -> bool {
+        self.at.online.abilities.ownership && !self.at.branch.spec.read_only
+    }
+
+    pub(crate) fn rights(&self) -> Rights {
+        let acl = |name: &str| {
+            let found = self.attributes.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        let Meta { perm, uid, gid, .. } = self.meta;
+        Rights { perm: perm & 0o7777, uid, gid, access: acl(ACCESS), default: acl(DEFAULT) }
+    }
+
+    /// Whether it has these, as far as its branch can tell.
+    pub(crate) fn has(&self, wanted: &Rights) -> bool {
+        let own = self.rights();
+        let acls = !self.at.online.abilities.acl || (&own.access, &own.default) == (&wanted.access, &wanted.default);
+        acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
+    }
+
+    /// Whether its branch's file system gives new entries what those of a directory with these rights get.
+    pub(crate) fn passes_on(&self, wanted: &Shown) -> bool {
+        let (own, abilities) = (self.rights(), &self.at.online.abilities);
+        let Shown { rights: wanted, umask_counts } = wanted;
+        let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
+        !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
+    }
+
+    /// A face with these rights, and with the other attributes of `like`.
+    pub(crate) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
+        let mut attributes: Attributes =
+            like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
+        for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
+            attributes.extend(acl.iter().map(|value| (OsString::from(name), value.clone())));
+        }
+        attributes.sort();
+        let Rights { perm, uid, gid, .. } = *wanted;
+        DirFace { perm, uid, gid, attributes: Some(attributes), changed }
+    }
+
+    /// Makes it so. False: it could not be done, or not all of it.
+    pub(crate) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
+        if !self.can_follow() {
+            return false;
+        }
+        let (dir, abilities) = (Arc::clone(&self.at.fd), self.at.online.abilities);
+        let done = guarded(&self.at, move || {
+            relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
+        });
+        let branch = &self.at.branch.spec.name;
+        let path = || std::fs::read_link(proc_path(self.at.fd.as_fd())).unwrap_or_default();
+        match done {
+            Ok(lost) if lost.is_empty() => return true,
+            Ok(lost) => {
+                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep all of a directory's owner, mode and ACLs here");
+            }
+            Err(error) => {
+                tracing::warn!(%branch, path = ?path(), %error, "cannot set owner, mode or ACLs of a directory here");
+            }
+        }
+        false
+    }
+
+    pub(crate) fn described(&self) -> String {
+        let acl =
+            if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
+        let Meta { perm, uid, gid, .. } = self.meta;
+        format!("{} {:04o} of {uid}:{gid}{acl}", self.at.branch.spec.name, perm & 0o7777)
+    }
+}
+
+pub(crate) fn look(meta: &Meta) -> Look {
+    (meta.perm & 0o7777, meta.uid, meta.gid)
+}
+
+pub(crate) fn keeps_all(at: &DirAt) -> bool {
+    at.online.abilities.acl && at.online.abilities.xattr
+}
+
+/// Whether a branch's root holds nothing of its users. One that cannot be read holds something.
+pub(crate) fn is_empty_root(root: &DirAt) -> bool {
+    let own = |name: &OsStr| name == crate::branch::HIDDEN || name == "lost+found";
+    root.list(true).is_ok_and(|entries| entries.iter().all(|entry| own(&entry.name)))
+}
+
+/// Calls that may hang run on the branch's own workers.
+pub(crate) fn guarded<T: Send + 'static>(
+    at: &DirAt,
+    call: impl FnOnce() -> Result<T, Errno> + Send + 'static,
+) -> OpResult<T> {
+    Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
+}
+
+/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those that lack an earlier one still do.
+/// Fails where no copy has room for the note.
+pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
+    let noted: Vec<Note> = copies
+        .iter()
+        .filter_map(|copy| {
+            let dir = Arc::clone(&copy.fd);
+            guarded(copy, move || Ok(Note::of(dir.as_fd()))).ok()
+        })
+        .collect();
+    let latest = noted.iter().map(|note| note.at).max();
+    let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
+    let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| u128::from_le_bytes(copy.online.uuid) == lacks.branch);
+    let mut lacking: Vec<CopyId> =
+        noted.iter().flat_map(|note| &note.owed).filter(|lacks| !gets_it(lacks)).copied().collect();
+    lacking.extend(owed);
+    lacking.sort_unstable();
+    lacking.dedup();
+    let (mut any, mut full) = (false, None);
+    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
+        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
+        match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
+            Ok(()) => any = true,
+            Err(error) if error.is_full() => full = Some(error),
+            // Where copies differ later, what all of them allow is shown.
+            Err(error) => {
+                tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+            }
+        }
+    }
+    full.filter(|_| !any).map_or(Ok(()), Err)
+}

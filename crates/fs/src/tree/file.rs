@@ -1,0 +1,79 @@
+//! Files as the tree sees them: how their inode is reached, and what of them the kernel may keep.
+
+use rustix::fs::OFlags;
+
+use crate::at::FileAt;
+use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
+use crate::meta::Meta;
+use crate::node::{FileState, Node, NodeId};
+use crate::tree::Tree;
+use crate::tree::lookup::Attr;
+
+impl Tree {
+    /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
+    pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
+        if let Some(file) = state.open_file() {
+            return Ok(file);
+        }
+        let (parent, name) = state.names.first().ok_or(OpError::Stale)?;
+        let file = self.dir_at(parent, state.backing.branch)?.refer(name)?;
+        let meta = file.stat()?;
+        if (meta.foreign_dev, meta.ino) == (state.backing.foreign_dev, state.backing.ino) {
+            Ok(file)
+        } else {
+            Err(OpError::Stale)
+        }
+    }
+
+    /// What a write by anybody but root does to a set-user-id program.
+    pub(crate) fn drop_set_id(&self, node: &Node, file: &FileAt) -> OpResult<()> {
+        let meta = file.stat()?;
+        if !meta.is_set_id() {
+            return Ok(());
+        }
+        let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
+        self.change_unasked(node.id, |cache| file.chmod(meta.perm & !(0o4000 | group), cache))
+    }
+
+    /// Changes attributes that the kernel has not asked to be changed: afterwards it caches none of this node.
+    pub(crate) fn change_unasked<T>(
+        &self,
+        node: NodeId,
+        change: impl FnOnce(KernelCache) -> OpResult<T>,
+    ) -> OpResult<T> {
+        // Also what failed may have changed something.
+        KernelCache::dropping(change, |_| self.context.forget_attributes(node))
+    }
+
+    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may have the file mapped for
+    /// writing past the daemon: neither a store nor the end of the mapping is told to anybody.
+    pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
+        let Some(file) = node.file() else { return true };
+        if !file.state.read().shared_mapping {
+            return true;
+        }
+        let mut state = file.state.write();
+        if state.writers == 0 && self.reader_of(&state).and_then(|file| file.is_open_for_writing()) == Some(false) {
+            state.shared_mapping = false;
+        }
+        // What was read may be older than the mapping's end.
+        false
+    }
+
+    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
+    pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
+        self.reader_of(state)?.is_open_elsewhere()
+    }
+
+    fn reader_of(&self, state: &FileState) -> Option<FileAt> {
+        let (parent, name) = state.names.first()?;
+        let dir = self.dir_at(parent, state.backing.branch).ok()?;
+        dir.open(name, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK).ok()
+    }
+
+    pub(crate) fn attr_with(&self, node: &Node, meta: Meta) -> Attr {
+        let meta = Meta { btime: node.born, ..meta };
+        Attr { node: node.id, ino: node.ino, meta, cacheable: self.is_cacheable(node) }
+    }
+}

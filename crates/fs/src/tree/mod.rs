@@ -1,0 +1,130 @@
+//! The merged tree: nodes and their names, directories over branches, their copies and listings, inode numbers. What changes names or moves files stands on it.
+//!
+//! - `dirs`: copies of a directory on the branches, and their descriptors
+//! - `lookup`: names to nodes, attributes; `list`: listings
+//! - `equal`, `equalise`: copies of a directory that differ, and changes of all of them
+//! - `file`: what the kernel may keep of a file; `remove_dir`: directories that go; `orphans`: names that came too late
+//! - `pinned`: nodes that a walk needs
+
+pub(crate) mod dirs;
+pub(crate) mod equal;
+mod equalise;
+pub(crate) mod face;
+mod file;
+pub(crate) mod found;
+mod list;
+pub(crate) mod lookup;
+pub(crate) mod orphans;
+mod pinned;
+pub(crate) mod remove_dir;
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use rustc_hash::FxHashMap;
+use umbrella_units::Ino;
+
+pub use lookup::Attr;
+pub(crate) use pinned::Pinned;
+
+use crate::branch::{Branches, HIDDEN};
+use crate::context::Context;
+use crate::error::{OpError, OpResult};
+use crate::inode_map::InodeMap;
+use crate::node::{DirState, Node, NodeId, NodeTable};
+use crate::placement::Placement;
+use crate::relocate::CopyId;
+
+/// See the module.
+pub(crate) struct Tree {
+    pub(crate) context: Arc<Context>,
+    pub(crate) branches: Arc<Branches>,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) nodes: Arc<NodeTable>,
+    pub(crate) root: Arc<Node>,
+    pub(crate) inodes: Arc<InodeMap>,
+    pub(crate) dir_fds: dirs::DirFds,
+    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
+    /// keeps others from resolving names.
+    pub(crate) slow_commits: RwLock<()>,
+    /// Exclusive while a directory changes its place; shared by everything that resolves names.
+    pub(crate) rename_lock: RwLock<()>,
+    /// What branches may have made although they did not say so.
+    orphans: Mutex<Vec<orphans::OrphanName>>,
+    /// Directories whose copies differ.
+    differing: equal::Differing,
+    /// Of directories by number: their copies on branches that are away.
+    copies_away: Mutex<FxHashMap<Ino, Vec<CopyId>>>,
+    /// A file on several branches was told of since the mount.
+    duplicates_told: AtomicBool,
+    /// Names given in hidden places.
+    temp_names: AtomicU64,
+}
+
+/// A root that nothing is known of yet.
+pub(crate) fn new_root() -> Arc<Node> {
+    let state = DirState { place: None, ..DirState::default() };
+    Node::new_dir(NodeId::ROOT, Ino(1), None, state)
+}
+
+impl Tree {
+    pub(crate) fn new(placement: &Arc<Placement>, root: Arc<Node>) -> Arc<Tree> {
+        Arc::new(Tree {
+            context: Arc::clone(&placement.context),
+            branches: Arc::clone(&placement.branches),
+            placement: Arc::clone(placement),
+            nodes: Arc::clone(&placement.nodes),
+            root,
+            inodes: Arc::clone(&placement.inodes),
+            dir_fds: dirs::DirFds::new(),
+            slow_commits: RwLock::new(()),
+            rename_lock: RwLock::new(()),
+            orphans: Mutex::default(),
+            differing: equal::Differing::default(),
+            copies_away: Mutex::default(),
+            duplicates_told: AtomicBool::new(false),
+            temp_names: AtomicU64::new(0),
+        })
+    }
+
+    /// A name for a copy in the making, in the hidden place of a branch.
+    pub(crate) fn temp_name(&self) -> OsString {
+        let number = self.temp_names.fetch_add(1, Ordering::Relaxed);
+        OsString::from(format!("move-{}-{number}", std::process::id()))
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> OpResult<Arc<Node>> {
+        self.branches.note_use();
+        if id == NodeId::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        self.nodes.get(id).ok_or(OpError::Stale)
+    }
+
+    pub(crate) fn dir_node(&self, id: NodeId) -> OpResult<Arc<Node>> {
+        let node = self.node(id)?;
+        if node.dir().is_some() { Ok(node) } else { Err(OpError::Sys(rustix::io::Errno::NOTDIR)) }
+    }
+
+    /// Gives `count` references to a node back (the kernel's FORGET).
+    pub(crate) fn forget(&self, id: NodeId, count: u64) {
+        if let Some(node) = self.nodes.get(id) {
+            self.nodes.release(&node, count);
+            drop(node);
+            self.close_forgotten();
+        }
+    }
+}
+
+/// Whether a name at the root is Umbrella's own.
+pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
+    parent.id == NodeId::ROOT && name == HIDDEN
+}
+
+/// Locks something; `None`: it took longer than it may.
+pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
+    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
+}

@@ -1,0 +1,40 @@
+//! Nodes that a walk needs for a while, whatever the kernel forgets.
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use crate::error::OpResult;
+use crate::node::{Node, NodeId};
+use crate::tree::Tree;
+
+/// A node that is kept for as long as a walk needs it.
+pub(crate) struct Pinned<'a> {
+    pool: &'a Tree,
+    pub(crate) node: Arc<Node>,
+}
+
+impl<'a> Pinned<'a> {
+    pub(crate) fn root(pool: &'a Tree) -> Pinned<'a> {
+        Pinned::again(pool, &pool.root)
+    }
+
+    /// A node that is kept already, for longer.
+    pub(crate) fn again(pool: &'a Tree, node: &Arc<Node>) -> Pinned<'a> {
+        node.retain();
+        Pinned { pool, node: Arc::clone(node) }
+    }
+
+    pub(crate) fn lookup(pool: &'a Tree, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
+        let _names = pool.rename_lock.read();
+        let (node, _) = pool.lookup_in(parent, name)?;
+        Ok(Pinned { pool, node })
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        if self.node.id != NodeId::ROOT {
+            self.pool.nodes.release(&self.node, 1);
+        }
+    }
+}

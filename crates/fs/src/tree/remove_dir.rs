@@ -1,0 +1,162 @@
+//! Names that go: files and directories.
+
+use crate::node::inode_key;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use umbrella_policy::placement::spec::FileKind;
+
+use crate::at::{DirAt, FileAt};
+use crate::error::{OpError, OpResult};
+use crate::meta::Meta;
+use crate::node::Node;
+use crate::relocate::{DirFace, EntryAt, clone_dir_whole};
+use crate::tree::Tree;
+
+/// An inode of which something is known, kept from being used again.
+pub(crate) struct HeldNumber {
+    key: crate::inode_map::BackingKey,
+    _open: FileAt,
+}
+
+impl Tree {
+    /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
+    /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
+    pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
+        let key = inode_key(&dir.online, meta);
+        if meta.nlink > 1 || self.inodes.born(key).is_none() {
+            return None;
+        }
+        Some(HeldNumber { key, _open: dir.refer(name).ok()? })
+    }
+
+    /// See `hold_number`.
+    pub(crate) fn drop_number(&self, held: Option<HeldNumber>) {
+        if let Some(held) = held {
+            self.inodes.forget(held.key);
+        }
+    }
+
+    /// Steps: 1. look into every copy; 2. remove the copies one after the other; 3. when one will not go (somebody put
+    /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which is
+    /// the same as not having removed it.
+    pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
+        self.remove_dir_for(node, name, &[], || Ok(()))
+    }
+
+    /// As `remove_dir`, for a directory that `rename` replaces on some branches: it is found empty first, then `rename` is called,
+    /// then the copies that it did not replace go. Nothing is gone when `rename` fails.
+    pub(crate) fn remove_dir_for(
+        &self,
+        node: &Arc<Node>,
+        name: &OsStr,
+        replaced: &[umbrella_units::BranchId],
+        rename: impl FnOnce() -> OpResult<()>,
+    ) -> OpResult<()> {
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        // Relocations into the directory, and copies of it being made, wait or have finished.
+        let commit = dir.commit.lock();
+        let copies = self.copies(node)?;
+        if node.is_removed() {
+            return Err(OpError::Sys(Errno::NOENT));
+        }
+        // The branch of an only copy says so itself, and nothing is half done then.
+        let says_itself = replaced.is_empty() && matches!(copies.as_slice(), [copy] if !copy.online.guarded);
+        for copy in copies.iter().filter(|_| !says_itself) {
+            if !copy.is_empty()? {
+                return Err(OpError::Sys(Errno::NOTEMPTY));
+            }
+        }
+        let (parent, _) = node.place().ok_or(OpError::Sys(Errno::BUSY))?;
+        rename()?;
+        let mut removed = Vec::with_capacity(copies.len());
+        for copy in copies.iter().filter(|copy| !replaced.contains(&copy.id())) {
+            let above = self.dir_at(&parent, copy.id())?;
+            let meta = copy.stat_self()?;
+            match parent.change_entries(&above, || above.rmdir(name)) {
+                Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta, copy)),
+                // The new directory has the name already; an empty copy of the old one is a copy of it from now on.
+                Err(_) if !replaced.is_empty() => {}
+                Err(error) => {
+                    for (above, meta, gone) in &removed {
+                        self.restore_dir(node, above, name, meta, (gone, copy));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let gone = {
+            let mut state = dir.state.write();
+            let has_gone = |copy: &&DirAt| {
+                replaced.contains(&copy.id()) || removed.iter().any(|(_, _, gone)| gone.id() == copy.id())
+            };
+            state.kept = copies.iter().filter(has_gone).cloned().collect();
+            state.removed = true;
+            state.copies.clone()
+        };
+        // Who makes a listing holds it, and may wait for a commit.
+        drop(commit);
+        self.forget_differing(node);
+        *dir.listing.lock() = None;
+        for copy in &gone {
+            self.nodes.remove_backing(copy.backing, node);
+            self.dir_fds.drop_node(node.id, copy.branch);
+        }
+        for (above, meta, _) in &removed {
+            self.inodes.forget(inode_key(&above.online, meta));
+        }
+        Ok(())
+    }
+
+    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what
+    /// is shown, and the rest from the copy that `stays`.
+    fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
+        let Some(dir) = node.dir() else { return };
+        // Nobody may take it for a stranger's before it has its number.
+        let _attributes = dir.attributes.lock();
+        let place = node.place();
+        let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
+        let as_shown = || self.clone_again(stays, self.face_for_copy(dir, stays)?, above, name);
+        let restored = self.clone_again(gone, None, above, name).or_else(|_| as_shown());
+        drop(keeping);
+        let noted = restored.and_then(|made| {
+            let (now, other) = (made.stat_self()?, stays.stat_self()?);
+            let key = inode_key(&made.online, &now);
+            self.inodes.forget(inode_key(&above.online, meta));
+            self.inodes.alias(inode_key(&stays.online, &other), key);
+            self.inodes.ino_checked(key, now.btime);
+            self.add_copy(node, dir, &above.branch, &now);
+            self.dir_fds.put(node.id, &made);
+            Ok(())
+        });
+        if let Err(error) = noted {
+            tracing::warn!(branch = %above.branch.spec.name, %error, "a directory's copy could not be made again");
+        }
+    }
+
+    fn clone_again(&self, like: &DirAt, face: Option<DirFace>, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
+        let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
+        let (online, temp_name, new_name) = (Arc::clone(&above.online), self.temp_name(), name.to_owned());
+        let call = move || {
+            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = EntryAt { dir: to.as_fd(), name: &new_name };
+            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
+        };
+        if above.online.guarded || like.online.guarded {
+            above.branch.io(move |_| call())?;
+        } else {
+            call()?;
+        }
+        above.descend(name)
+    }
+}
+
+/// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to its inode, as long as the kernel
+/// knows it. Files of data are left alone: what they occupy must be free at once.
+pub(crate) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
+    let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
+    is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()
+}

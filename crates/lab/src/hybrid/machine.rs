@@ -1,0 +1,38 @@
+//! A hybrid disk as a machine of an experiment.
+
+use umbrella_policy::spin_down::{Costs, SpinDown};
+use umbrella_units::Nanos;
+
+use super::engine::Engine;
+use super::input::Input;
+use super::outcome::HybridOutcome;
+use super::setup::Setup;
+use crate::experiment::{Cell, LabError, Machine, Watch, modelled_time};
+
+impl Machine for Setup {
+    type Input = Input;
+    type Outcome = HybridOutcome;
+
+    /// Inputs are told apart by their names.
+    fn identity(cell: &Cell<Setup>) -> String {
+        format!("{} {:?}", cell.input.name, cell.machine)
+    }
+
+    fn label(cell: &Cell<Setup>) -> String {
+        format!("{} {} {}", cell.input.name, cell.machine.when, cell.machine.algorithm)
+    }
+
+    fn simulated(outcome: &HybridOutcome) -> String {
+        modelled_time(outcome.time_s)
+    }
+
+    fn check(cell: &Cell<Setup>) -> Result<(), LabError> {
+        cell.machine.profiles()?;
+        SpinDown::parse(&cell.machine.spin_down, Costs { break_even: Nanos::NEVER })?;
+        Ok(())
+    }
+
+    fn run(cell: &Cell<Setup>, watch: &mut Watch<'_>) -> Result<Option<HybridOutcome>, LabError> {
+        Ok(Engine::new(&cell.machine, &cell.input, &mut ())?.run(watch))
+    }
+}

@@ -1,0 +1,18 @@
+//! The machine of the papers on write-back: programs, a page cache, a policy that chooses which dirty pages to write, one disk.
+//!
+//! The same input under several policies, and under several values of any parameter ([`cells`]). `machine` has the event
+//! loop; here is how a run is described, checked and built.
+
+mod cell;
+mod disk;
+mod replay;
+mod sweep;
+
+pub use cell::{Input, MachineSpec};
+pub use disk::capacity;
+pub(crate) use replay::areas;
+pub use replay::{BadPace, Fit, Pace, ReplayOptions};
+pub use sweep::{Sweep, cells, split_policies};
+
+/// A run of a [`MachineSpec`].
+pub type Cell = crate::experiment::Cell<MachineSpec>;

@@ -1,0 +1,229 @@
+//! Which runs an experiment consists of: policies, and values of parameters, each with each.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use umbrella_units::{ByteSize, Nanos, parse_duration};
+
+use super::Cell;
+use super::cell::{Input, MachineSpec, policy_info};
+use super::replay::BadPace;
+use crate::experiment::LabError;
+use crate::workload;
+
+/// More runs than this are a mistake.
+const MOST_RUNS: usize = 10_000;
+
+/// The parameters of machine and run that can be swept; a policy's and a workload's own come on top.
+const MACHINE_PARAMETERS: &[&str] = &[
+    "memory",
+    "disk",
+    "scheduler",
+    "queue-length",
+    "queue-depth",
+    "background",
+    "foreground",
+    "expire",
+    "read-ahead",
+    "aged",
+    "seed",
+    "scale",
+];
+
+/// Those of a trace's replay.
+const REPLAY_PARAMETERS: &[&str] = &["speed", "depth"];
+
+/// Values that a parameter takes, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sweep {
+    /// The parameter.
+    pub name: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+impl std::str::FromStr for Sweep {
+    type Err = LabError;
+
+    fn from_str(spec: &str) -> Result<Self, Self::Err> {
+        let bad = || LabError::BadSweep { spec: spec.to_owned() };
+        let (name, values) = spec.split_once('=').ok_or_else(bad)?;
+        let values: Vec<String> =
+            values.split(',').map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned).collect();
+        if name.trim().is_empty() || values.is_empty() {
+            return Err(bad());
+        }
+        Ok(Sweep { name: name.trim().to_owned(), values })
+    }
+}
+
+/// Splits `file,zone_segment:alpha=5,zone=8MiB,cscan` into its policies: a part with `=` and without `:` belongs to the
+/// policy before it.
+pub fn split_policies(list: &str) -> Vec<String> {
+    let mut policies: Vec<String> = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match policies.last_mut() {
+            Some(last) if part.contains('=') && !part.contains(':') => {
+                last.push(if last.contains(':') { ',' } else { ':' });
+                last.push_str(part);
+            }
+            _ => policies.push(part.to_owned()),
+        }
+    }
+    policies
+}
+
+/// All runs: each policy with each combination of the sweeps' values, over what `base` says. A swept parameter is the
+/// machine's, else that of every policy that has it, else the workload's. A policy without it runs once.
+pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<Cell>, LabError> {
+    let mut cells: Vec<Cell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
+    for (place, sweep) in sweeps.iter().enumerate() {
+        if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
+            return Err(LabError::SweptTwice { name: sweep.name.clone() });
+        }
+        let mut next = Vec::new();
+        let mut any = false;
+        for cell in &cells {
+            let mut seen = BTreeSet::new();
+            for value in &sweep.values {
+                let mut swept = cell.clone();
+                let applies = set(&mut swept, &sweep.name, value)?;
+                any |= applies;
+                if applies {
+                    swept.machine.swept.insert(sweep.name.clone(), value.clone());
+                }
+                if seen.insert(swept.identity()) {
+                    next.push(swept);
+                }
+            }
+            if next.len() > MOST_RUNS {
+                return Err(LabError::TooManyRuns { cells: next.len(), most: MOST_RUNS });
+            }
+        }
+        if !any {
+            return Err(unknown(base, policies, &sweep.name));
+        }
+        cells = next;
+    }
+    Ok(cells)
+}
+
+fn of_policy(base: &Cell, policy: &str) -> Cell {
+    Cell { machine: MachineSpec { policy: policy.to_owned(), ..base.machine.clone() }, ..base.clone() }
+}
+
+fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
+    let mut known: Vec<String> = MACHINE_PARAMETERS.iter().map(|name| (*name).to_owned()).collect();
+    for policy in policies {
+        if let Ok(info) = policy_info(policy) {
+            known.extend(info.params.iter().map(|param| format!("{} (of {})", param.name, info.name)));
+        }
+    }
+    if matches!(*base.input, Input::Trace { .. }) {
+        known.extend(REPLAY_PARAMETERS.iter().map(|name| (*name).to_owned()));
+    }
+    if let Input::Workload { spec } = &*base.input
+        && let Ok(entry) = workload::workload(spec.split(':').next().unwrap_or_default())
+    {
+        known.extend(entry.params.iter().map(|param| format!("{} (of {})", param.name, entry.name)));
+    }
+    LabError::UnknownSweep { name: name.to_owned(), known: known.join(", ") }
+}
+
+/// Sets a parameter; false when the cell has none of that name.
+fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
+    let bad = |expected: &str| LabError::BadValue {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        expected: expected.to_owned(),
+    };
+    let count = || value.parse::<u32>().map_err(|_| bad("a whole number is wanted"));
+    let machine = &mut cell.machine;
+    match name {
+        "memory" => {
+            machine.memory = value.parse::<ByteSize>().map_err(|error| bad(&error.to_string()))?;
+        }
+        "disk" => value.clone_into(&mut machine.disk),
+        "scheduler" => value.clone_into(&mut machine.scheduler),
+        "queue-length" => machine.queue_length = count()? as usize,
+        "queue-depth" => machine.queue_depth = Some(count()?),
+        "background" => machine.background_percent = count()?,
+        "foreground" => machine.foreground_percent = count()?,
+        "read-ahead" => machine.read_ahead = count()?,
+        "aged" => machine.aged_percent = count()?,
+        "expire" if value == "never" => machine.expire_after = None,
+        "expire" => {
+            let after = parse_duration(value).map_err(|error| bad(&error.to_string()))?;
+            machine.expire_after = Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
+        }
+        "seed" => machine.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
+        "scale" => machine.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
+        "speed" | "depth" => {
+            let Input::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
+            match name {
+                "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
+                _ => replay.depth = count()?,
+            }
+        }
+        _ => return set_own(cell, name, value),
+    }
+    Ok(true)
+}
+
+/// Sets a parameter of the policy or the workload.
+fn set_own(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
+    if policy_info(&cell.machine.policy)?.params.iter().any(|param| param.name == name) {
+        cell.machine.policy = with_parameter(&cell.machine.policy, name, value);
+        return Ok(true);
+    }
+    if let Input::Workload { spec } = Arc::make_mut(&mut cell.input) {
+        let entry = workload::workload(spec.split(':').next().unwrap_or_default())?;
+        if entry.params.iter().any(|param| param.name == name) {
+            *spec = with_parameter(spec, name, value);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A spec with one parameter set, in place of what it said of it.
+fn with_parameter(spec: &str, name: &str, value: &str) -> String {
+    let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
+    let mut parts: Vec<String> = rest
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty() && part.split('=').next().map(str::trim) != Some(name))
+        .map(str::to_owned)
+        .collect();
+    parts.push(format!("{name}={value}"));
+    format!("{kind}:{}", parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_policies_keeps_their_parameters_together() {
+        assert_eq!(
+            split_policies("file,zone_segment:alpha=5,zone=8MiB,cscan"),
+            ["file", "zone_segment:alpha=5,zone=8MiB", "cscan"]
+        );
+        assert_eq!(split_policies(" file , , cscan"), ["file", "cscan"]);
+    }
+
+    #[test]
+    fn a_parameter_replaces_what_the_spec_said_of_it() {
+        assert_eq!(with_parameter("zone", "zone", "4MiB"), "zone:zone=4MiB");
+        assert_eq!(with_parameter("zone_segment:zone=8MiB,alpha=5", "zone", "4MiB"), "zone_segment:alpha=5,zone=4MiB");
+    }
+
+    #[test]
+    fn a_sweep_needs_a_name_and_values() {
+        let sweep: Sweep = "zone = 2MiB, 4MiB".parse().expect("a sweep");
+        assert_eq!((sweep.name.as_str(), sweep.values), ("zone", vec!["2MiB".to_owned(), "4MiB".to_owned()]));
+        for bad in ["zone", "zone=", "=4", ""] {
+            assert!(matches!(bad.parse::<Sweep>(), Err(LabError::BadSweep { .. })), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What chapter 4 says of the machine, the four ways that it compares, and what it calls performance.
+//!
+//! Known (table 4.2): Athlon 64 3000+, 512 MB, a Maxtor of 80 GB and 7200 rpm, Linux 2.6.12, so thresholds of 10 % and
+//! 40 %, ext2. The original is Linux as it is: by file, and what is dirty for 30 s is written (section 3.2.1 speaks of
+//! this periodic check as something that only non-volatile memory can do without). Zones have 2048 pages (section 4.3).
+
+use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_units::{ByteSize, PAGE_BYTES};
+
+use crate::{Effort, Expect};
+
+/// A gain or loss of 10 % or more: the same sign, and not more than so many percentage points away.
+pub(super) const LARGE: Expect = Expect::Within { points: 10.0 };
+
+/// A gain or loss below 10 %.
+pub(super) const SMALL: Expect = Expect::Within { points: 5.0 };
+
+/// "The same": not more than so many percentage points away from each other.
+pub(super) const SAME: Expect = Expect::AboutZero { points: 5.0 };
+
+/// Said beside the figures.
+pub(super) const ASSUMED: &str = "all of the memory holds file pages; the original writes what is dirty for 30 s, the others \
+     do not; of the processor only system calls and copying cost time, not policies, file systems and staging; the file \
+     system is new; one seed";
+
+/// The memory of the machine.
+pub(super) const MEMORY: ByteSize = ByteSize(512 << 20);
+
+/// Pages of a zone.
+pub(super) const ZONE: u64 = 2048;
+
+/// All sizes and the memory, times this, in a quick run.
+const QUICK: f64 = 0.1;
+
+/// The same input for every run.
+const SEED: u64 = 1;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Linux as it is.
+    Original,
+    /// With Temporary-ramfs.
+    Staging,
+    /// With the hybrid segment/zone algorithm of WASL.
+    Wasl,
+    /// With both.
+    Hybrid,
+}
+
+/// All four, in the order of the cells.
+pub(super) const METHODS: [Method; 4] = [Method::Original, Method::Staging, Method::Wasl, Method::Hybrid];
+
+impl Method {
+    /// The policy, with zones of so many pages.
+    fn policy(self, zone: u64) -> String {
+        match self {
+            Method::Original | Method::Staging => "file".to_owned(),
+            Method::Wasl | Method::Hybrid => format!("wasl_segment_zone:zone={}KiB", zone * PAGE_BYTES / 1024),
+        }
+    }
+
+    fn stages(self) -> bool {
+        matches!(self, Method::Staging | Method::Hybrid)
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) method: Method,
+    pub(super) workload: String,
+    pub(super) memory: ByteSize,
+    pub(super) zone: u64,
+    pub(super) scale: f64,
+}
+
+impl Run {
+    /// The method on the workload, on the paper's machine.
+    pub(super) fn new(method: Method, workload: impl Into<String>, effort: Effort) -> Run {
+        Run { method, workload: workload.into(), memory: MEMORY, zone: ZONE, scale: scale(effort) }
+    }
+
+    /// As a cell.
+    pub(super) fn cell(self) -> Cell {
+        let default = MachineSpec::default();
+        let machine = MachineSpec {
+            policy: self.method.policy(self.zone),
+            seed: SEED,
+            scale: self.scale,
+            disk: "maxtor_80gb".to_owned(),
+            memory: self.memory,
+            background_percent: 10,
+            foreground_percent: 40,
+            expire_after: default.expire_after.filter(|_| self.method == Method::Original),
+            staging: self.method.stages(),
+            ..default
+        };
+        Cell::new(Input::Workload { spec: self.workload }, machine)
+    }
+}
+
+/// The share of the paper's sizes.
+pub(super) fn scale(effort: Effort) -> f64 {
+    match effort {
+        Effort::Full => 1.0,
+        Effort::Quick => QUICK,
+    }
+}
+
+/// All four methods on one workload.
+pub(super) fn all_methods(workload: &str, effort: Effort) -> Vec<Cell> {
+    METHODS.into_iter().map(|method| Run::new(method, workload, effort).cell()).collect()
+}
+
+/// By how many percent performance, the inverse of the time, is better than the original's.
+pub(super) fn gain(original: &Outcome, other: &Outcome) -> f64 {
+    gain_in_time(original.time_s, other.time_s)
+}
+
+/// The same of two times.
+pub(super) fn gain_in_time(original: f64, other: f64) -> f64 {
+    if other > 0.0 { (original / other - 1.0) * 100.0 } else { 0.0 }
+}
+
+/// By how many percent the time is longer than the original's.
+pub(super) fn longer(original: f64, other: f64) -> f64 {
+    if original > 0.0 { (other / original - 1.0) * 100.0 } else { 0.0 }
+}
+
+/// The mean; zero of nothing.
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}

@@ -1,0 +1,206 @@
+//! Figure 5: how long flushing takes, by algorithm, in total and on each medium.
+
+use std::sync::Arc;
+
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::hybrid::{FlushFigures, Input, Setup};
+use umbrella_lab::result::Table;
+use umbrella_policy::flash_cache::{Algorithm, When};
+
+use super::runs::{EACH_AND_FULL, PAPERS, less, setup as paper_setup, share};
+use super::{Cells, Runs};
+use crate::{Claim, Effort, Expect};
+
+pub(super) const ASSUMED: &str = "flushing counts from the moment at which the disk spins until its data is durable, with what the requests of others \
+     in its way took; what is in the log at the end of the trace is flushed and counted too; a time is the disk's or the flash's \
+     while something is asked of it, so with two buffers both together exceed the total; `whole` is ours";
+
+/// "As much as": the best of all, within so much.
+const AS_MUCH_AS: Expect = Expect::Within { points: 10.0 };
+
+/// What "faster", "higher" or "lower" takes, in percent.
+const SOME: f64 = 1.0;
+
+pub(super) const UNBUFFERED: &str =
+    "the paper does not say whether the disk's own write buffer was on; figure 5 leaves it on, as disks come";
+
+/// Whether the disk has its write buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Buffer {
+    On,
+    Off,
+}
+
+fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> Setup {
+    Setup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
+}
+
+fn all(inputs: &[Arc<Input>], buffer: Buffer) -> Cells {
+    let of = |&when: &When| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
+    Ok(Cell::grid(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>()))
+}
+
+pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+    all(inputs, Buffer::On)
+}
+
+pub(super) fn unbuffered(inputs: &[Arc<Input>], _: Effort) -> Cells {
+    all(inputs, Buffer::Off)
+}
+
+/// Of one input.
+struct Times<'a> {
+    runs: &'a Runs<'a>,
+    input: &'a Input,
+    buffer: Buffer,
+}
+
+impl Times<'_> {
+    fn of(&self, when: When, algorithm: Algorithm) -> FlushFigures {
+        let setup = setup(when, algorithm, self.buffer);
+        self.runs.of(self.input, &setup).map_or_else(FlushFigures::default, |outcome| outcome.flushes)
+    }
+
+    /// By how many percent `alg4` is below one that neither sorts nor merges, at most.
+    fn ordering_cuts(&self) -> f64 {
+        let plain = PAPERS.into_iter().filter(|algorithm| *algorithm != Algorithm::Alg4);
+        let cuts = plain.flat_map(|plain| {
+            EACH_AND_FULL.map(|when| less(self.of(when, plain).time_s, self.of(when, Algorithm::Alg4).time_s))
+        });
+        cuts.fold(0.0, f64::max)
+    }
+
+    /// By how many percent the sectors flushed with `full` are below those with `each`, both merged.
+    fn merging_cuts(&self) -> f64 {
+        let [each, full] = EACH_AND_FULL.map(|when| self.of(when, Algorithm::Alg4).written_bytes as f64);
+        less(each, full)
+    }
+
+    /// By how many percent the writes to the disk are fewer with merging than without.
+    fn fewer_writes(&self, when: When) -> f64 {
+        less(self.of(when, Algorithm::Alg1).writes as f64, self.of(when, Algorithm::Alg4).writes as f64)
+    }
+
+    /// By how many percent each medium is busy for less time with `full` than with `each`.
+    fn spared(&self, algorithm: Algorithm) -> [f64; 2] {
+        let [each, full] = EACH_AND_FULL.map(|when| self.of(when, algorithm));
+        [less(each.flash_s, full.flash_s), less(each.disk_s, full.disk_s)]
+    }
+
+    /// By how many percent `full` is below `each`.
+    fn cut(&self, algorithm: Algorithm) -> f64 {
+        less(self.of(When::Each, algorithm).time_s, self.of(When::Full, algorithm).time_s)
+    }
+}
+
+/// "Generally", "typically", "largely": of so many percent of the cases that there are.
+const MOST: f64 = 50.0;
+
+/// How many percent of the cases are so.
+fn of_all(cases: impl IntoIterator<Item = bool>) -> f64 {
+    let (so, all) = cases.into_iter().fold((0_u32, 0_u32), |(so, all), case| (so + u32::from(case), all + 1));
+    if all == 0 { 0.0 } else { 100.0 * f64::from(so) / f64::from(all) }
+}
+
+/// What the text says of figure 5, and the conclusion of it. "Can" and "as much as" are of the best case, the rest is of most cases.
+pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
+    let inputs: Vec<Times<'_>> = runs.inputs().map(|input| Times { runs, input, buffer: Buffer::On }).collect();
+    let cuts: Vec<f64> = inputs.iter().flat_map(|times| PAPERS.map(|algorithm| times.cut(algorithm))).collect();
+    let best = cuts.iter().copied().fold(0.0, f64::max);
+    let disks = inputs.iter().flat_map(|times| {
+        EACH_AND_FULL.into_iter().flat_map(move |when| PAPERS.map(|algorithm| times.of(when, algorithm)))
+    });
+    let dominates = of_all(disks.map(|of| share(of.disk_s, of.disk_s + of.flash_s) > 50.0));
+    let two_against_one = |of: fn(&FlushFigures) -> f64| {
+        inputs.iter().map(move |times| {
+            let [one, two] = [Algorithm::Alg1, Algorithm::Alg2].map(|algorithm| of(&times.of(When::Each, algorithm)));
+            -less(one, two)
+        })
+    };
+    let spared = inputs.iter().flat_map(|times| PAPERS.into_iter().flat_map(|algorithm| times.spared(algorithm)));
+    let merged = inputs.iter().flat_map(|times| EACH_AND_FULL.map(|when| times.fewer_writes(when)));
+    let most = |text: &str, measured| Claim::new("5", text, "% of the cases", MOST, measured, Expect::AtLeast);
+    let can = "full instead of each can cut the flush time by more than, best of all";
+    vec![
+        Claim::new("5", can, "%", 75.0, best, Expect::AtLeast),
+        most("full is generally faster than each, by trace and algorithm", of_all(cuts.iter().map(|cut| *cut > SOME))),
+        most(
+            "each medium is busy for less time with full than with each, by trace, algorithm and medium",
+            of_all(spared.map(|less| less > SOME)),
+        ),
+        most("the disk takes more time than the flash, by trace, policy and algorithm", dominates),
+        most(
+            "each: alg1 is generally no slower than alg2",
+            of_all(two_against_one(|of| of.time_s).map(|more| more > -SOME)),
+        ),
+        most(
+            "each: the disk takes longer with alg2 than with alg1",
+            of_all(two_against_one(|of| of.disk_s).map(|more| more > SOME)),
+        ),
+        most(
+            "each: the flash is typically faster with alg2 than with alg1",
+            of_all(two_against_one(|of| of.flash_s).map(|more| more < -SOME)),
+        ),
+        Claim::new(
+            "5",
+            "ordering and merging (alg4) cut the flush time of those without (alg1 to alg3) by as much as, best of all",
+            "%",
+            90.0,
+            inputs.iter().map(Times::ordering_cuts).fold(0.0, f64::max),
+            AS_MUCH_AS,
+        ),
+        most(
+            "merging (alg4) reduces the number of writes to the disk against alg1, by trace and policy",
+            of_all(merged.map(|fewer| fewer > SOME)),
+        ),
+        Claim::new(
+            "2.1",
+            "alg4: full may leave fewer sectors to be flushed than each, best of all, by",
+            "%",
+            SOME,
+            inputs.iter().map(Times::merging_cuts).fold(0.0, f64::max),
+            Expect::AtLeast,
+        ),
+    ]
+}
+
+pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+    show_with(runs, Buffer::On)
+}
+
+pub(super) fn show_unbuffered(runs: &Runs<'_>) -> Vec<Table> {
+    show_with(runs, Buffer::Off)
+}
+
+fn show_with(runs: &Runs<'_>, buffer: Buffer) -> Vec<Table> {
+    let head = [
+        "algorithm",
+        "each: total s",
+        "flash s",
+        "disk s",
+        "flushes",
+        "writes",
+        "full: total s",
+        "flash s",
+        "disk s",
+        "flushes",
+        "writes",
+        "full cuts",
+    ];
+    let table = |input: &Input| {
+        let times = Times { runs, input, buffer };
+        let row = |algorithm: Algorithm| {
+            let mut row = vec![algorithm.name().to_owned()];
+            for when in EACH_AND_FULL {
+                let of = times.of(when, algorithm);
+                row.extend([of.time_s, of.flash_s, of.disk_s].map(|seconds| format!("{seconds:.1}")));
+                row.extend([of.count, of.writes].map(|count| count.to_string()));
+            }
+            row.push(format!("{:.1} %", times.cut(algorithm)));
+            row
+        };
+        let rows = Algorithm::ALL.map(row).into();
+        Table { title: input.name.clone(), head: head.map(str::to_owned).to_vec(), rows }
+    };
+    runs.inputs().map(table).collect()
+}

@@ -1,0 +1,132 @@
+//! NVCache: the paper on flushing the flash of a hybrid disk. Figures 3 to 5, what section 2.1 says of spin-ups, and tables of ours.
+//!
+//! - `runs.rs`: what is run, and how its outcomes are found again.
+//! - `cached.rs`: figures 3 and 4; `flushing.rs`: figure 5; `waking.rs`: section 2.1; `ours.rs`: every choice, and the sweeps.
+//!
+//! The paper's traces are not public: each claim is held against each trace that there is. Tolerances were fixed before the first run.
+//! docs/reproductions/nvcache.md has the outcome and says why what fails does.
+
+mod cached;
+mod flushing;
+mod ours;
+mod runs;
+mod waking;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::hybrid::{Input, Setup};
+use umbrella_lab::trace::OpenOptions;
+
+use crate::UnknownPaper;
+use crate::on_inputs::{self, InputFigure, Named, no_claims};
+
+/// What it is called here.
+pub const NAME: &str = "nvcache";
+
+/// The seed of the synthetic week.
+const SEED: u64 = 1;
+
+/// Traces of a week in the folder of the open traces.
+const WEEKS: [&str; 4] = ["msr_rsrch_1_week", "msr_wdev_1_week", "msr_wdev_3_week", "msr_hm_1_writes90h"];
+
+/// A figure of the paper.
+pub type Figure = InputFigure<Setup>;
+type Cells = on_inputs::Cells<Setup>;
+type Runs<'a> = on_inputs::Runs<'a, Setup>;
+
+impl Named for Input {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rename(&mut self, name: String) {
+        self.name = name;
+    }
+}
+
+/// All figures, in order.
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        id: "2.1",
+        title: "what wakes the disk",
+        assumed: waking::ASSUMED,
+        cells: waking::cells,
+        judge: waking::judge,
+        show: waking::show,
+    },
+    Figure {
+        id: "3",
+        title: "data cached over the days, infinite flash",
+        assumed: cached::DAYS_ASSUMED,
+        cells: cached::cells,
+        judge: no_claims,
+        show: cached::show_days,
+    },
+    Figure {
+        id: "4",
+        title: "data cached each time that the disk sleeps, infinite flash",
+        assumed: cached::ASSUMED,
+        cells: cached::cells,
+        judge: cached::judge_sleeps,
+        show: cached::show_sleeps,
+    },
+    Figure {
+        id: "5",
+        title: "flush time by algorithm, 64 MB of flash, 16 MB of memory",
+        assumed: flushing::ASSUMED,
+        cells: flushing::cells,
+        judge: flushing::judge,
+        show: flushing::show,
+    },
+    Figure {
+        id: "Unbuffered",
+        title: "figure 5 without the disk's own write buffer (ours)",
+        assumed: flushing::UNBUFFERED,
+        cells: flushing::unbuffered,
+        judge: no_claims,
+        show: flushing::show_unbuffered,
+    },
+    Figure {
+        id: "Choices",
+        title: "every choice of when, how and when to sleep (ours)",
+        assumed: ours::CHOICES_ASSUMED,
+        cells: ours::choices,
+        judge: no_claims,
+        show: ours::show_choices,
+    },
+    Figure {
+        id: "Flash",
+        title: "more and less flash (ours)",
+        assumed: "",
+        cells: ours::flash_sizes,
+        judge: no_claims,
+        show: ours::show_flash_sizes,
+    },
+    Figure {
+        id: "Memory",
+        title: "more and less memory for flushing (ours)",
+        assumed: "",
+        cells: ours::memory_sizes,
+        judge: no_claims,
+        show: ours::show_memory_sizes,
+    },
+];
+
+/// The figures of that number; all when `None`.
+pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
+    on_inputs::choose(NAME, FIGURES, figure)
+}
+
+/// The week-long traces that a folder of open traces has.
+pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
+    on_inputs::traces_in(folder, &WEEKS)
+}
+
+/// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
+pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<Input>>, LabError> {
+    let capacity = Setup::default().capacity()?;
+    let inputs = vec![Input::desktop_week(SEED)];
+    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open, capacity))
+}

@@ -1,0 +1,122 @@
+//! Papers whose claims are asked of every input that there is: the papers' own traces are not public.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use umbrella_lab::experiment::{Cell, LabError, Machine, Observe};
+use umbrella_lab::result::Table;
+
+use crate::{Claim, Effort, Judged, UnknownPaper, run_cells};
+
+/// An input with a name.
+pub trait Named {
+    /// What it is called in results.
+    fn name(&self) -> &str;
+
+    /// Gives it another name.
+    fn rename(&mut self, name: String);
+}
+
+/// The runs that a figure needs.
+pub(crate) type Cells<M> = Result<Vec<Cell<M>>, LabError>;
+
+type MakeCells<M> = fn(&[Arc<<M as Machine>::Input>], Effort) -> Cells<M>;
+
+/// One figure or table, of runs of all inputs.
+pub struct InputFigure<M: Machine> {
+    /// Its number or name.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// What had to be assumed, or cannot be compared; empty when nothing.
+    pub assumed: &'static str,
+    /// The runs that it needs.
+    pub(crate) cells: MakeCells<M>,
+    /// What they say of the paper's claims.
+    pub(crate) judge: fn(&Runs<'_, M>) -> Vec<Claim>,
+    /// What they came to.
+    pub(crate) show: fn(&Runs<'_, M>) -> Vec<Table>,
+}
+
+pub(crate) fn no_claims<M: Machine>(_: &Runs<'_, M>) -> Vec<Claim> {
+    Vec::new()
+}
+
+/// The runs of a figure.
+pub struct Runs<'a, M: Machine> {
+    inputs: &'a [Arc<M::Input>],
+    cells: Vec<&'a Cell<M>>,
+    outcomes: Vec<M::Outcome>,
+}
+
+impl<M: Machine<Input: Named> + PartialEq> Runs<'_, M> {
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = &M::Outcome> {
+        self.outcomes.iter()
+    }
+
+    /// The inputs that were run.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &M::Input> {
+        self.inputs.iter().map(|input| &**input).filter(|input| self.on(input).next().is_some())
+    }
+
+    /// The machines on which an input was run, and what came of it.
+    pub(crate) fn on(&self, input: &M::Input) -> impl Iterator<Item = (&M, &M::Outcome)> {
+        let runs = self.cells.iter().zip(&self.outcomes);
+        runs.filter(|(cell, _)| cell.input.name() == input.name()).map(|(cell, outcome)| (&cell.machine, outcome))
+    }
+
+    /// What this machine came to with that input.
+    pub(crate) fn of(&self, input: &M::Input, machine: &M) -> Option<&M::Outcome> {
+        self.on(input).find(|(of, _)| *of == machine).map(|(_, outcome)| outcome)
+    }
+}
+
+/// The figures of that number; all when `None`.
+pub(crate) fn choose<M: Machine>(
+    paper: &'static str,
+    figures: &'static [InputFigure<M>],
+    wanted: Option<&str>,
+) -> Result<Vec<&'static InputFigure<M>>, UnknownPaper> {
+    crate::choose(paper, figures, |of| of.id, wanted)
+}
+
+/// Those of the traces in the folder of the open traces that are there.
+pub(crate) fn traces_in(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(|name| folder.join(format!("{name}.csv.gz"))).filter(|path| path.is_file()).collect()
+}
+
+/// The synthetic inputs and these traces. Two of one name are told apart by a number.
+pub(crate) fn with_traces<I: Named>(
+    mut inputs: Vec<I>,
+    traces: &[PathBuf],
+    read: impl Fn(&Path) -> Result<I, LabError>,
+) -> Result<Vec<Arc<I>>, LabError> {
+    for path in traces {
+        let mut input = read(path)?;
+        let same = inputs.iter().filter(|other| other.name() == input.name()).count();
+        if same > 0 {
+            input.rename(format!("{} ({})", input.name(), same + 1));
+        }
+        inputs.push(input);
+    }
+    Ok(inputs.into_iter().map(Arc::new).collect())
+}
+
+/// Runs the figures on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
+/// finished, because the observer stopped them, are left out.
+pub fn run<M: Machine<Input: Named> + PartialEq>(
+    figures: &[&'static InputFigure<M>],
+    inputs: &[Arc<M::Input>],
+    effort: Effort,
+    threads: usize,
+    observe: impl FnOnce(&[Cell<M>]) -> Box<dyn Observe<M>>,
+) -> Result<Vec<Judged<M>>, LabError> {
+    let cells = figures.iter().map(|figure| (figure.cells)(inputs, effort)).collect::<Result<_, _>>()?;
+    run_cells(cells, threads, observe, |number, cells, outcomes| {
+        let figure = figures[number];
+        let runs = Runs { inputs, cells, outcomes };
+        let (claims, tables) = ((figure.judge)(&runs), (figure.show)(&runs));
+        let InputFigure { id, title, assumed, .. } = *figure;
+        Some(Judged { figure: id, title, assumed, claims, tables, outcomes: runs.outcomes })
+    })
+}

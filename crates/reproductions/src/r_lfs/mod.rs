@@ -1,0 +1,124 @@
+//! R-LFS: the paper on a log whose regions are laid out as an organ pipe. Figures 3 to 6, the simulator's, and tables of ours.
+//!
+//! - `runs.rs`: what is run, and how its outcomes are found again.
+//! - `cleaning.rs`: figures 3 and 4; `seeks.rs`: figures 5 and 6; `schemes.rs`: every placement scheme.
+//!
+//! The paper's traces are not public: each claim is held against each input that there is. Tolerances were fixed before the first run.
+//! docs/reproductions/r-lfs.md has the outcome and says why what fails does.
+
+mod cleaning;
+mod runs;
+mod schemes;
+mod seeks;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::log_store::{Input, Percent, Setup};
+use umbrella_lab::trace::OpenOptions;
+use umbrella_lab::workload::Seed;
+use umbrella_units::Pages;
+
+use crate::on_inputs::{self, InputFigure, Named, no_claims};
+use crate::{Effort, UnknownPaper};
+
+/// What it is called here.
+pub const NAME: &str = "r-lfs";
+
+const SEED: Seed = Seed(1);
+
+/// Traces in the folder of the open traces that have enough data; of one experiment that was run twice, the first.
+const TRACES: [&str; 6] = [
+    "msr_rsrch_1_week",
+    "msr_hm_1_writes90h",
+    "msr_cut_80w_243s",
+    "umass_financial1_head10k",
+    "java_fs_ext4",
+    "ycsb_rocksdb_1",
+];
+
+/// A figure of the paper.
+pub type Figure = InputFigure<Setup>;
+type Cells = on_inputs::Cells<Setup>;
+type Runs<'a> = on_inputs::Runs<'a, Setup>;
+
+impl Named for Input {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rename(&mut self, name: String) {
+        self.name = name;
+    }
+}
+
+/// All figures, in order.
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        id: "3",
+        title: "blocks copied by the cleaner (figures 3 and 4: traces hplajw and snake)",
+        assumed: cleaning::ASSUMED,
+        cells: cleaning::cells,
+        judge: cleaning::judge,
+        show: cleaning::show,
+    },
+    Figure {
+        id: "5",
+        title: "seek distance (figures 5 and 6: traces hplajw and snake)",
+        assumed: seeks::ASSUMED,
+        cells: seeks::cells,
+        judge: seeks::judge,
+        show: seeks::show,
+    },
+    Figure {
+        id: "Schemes",
+        title: "every placement scheme, the log 80 % full (ours)",
+        assumed: schemes::ASSUMED,
+        cells: schemes::cells,
+        judge: no_claims,
+        show: schemes::show,
+    },
+    Figure {
+        id: "Utilisation",
+        title: "every scheme, the fuller the log (ours)",
+        assumed: schemes::SWEEP_ASSUMED,
+        cells: schemes::sweep_cells,
+        judge: no_claims,
+        show: schemes::show_sweep,
+    },
+];
+
+/// The figures of that number; all when `None`. Figures 4 and 6 are shown with 3 and 5.
+pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
+    // The paper has a figure for each trace; ours stand for both.
+    let figure = figure.map(|figure| match figure {
+        "4" => "3",
+        "6" => "5",
+        other => other,
+    });
+    on_inputs::choose(NAME, FIGURES, figure)
+}
+
+/// The traces that a folder of open traces has.
+pub fn traces_of(folder: &Path) -> Vec<PathBuf> {
+    on_inputs::traces_in(folder, &TRACES)
+}
+
+/// The synthetic inputs and these traces. Two of one name are told apart by a number.
+pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<Vec<Arc<Input>>, LabError> {
+    let blocks = match effort {
+        Effort::Full => Pages(1 << 17),
+        Effort::Quick => Pages(1 << 13),
+    };
+    let writes = 8 * blocks.0;
+    let reads = Percent(50);
+    let local = |x, y, requests, reads| Input::hot_cold((Percent(x), Percent(y)), blocks, requests, reads, SEED);
+    let inputs = vec![
+        local(90, 10, 2 * writes, reads)?,
+        local(80, 20, 2 * writes, reads)?,
+        local(90, 10, writes, Percent(0))?,
+        Input::zipf(0.99, blocks, writes, SEED)?,
+    ];
+    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open))
+}

@@ -1,0 +1,107 @@
+//! What is run, and how outcomes compare.
+
+use std::sync::Arc;
+
+use umbrella_lab::experiment::Cell;
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_policy::log_layout::Victim;
+
+use super::{Cells, Runs};
+use crate::Effort;
+
+/// The paper's policies: their names, regions, and how the victim is chosen.
+pub(super) const POLICIES: [(&str, u32, Victim); 6] = [
+    ("Cost-1", 1, Victim::CostBenefit),
+    ("Cost-2", 2, Victim::CostBenefit),
+    ("Cost-3", 3, Victim::CostBenefit),
+    ("Greedy-1", 1, Victim::Greedy),
+    ("Greedy-2", 2, Victim::Greedy),
+    ("Greedy-3", 3, Victim::Greedy),
+];
+
+/// How full the log is.
+pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
+    match effort {
+        Effort::Full => &[50, 60, 70, 80, 85, 90, 95],
+        Effort::Quick => &[50, 70, 85, 90],
+    }
+}
+
+/// R-LFS with so many regions.
+pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
+    Setup {
+        scheme: format!("r_lfs:regions={regions}"),
+        victim,
+        utilisation: Percent(utilisation),
+        segment_blocks: None,
+    }
+}
+
+/// How full the logs of an input were.
+pub(super) fn utilisations_of(runs: &Runs<'_>, input: &Input) -> Vec<u32> {
+    let mut all: Vec<u32> = runs.on(input).map(|(setup, _)| setup.utilisation.0).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Each input in each of these logs that is large enough for it.
+pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[Setup]) -> Cells {
+    let mut cells = Vec::new();
+    for input in inputs {
+        for setup in setups {
+            if setup.fits(input)? {
+                cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// All of the paper's policies in logs from half full on.
+pub(super) fn papers(effort: Effort) -> Vec<Setup> {
+    let of = |share: &u32| POLICIES.map(|(_, count, victim)| regions(count, victim, *share));
+    utilisations(effort).iter().flat_map(of).collect()
+}
+
+/// By how many percent `new` is below `old`; nothing where there was nothing.
+fn less(old: u64, new: u64) -> Option<f64> {
+    (old > 0).then(|| (1.0 - new as f64 / old as f64) * 100.0)
+}
+
+/// By how much more regions than one lower a count, at each utilisation at which there is something to lower.
+pub(super) fn reductions(
+    runs: &Runs<'_>,
+    input: &Input,
+    (count, victim): (u32, Victim),
+    of: fn(&LogOutcome) -> u64,
+) -> Vec<f64> {
+    let reduction = |share: u32| {
+        let [plain, more] = [1, count].map(|count| runs.of(input, &regions(count, victim, share)).map(of));
+        less(plain?, more?)
+    };
+    utilisations_of(runs, input).into_iter().filter_map(reduction).collect()
+}
+
+/// Whether enough is read to ask how far the heads travel for it.
+pub(super) fn has_reads(runs: &Runs<'_>, input: &Input) -> bool {
+    let first = runs.outcomes().find(|outcome| outcome.input == input.name);
+    first.is_some_and(|outcome| outcome.read.0 * 100 >= outcome.written.0)
+}
+
+pub(super) fn most(all: &[f64]) -> f64 {
+    all.iter().copied().reduce(f64::max).unwrap_or(f64::NAN)
+}
+
+pub(super) fn least(all: &[f64]) -> f64 {
+    all.iter().copied().reduce(f64::min).unwrap_or(f64::NAN)
+}
+
+/// Thousands and millions, short.
+pub(super) fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e7 => format!("{:.1} M", value / 1e6),
+        value if value >= 1e4 => format!("{:.1} k", value / 1e3),
+        value => format!("{value:.0}"),
+    }
+}

@@ -1,0 +1,103 @@
+//! What the paper has not: every placement scheme beside R-LFS, and a log that is told the future.
+
+use std::sync::Arc;
+
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_lab::result::Table;
+use umbrella_policy::log_layout::{Victim, schemes};
+
+use super::runs::{cells as all_of, has_reads, short, utilisations, utilisations_of};
+use super::{Cells, Runs};
+use crate::Effort;
+
+pub(super) const ASSUMED: &str = "write amplification: blocks written by user and cleaner for each that the user wrote; distance: blocks between two requests, of the trace's \
+     requests / of all; \"log\" is r_lfs with one region: no separation at all; \"oracle\" is told when each block dies; \
+     with \"inside 100\" a region that is short cleans inside itself whatever has a dead block, as the paper's text reads";
+
+pub(super) const SWEEP_ASSUMED: &str = "cost-benefit; \"-\": the log is too small for so many streams";
+
+const SHARE: u32 = 80;
+
+const VICTIMS: [Victim; 2] = [Victim::Greedy, Victim::CostBenefit];
+
+/// Names of the rows, and the schemes.
+fn all_schemes() -> Vec<(String, String)> {
+    let row = |name: &str, scheme: &str| (name.to_owned(), scheme.to_owned());
+    let mut all = vec![row("log", "r_lfs:regions=1")];
+    all.extend(schemes().iter().map(|info| row(info.name, info.name)));
+    all.push(row("r_lfs, inside 100", "r_lfs:inside=100"));
+    all.push(row("organ, centre 40", "organ:centre=40"));
+    all
+}
+
+fn setup(scheme: &str, victim: Victim, share: u32) -> Setup {
+    Setup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
+}
+
+pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+    let of = |(_, scheme): &(String, String)| VICTIMS.map(|victim| setup(scheme, victim, SHARE));
+    all_of(inputs.iter(), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
+}
+
+fn mean(outcome: &LogOutcome) -> [f64; 2] {
+    [outcome.foreground, outcome.all].map(|travel| travel.distance.0 as f64 / travel.requests.max(1) as f64)
+}
+
+pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+    let head = ["scheme", "greedy", "cost-benefit", "distance, greedy", "distance, cost-benefit"];
+    let table = |input: &Input| {
+        let row = |(name, scheme): &(String, String)| {
+            let outcomes = VICTIMS.map(|victim| runs.of(input, &setup(scheme, victim, SHARE)));
+            let cell =
+                |text: fn(&LogOutcome) -> String| outcomes.map(|outcome| outcome.map_or_else(|| "-".to_owned(), text));
+            let mut row = vec![name.clone()];
+            row.extend(cell(|outcome| format!("{:.3}", outcome.write_amplification)));
+            row.extend(cell(|outcome| mean(outcome).map(short).join(" / ")));
+            row
+        };
+        let rows = all_schemes().iter().map(row).collect();
+        Table { title: input.name.clone(), head: head.map(str::to_owned).to_vec(), rows }
+    };
+    runs.inputs().map(table).collect()
+}
+
+/// One of the two inputs that differ in locality only, and those that only write.
+fn swept(inputs: &[Arc<Input>]) -> impl Iterator<Item = &Arc<Input>> {
+    inputs.iter().take(4).enumerate().filter(|(number, _)| *number != 1).map(|(_, input)| input)
+}
+
+pub(super) fn sweep_cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+    let of = |(_, scheme): &(String, String)| {
+        let shares = utilisations(effort).iter();
+        shares.map(|share| setup(scheme, Victim::CostBenefit, *share)).collect::<Vec<_>>()
+    };
+    all_of(swept(inputs), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
+}
+
+fn sweep(runs: &Runs<'_>, input: &Input, what: &str, text: fn(&LogOutcome) -> String) -> Table {
+    let shares = utilisations_of(runs, input);
+    let mut head = vec!["scheme".to_owned()];
+    head.extend(shares.iter().map(|share| format!("{share} %")));
+    let row = |(name, scheme): &(String, String)| {
+        let cell = |share: &u32| {
+            let outcome = runs.of(input, &setup(scheme, Victim::CostBenefit, *share));
+            outcome.map_or_else(|| "-".to_owned(), text)
+        };
+        std::iter::once(name.clone()).chain(shares.iter().map(cell)).collect()
+    };
+    Table { title: format!("{}: {what}", input.name), head, rows: all_schemes().iter().map(row).collect() }
+}
+
+pub(super) fn show_sweep(runs: &Runs<'_>) -> Vec<Table> {
+    let mut tables = Vec::new();
+    for input in runs.inputs() {
+        if has_reads(runs, input) {
+            let distance = |outcome: &LogOutcome| short(mean(outcome)[0]);
+            tables.push(sweep(runs, input, "blocks between two requests of the trace", distance));
+        } else {
+            let amplification = |outcome: &LogOutcome| format!("{:.3}", outcome.write_amplification);
+            tables.push(sweep(runs, input, "write amplification", amplification));
+        }
+    }
+    tables
+}

@@ -1,0 +1,37 @@
+//! Section IV-B: what makes dirty pages go to disk. Table I: what TESA's structures take.
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::result::{Outcome, WrittenBecause};
+use umbrella_lab::write_back::Cell;
+
+use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
+use crate::{Claim, Effort, Expect};
+
+pub(super) fn reasons(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&[file()], effort)
+}
+
+pub(super) fn judge_reasons(outcomes: &[Outcome]) -> Vec<Claim> {
+    let shares = outcomes.iter().filter_map(|outcome| threshold_share(&outcome.written_because));
+    let least = shares.reduce(f64::min).unwrap_or_default();
+    let claim = "pages written because of the background threshold, in the workload with fewest";
+    vec![Claim::new("section IV-B", claim, "%", 97.6, least, Expect::AtLeast)]
+}
+
+/// In percent; nothing when no page was written while the workload ran.
+fn threshold_share(because: &WrittenBecause) -> Option<f64> {
+    let all = because.threshold + because.expired + because.reclaim + because.sync;
+    (all > 0).then(|| 100.0 * because.threshold as f64 / all as f64)
+}
+
+pub(super) fn memory(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&[tesa()], effort)
+}
+
+pub(super) fn judge_memory(outcomes: &[Outcome]) -> Vec<Claim> {
+    let claim = |(work, of): (Work, &[Outcome])| {
+        let kilobytes = of.first().map_or(0.0, |outcome| outcome.policy_bytes as f64 / 1024.0);
+        Claim::new("Table I", format!("{} takes at most", work.name), "KB", work.table_kb, kilobytes, Expect::AtMost)
+    };
+    rows(WORKLOADS.iter().copied(), outcomes, 1).map(claim).collect()
+}

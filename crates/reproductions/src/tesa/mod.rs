@@ -1,0 +1,87 @@
+//! TESA: Huang and Chang, "TESA: a Temporal and Spatial Information Aware Writeback Policy for Home Network-Attached
+//! Storage Devices". Section IV: figures 4 to 9, table I, and the share of section IV-B.
+//!
+//! - `setting.rs`: the machine, the six workloads, and what the paper calls performance.
+//! - `zones.rs`: figures 4 to 7, TESA against itself; `policies.rs`: figures 8 and 9, TESA against others;
+//!   `flushes.rs`: section IV-B and table I.
+//!
+//! The figures themselves are pictures without numbers; what is held against the runs is what the text says of them. The
+//! tolerances were fixed before the first run: `setting::UP_TO` for the size of a gain, `setting::EQUAL` for "good"
+//! and "similar". docs/reproductions/tesa.md has the outcome and says why what fails does.
+
+mod flushes;
+mod policies;
+mod setting;
+#[cfg(test)]
+mod tests;
+mod zones;
+
+use super::{Figure, Paper};
+
+/// The paper.
+pub static PAPER: Paper = Paper {
+    name: "tesa",
+    title: "TESA: a Temporal and Spatial Information Aware Writeback Policy for Home Network-Attached Storage Devices",
+    figures: FIGURES,
+};
+
+const FIGURES: &[Figure] = &[
+    Figure {
+        id: "section IV-B",
+        title: "why dirty pages are written (policy file)",
+        assumed: "pages still dirty when the workload ends are not counted; the model has no journal, so that no page is \
+                  written for a checkpoint",
+        cells: flushes::reasons,
+        judge: flushes::judge_reasons,
+    },
+    Figure {
+        id: "4",
+        title: "zone sizes, zone",
+        assumed: zones::SIZES_ASSUMED,
+        cells: zones::zone_sizes,
+        judge: zones::judge_zone_sizes,
+    },
+    Figure {
+        id: "5",
+        title: "zone sizes, zone_segment",
+        assumed: zones::SIZES_ASSUMED,
+        cells: zones::zone_segment_sizes,
+        judge: zones::judge_zone_segment_sizes,
+    },
+    Figure {
+        id: "6",
+        title: "values of alpha, zone_segment",
+        assumed: "values of alpha: 0, 10, 25, 50, 100, 200 and 1000000 (the text names 0 and 50)",
+        cells: zones::alphas,
+        judge: zones::judge_alphas,
+    },
+    Figure {
+        id: "7",
+        title: "zone_segment over zone",
+        assumed: setting::ASSUMED,
+        cells: zones::schemes,
+        judge: zones::judge_schemes,
+    },
+    Figure {
+        id: "8",
+        title: "TESA (zone_segment) over file, recency and segment",
+        assumed: setting::ASSUMED,
+        cells: policies::all,
+        judge: policies::judge_performance,
+    },
+    Figure {
+        id: "9",
+        title: "what makes the difference, over the five workloads that write most",
+        assumed: "where the text gives no number: on average over the five workloads; without the write-out after their end",
+        cells: policies::write_dominated,
+        judge: policies::judge_factors,
+    },
+    Figure {
+        id: "Table I",
+        title: "memory of TESA's structures at most",
+        assumed: "the paper counts what TESA adds to the kernel's own lists of dirty pages; ours is the whole index of dirty \
+                  pages, by page, file, block, segment and zone",
+        cells: flushes::memory,
+        judge: flushes::judge_memory,
+    },
+];

@@ -1,0 +1,154 @@
+//! What section IV-A says of the machine and the workloads, and what the paper calls performance (section IV-C).
+//!
+//! Known: 1 GB of memory, a disk of 500 GB and 7200 rpm, Linux 2.6.12, so thresholds of 10 % and 40 %, a periodic
+//! write-back after 30 s, and an elevator before the disk. Not known: which disk, and how much of the memory is left to
+//! file pages.
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_units::ByteSize;
+
+use crate::{Effort, Expect};
+
+/// The size of a gain: the same sign, and not more than so many percentage points away.
+pub(super) const UP_TO: Expect = Expect::Within { points: 10.0 };
+
+/// "Similar performance", "good performance": not more than so many percentage points from what it is compared with.
+pub(super) const EQUAL: Expect = Expect::AboutZero { points: 5.0 };
+
+/// Said beside the figures.
+pub(super) const ASSUMED: &str = "900 MiB of the 1 GB hold file pages, the rest is the kernel's and the programs'; the disk \
+     is a Deskstar 7K500 with its write cache on; ext3 without its journal; one seed";
+
+/// All sizes and times of the workloads, and the memory, times this, in a quick run.
+const QUICK: f64 = 0.125;
+
+/// The same input for every run.
+const SEED: u64 = 1;
+
+/// A workload of section IV-A; its parameters are the defaults of the lab's workload of that name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Whether it runs for a fixed time.
+    pub(super) timed: bool,
+    /// Whether the paper counts it among the write dominated (section IV-E).
+    pub(super) writes: bool,
+    /// Memory in KB, of table I.
+    pub(super) table_kb: f64,
+}
+
+/// The six workloads, in the order of the paper's figures.
+pub(super) const WORKLOADS: &[Work] = &[
+    Work { name: "seq-write", timed: true, writes: true, table_kb: 107.8 },
+    Work { name: "rnd-write", timed: true, writes: true, table_kb: 382.3 },
+    Work { name: "postmark", timed: false, writes: true, table_kb: 446.8 },
+    Work { name: "fileserver", timed: true, writes: true, table_kb: 241.1 },
+    Work { name: "videoserver", timed: true, writes: false, table_kb: 10.6 },
+    Work { name: "data-backup", timed: false, writes: true, table_kb: 299.5 },
+];
+
+impl Work {
+    /// Operations where the time is fixed, the inverse of the time where the work is: section IV-C says so.
+    ///
+    /// Operations are not divided by the time of the run: it is the same for all policies, and the run's own end is that
+    /// of the one step that the slowest client was in when the time was up, which the benchmark does not wait for.
+    pub(super) fn performance(self, outcome: &Outcome) -> f64 {
+        if self.timed { outcome.operations as f64 } else { ratio(1.0, outcome.time_s) }
+    }
+
+    /// By how many percent `outcome` performs better than `base`.
+    pub(super) fn gain(self, outcome: &Outcome, base: &Outcome) -> f64 {
+        change(self.performance(base), self.performance(outcome))
+    }
+}
+
+/// Every policy on each of the workloads; outcomes of one workload stand together, in the order of the policies.
+pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<Cell> {
+    let machine = MachineSpec {
+        disk: "deskstar_500gb".to_owned(),
+        memory: ByteSize(900 << 20),
+        background_percent: 10,
+        foreground_percent: 40,
+        seed: SEED,
+        scale: match effort {
+            Effort::Full => 1.0,
+            Effort::Quick => QUICK,
+        },
+        ..MachineSpec::default()
+    };
+    let cell = |work: Work, policy: &String| {
+        let input = Input::Workload { spec: work.name.to_owned() };
+        Cell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
+    };
+    workloads
+        .flat_map(|work| policies.iter().map(move |policy| (work, policy)))
+        .map(|(work, p)| cell(work, p))
+        .collect()
+}
+
+/// Every policy on all six.
+pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<Cell>, LabError> {
+    Ok(grid(WORKLOADS.iter().copied(), policies, effort))
+}
+
+/// Those that section IV-E calls write dominated.
+pub(super) fn writing() -> impl Iterator<Item = Work> {
+    WORKLOADS.iter().copied().filter(|work| work.writes)
+}
+
+/// Each workload with its outcomes, one a policy.
+pub(super) fn rows(
+    workloads: impl Iterator<Item = Work>,
+    outcomes: &[Outcome],
+    policies: usize,
+) -> impl Iterator<Item = (Work, &[Outcome])> {
+    workloads.zip(outcomes.chunks_exact(policies))
+}
+
+/// Linux's.
+pub(super) fn file() -> String {
+    "file".to_owned()
+}
+
+/// The zone scheme.
+pub(super) fn zone(mebibytes: u32) -> String {
+    format!("zone:zone={mebibytes}MiB")
+}
+
+/// The zone_segment scheme: TESA. The paper's choice is 50 and 8 MB.
+pub(super) fn zone_segment(alpha: u32, mebibytes: u32) -> String {
+    format!("zone_segment:alpha={alpha},zone={mebibytes}MiB")
+}
+
+/// What the rest of the paper calls TESA.
+pub(super) fn tesa() -> String {
+    zone_segment(50, 8)
+}
+
+/// From `base` to `value`, in percent; zero where there is no base.
+pub(super) fn change(base: f64, value: f64) -> f64 {
+    if base > 0.0 { 100.0 * (value / base - 1.0) } else { 0.0 }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The largest; zero of none.
+pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
+    values.reduce(f64::max).unwrap_or_default()
+}
+
+/// The one farthest from zero; zero of none.
+pub(super) fn farthest(values: impl Iterator<Item = f64>) -> f64 {
+    values.reduce(|a, b| if b.abs() > a.abs() { b } else { a }).unwrap_or_default()
+}
+
+/// Their mean; zero of none.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    ratio(sum, count)
+}

@@ -1,0 +1,95 @@
+//! Figures 4 to 7: the size of a zone, the threshold alpha, and the two schemes (sections IV-C and IV-D).
+//!
+//! The text says of the curves that 8 MB and 50 are good under all workloads. So for each workload what they lose to the
+//! best value of the same figure is taken, and the largest loss is the claim's measure.
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::Cell;
+
+use super::setting::{EQUAL, UP_TO, WORKLOADS, Work, farthest, mean, most, on_all, rows, zone, zone_segment};
+use crate::{Claim, Effort, Expect};
+
+/// The text names 2 and 8 MB only.
+pub(super) const SIZES_ASSUMED: &str = "zones of 2, 4, 8, 16, 32 and 64 MiB (the text names 2 and 8 MB)";
+
+const SIZES: &[u32] = &[2, 4, 8, 16, 32, 64];
+/// Of 8 MB in [`SIZES`].
+const EIGHT: usize = 2;
+
+const ALPHAS: &[u32] = &[0, 10, 25, 50, 100, 200];
+/// Of 50 in [`ALPHAS`].
+const FIFTY: usize = 3;
+/// So large that no zone's segments are ever as long.
+const ENDLESS: u32 = 1_000_000;
+
+pub(super) fn zone_sizes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&SIZES.iter().map(|size| zone(*size)).collect::<Vec<_>>(), effort)
+}
+
+pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&SIZES.iter().map(|size| zone_segment(50, *size)).collect::<Vec<_>>(), effort)
+}
+
+pub(super) fn judge_zone_sizes(outcomes: &[Outcome]) -> Vec<Claim> {
+    judge_sizes("4", outcomes)
+}
+
+pub(super) fn judge_zone_segment_sizes(outcomes: &[Outcome]) -> Vec<Claim> {
+    judge_sizes("5", outcomes)
+}
+
+fn judge_sizes(figure: &str, outcomes: &[Outcome]) -> Vec<Claim> {
+    let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, SIZES.len()).collect();
+    let over_two = mean(rows.iter().map(|(work, of)| work.gain(&of[EIGHT], &of[0])));
+    let lost = farthest(rows.iter().map(|(work, of)| lost(*work, of, EIGHT)));
+    vec![
+        Claim::new(
+            figure,
+            "8 MB is good under all workloads: against the best size, where it loses most",
+            "%",
+            0.0,
+            lost,
+            EQUAL,
+        ),
+        Claim::new(figure, "8 MB is no worse than 2 MB, on average", "%", 0.0, over_two, Expect::AtLeast),
+    ]
+}
+
+/// What the chosen value loses to the best one; zero or less.
+fn lost(work: Work, outcomes: &[Outcome], chosen: usize) -> f64 {
+    outcomes.iter().map(|other| work.gain(&outcomes[chosen], other)).fold(0.0, f64::min)
+}
+
+pub(super) fn alphas(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    let mut policies: Vec<String> = ALPHAS.iter().map(|alpha| zone_segment(*alpha, 8)).collect();
+    policies.push(zone_segment(ENDLESS, 8));
+    policies.push(zone(8));
+    on_all(&policies, effort)
+}
+
+pub(super) fn judge_alphas(outcomes: &[Outcome]) -> Vec<Claim> {
+    let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, ALPHAS.len() + 2).collect();
+    let (endless, zone) = (ALPHAS.len(), ALPHAS.len() + 1);
+    let lost = farthest(rows.iter().map(|(work, of)| lost(*work, &of[..endless], FIFTY)));
+    let over_zero = mean(rows.iter().map(|(work, of)| work.gain(&of[FIFTY], &of[0])));
+    let retrograde = farthest(rows.iter().map(|(work, of)| work.gain(&of[endless], &of[zone])));
+    let good = "50 is good under all workloads: against the best alpha, where it loses most";
+    vec![
+        Claim::new("6", good, "%", 0.0, lost, EQUAL),
+        Claim::new("6", "50 is no worse than 0, on average", "%", 0.0, over_zero, Expect::AtLeast),
+        Claim::new("6", "with an extremely large alpha it is the zone scheme", "%", 0.0, retrograde, EQUAL),
+    ]
+}
+
+pub(super) fn schemes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    on_all(&[zone(8), zone_segment(50, 8)], effort)
+}
+
+pub(super) fn judge_schemes(outcomes: &[Outcome]) -> Vec<Claim> {
+    let gains = || rows(WORKLOADS.iter().copied(), outcomes, 2).map(|(work, of)| work.gain(&of[1], &of[0]));
+    vec![
+        Claim::new("7", "zone_segment outperforms zone by up to", "%", 15.4, most(gains()), UP_TO),
+        Claim::new("7", "zone_segment is no worse than zone, on average", "%", 0.0, mean(gains()), Expect::AtLeast),
+    ]
+}

@@ -1,0 +1,116 @@
+//! How far from the optimum (figures 40 and 41): boundary crossings and data written under a clairvoyant policy, which
+//! writes only what has to leave memory, under one that writes little within 30 s, under the kernel's and the
+//! dissertation's.
+//!
+//! Both bounds run on a machine without thresholds, as the dissertation's simulations do; the clairvoyant one without the
+//! 30 s rule too. What is dirty at the end is written under all policies. Both loads do a fixed amount of work; a load that runs
+//! for a fixed time would do more of it under the bounds, and so be another load.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use umbrella_lab::experiment::LabError;
+use umbrella_lab::result::Outcome;
+use umbrella_lab::trace::OpenOptions;
+use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, ReplayOptions};
+
+use super::runs::{self, LINUX, MLC, Runs};
+use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, VISIBLE};
+
+pub(super) const ASSUMED: &str = "the NFS trace is not at hand: a kernel's compilation and Postmark, whose work does not depend on the policy, stand in for it; full runs add the open block traces \
+                                  of the folder that UMBRELLA_TRACES names, at their recorded times, on which `file` and the dissertation's \
+                                  policies are one, as they know no files";
+
+const BOTH: &str = "two_queue_sorted";
+const OPTIMUM: &str = "clairvoyant";
+const LEAST: &str = "write_minimal";
+
+/// What stands in for the trace, the share of it in a quick run, and its name in claims.
+const LOADS: [(&str, f64, &str); 2] = [
+    ("kernel-compile:jobs=2", 0.2, "kernel compilation"),
+    ("postmark:files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000,block=4KiB", 0.2, "Postmark"),
+];
+
+/// Open traces, in the folder that the variable names.
+const TRACES: [&str; 5] = [
+    "umass_financial1_head10k.csv.gz",
+    "msr_cut_80w_243s.csv.gz",
+    "msr_hm_1_writes90h.csv.gz",
+    "msr_rsrch_1_week.csv.gz",
+    "ycsb_rocksdb_1.csv.gz",
+];
+
+/// The machine of a policy's run.
+fn machine(policy: &str) -> MachineSpec {
+    let real = runs::machine(MLC);
+    let free = MachineSpec { background_percent: 100, foreground_percent: 100, ..real.clone() };
+    match policy {
+        OPTIMUM => MachineSpec { expire_after: None, ..free },
+        LEAST => free,
+        _ => real,
+    }
+}
+
+pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+    let mut cells = Vec::new();
+    for (workload, quick, _) in LOADS {
+        let run = |policy| runs::cell(effort, quick, machine(policy), workload, policy);
+        cells.extend([LINUX, BOTH, OPTIMUM, LEAST].map(run));
+    }
+    let folder = std::env::var_os("UMBRELLA_TRACES").filter(|_| effort == Effort::Full);
+    for path in folder.iter().flat_map(|folder| traces(Path::new(folder))) {
+        let replay = ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() };
+        let input = Arc::new(Input::trace(path, OpenOptions::default(), replay)?);
+        let run = |policy| Cell { input: Arc::clone(&input), ..runs::cell(effort, 1.0, machine(policy), "", policy) };
+        cells.extend([LINUX, OPTIMUM, LEAST].map(run));
+    }
+    Ok(cells)
+}
+
+/// Those of the traces that are there.
+fn traces(folder: &Path) -> Vec<PathBuf> {
+    TRACES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect()
+}
+
+/// What was run: its name in claims, how its input begins, and whether it knows files.
+fn inputs(outcomes: &[Outcome]) -> Vec<(&'static str, &'static str, bool)> {
+    let loads = LOADS.iter().map(|(workload, _, name)| (*name, *workload, true));
+    let was_run = |trace: &&&str| outcomes.iter().any(|outcome| outcome.setting.input.starts_with(**trace));
+    let traces = TRACES.iter().filter(was_run).map(|trace| (trace.trim_end_matches(".csv.gz"), *trace, false));
+    loads.chain(traces).collect()
+}
+
+pub(super) fn judge_crossings(outcomes: &[Outcome]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for (name, input, files) in inputs(outcomes) {
+        let runs = Runs::new(outcomes, MLC, input);
+        let crossings = |policy| runs.change(policy, |outcome| outcome.boundary_crossings as f64);
+        let mut claim = |text: &str, published, measured, expect| {
+            claims.push(Claim::new("40", format!("{name}: {text}"), "%", published, measured, expect));
+        };
+        claim("clairvoyant crosses dramatically less than file", -DRAMATIC, crossings(OPTIMUM), Expect::AtMost);
+        claim("write_minimal crosses dramatically more than file", DRAMATIC, crossings(LEAST), Expect::AtLeast);
+        if files {
+            claim("two_queue_sorted crosses less than file", -VISIBLE, crossings(BOTH), Expect::AtMost);
+        }
+    }
+    claims
+}
+
+pub(super) fn judge_written(outcomes: &[Outcome]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for (name, input, files) in inputs(outcomes) {
+        let runs = Runs::new(outcomes, MLC, input);
+        let written = |policy| runs.change(policy, |outcome| outcome.bytes_written as f64);
+        let mut claim = |text: &str, published, measured, expect| {
+            claims.push(Claim::new("41", format!("{name}: {text}"), "%", published, measured, expect));
+        };
+        let little = Expect::AboutZero { points: 10.0 };
+        claim("clairvoyant writes dramatically less than file", -DRAMATIC, written(OPTIMUM), Expect::AtMost);
+        claim("write_minimal writes a little less than file", 0.0, written(LEAST), little);
+        if files {
+            claim("two_queue_sorted writes about as much as file", 0.0, written(BOTH), LITTLE);
+        }
+    }
+    claims
+}

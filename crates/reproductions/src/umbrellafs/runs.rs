@@ -1,0 +1,97 @@
+//! The runs that the figures consist of, and how two of them compare.
+
+use umbrella_lab::result::Outcome;
+use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_units::ByteSize;
+
+use super::Effort;
+
+/// Seagate Cheetah 10K.7, 73 GB.
+pub(super) const MAGNETIC: &str = "cheetah_10k7";
+/// Samsung MCBOE32G8APR, 32 GB.
+pub(super) const MLC: &str = "mlc_samsung";
+/// Memoright MR25.2-032S, 32 GB.
+pub(super) const SLC: &str = "slc_memoright";
+/// All three, in the order of the figures.
+pub(super) const DRIVES: [&str; 3] = [MAGNETIC, MLC, SLC];
+
+/// The unmodified kernel.
+pub(super) const LINUX: &str = "file";
+/// What the dissertation compares with it.
+pub(super) const SCHEMES: [&str; 3] = ["two_queue", "sorted", "two_queue_sorted"];
+/// All four.
+pub(super) const POLICIES: [&str; 4] = [LINUX, "two_queue", "sorted", "two_queue_sorted"];
+
+const SEED: u64 = 1;
+
+/// The dissertation's machine with one test drive: Dell Optiplex GX620, 2 GB, Linux 2.6.24.
+pub(super) fn machine(disk: &str) -> MachineSpec {
+    MachineSpec {
+        disk: disk.to_owned(),
+        memory: ByteSize(2 << 30),
+        background_percent: 5,
+        foreground_percent: 10,
+        ..MachineSpec::default()
+    }
+}
+
+/// A workload under a policy; a quick one at `quick` of its size.
+pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &str, policy: &str) -> Cell {
+    let scale = match effort {
+        Effort::Full => 1.0,
+        Effort::Quick => quick,
+    };
+    let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
+    Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
+}
+
+/// A workload under all four policies on each of the drives.
+pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<Cell> {
+    let on = |drive: &str| POLICIES.map(|policy| cell(effort, quick, machine(drive), workload, policy));
+    drives.iter().flat_map(|drive| on(drive)).collect()
+}
+
+/// Outcomes, found by what was run.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    outcomes: &'a [Outcome],
+    disk: &'a str,
+    input: &'a str,
+}
+
+impl<'a> Runs<'a> {
+    /// The runs on `disk` whose input begins with `input`.
+    pub(super) fn new(outcomes: &'a [Outcome], disk: &'a str, input: &'a str) -> Runs<'a> {
+        Runs { outcomes, disk, input }
+    }
+
+    /// A figure of the run under `policy`; not a number when there was no such run, which no claim survives.
+    pub(super) fn of(&self, policy: &str, figure: impl Fn(&Outcome) -> f64) -> f64 {
+        let wanted = |outcome: &&Outcome| {
+            let of = &outcome.setting;
+            of.policy == policy && of.disk == self.disk && of.input.starts_with(self.input)
+        };
+        self.outcomes.iter().find(wanted).map_or(f64::NAN, figure)
+    }
+
+    /// By how much the figure differs under `policy` from the unmodified kernel's, in percent; not at all where both are zero.
+    pub(super) fn change(&self, policy: &str, figure: impl Fn(&Outcome) -> f64 + Copy) -> f64 {
+        let (base, value) = (self.of(LINUX, figure), self.of(policy, figure));
+        if base == 0.0 && value == 0.0 { 0.0 } else { 100.0 * (value / base - 1.0) }
+    }
+
+    /// The same for the time.
+    pub(super) fn time(&self, policy: &str) -> f64 {
+        self.change(policy, |outcome| outcome.time_s)
+    }
+}
+
+/// What the dissertation calls a drive.
+pub(super) fn name(disk: &str) -> &'static str {
+    match disk {
+        MAGNETIC => "magnetic disk",
+        MLC => "Samsung drive",
+        SLC => "Memoright drive",
+        _ => "drive",
+    }
+}

@@ -1,0 +1,38 @@
+//! Write-back of the real page cache in the order of a policy: which pages are dirty is told by whoever sees the writes, where they
+//! lie is asked of the file system, and they are started on their way to disk before the kernel would do it, in better order.
+//!
+//! Never harmful: it calls `sync_file_range` and nothing else that writes. What it misses, the kernel's own write-back takes care of.
+//!
+//! - `flusher`: the interface; `state`: what is known, and what each event does to it
+//! - `ledger`: the policy with its record, which `journal` writes to a file
+//! - `files`, `place`, `geometry`: files, where their pages lie, where they will probably come to lie
+//! - `recency`: which pages the page cache counts as recently used
+//! - `flush_loop`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
+//! - [`bpf`]: dirty pages of a file system that nobody here writes to
+//! - `sys`: system calls
+
+pub mod bpf;
+mod error;
+mod file;
+mod files;
+mod flush_loop;
+mod flusher;
+mod gate;
+mod geometry;
+mod journal;
+mod ledger;
+mod place;
+mod recency;
+mod round;
+mod settings;
+mod shared;
+mod state;
+mod status;
+mod sys;
+mod thresholds;
+
+pub use error::FlusherError;
+pub use file::{FileHandle, FileRef, PageRange};
+pub use flusher::{Flusher, Mark};
+pub use settings::{LEAST_LIMIT, Limits, Settings};
+pub use status::Status;

@@ -1,0 +1,243 @@
+//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that come from outside.
+
+use umbrella_policy::writeback::{DirtyPage, Event};
+use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
+
+use crate::file::PageRange;
+use crate::files::{Answer, Files, MOST_OPEN, Reach, Turn};
+use crate::geometry::Geometry;
+use crate::ledger::Ledger;
+use crate::recency::Recency;
+use crate::round::Round;
+
+/// Pages whose place is looked at again when more is known of their file.
+const MOST_REMAPPED: u64 = 4096;
+
+/// Counts for the status.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub(crate) flushed: Pages,
+    pub(crate) runs: u64,
+    pub(crate) cleaned: Pages,
+    pub(crate) errors: u64,
+}
+
+/// See the module.
+pub(crate) struct State {
+    pub(crate) ledger: Ledger,
+    pub(crate) files: Files,
+    pub(crate) recency: Recency,
+    pub(crate) round: Round,
+    /// Chosen, and not known to be on disk yet.
+    pub(crate) in_flight: Pages,
+    pub(crate) turn: Turn,
+    pub(crate) tally: Tally,
+    /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
+    pub(crate) gone: Vec<FileId>,
+    /// The flusher has nothing to do, and no descriptor open.
+    pub(crate) resting: bool,
+    /// What the flusher compares with the page cache just now.
+    comparing: Option<Comparing>,
+}
+
+/// Pages that are compared with the page cache.
+#[derive(Debug, Clone, Copy)]
+struct Comparing {
+    file: FileId,
+    range: PageRange,
+    /// Some of them were written since, so that the page cache's answer may be older.
+    written: bool,
+}
+
+impl State {
+    pub(crate) fn new(ledger: Ledger, geometry: Geometry) -> State {
+        State {
+            ledger,
+            files: Files::new(geometry),
+            recency: Recency::default(),
+            round: Round::default(),
+            in_flight: Pages(0),
+            turn: Turn::default(),
+            tally: Tally::default(),
+            gone: Vec::new(),
+            resting: false,
+            comparing: None,
+        }
+    }
+
+    /// The page cache is about to be asked for these pages.
+    pub(crate) fn compare(&mut self, file: FileId, range: PageRange) {
+        self.comparing = Some(Comparing { file, range, written: false });
+    }
+
+    /// It answered; whether the answer holds still. Other pages of the file may have been written: one that is always written to, a database's
+    /// say, would never be compared.
+    pub(crate) fn compared(&mut self) -> bool {
+        self.comparing.take().is_some_and(|comparing| !comparing.written)
+    }
+
+    /// Pages that are dirty or on their way.
+    pub(crate) fn level(&self) -> Pages {
+        Pages(self.ledger.dirty().0 + self.in_flight.0)
+    }
+
+    /// Takes a file in that can be reached so. False: it cannot be written back in order, because too many files are kept open already.
+    pub(crate) fn meet(&mut self, file: FileId, reach: Reach) -> bool {
+        if self.files.get(file).is_none() {
+            if self.files.is_full() {
+                self.files.trim(|file| self.ledger.dirty_in(file).0 > 0);
+            }
+            if matches!(reach, Reach::Kept(_)) && !self.files.may_keep() {
+                return false;
+            }
+            self.files.add(file, reach);
+        }
+        true
+    }
+
+    /// What the file system said of a file's places; pages that lie elsewhere than was believed are moved.
+    pub(crate) fn learn(&mut self, now: Nanos, file: FileId, answer: &Answer) {
+        self.files.learn(file, answer, now);
+        let mut left = if self.ledger.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 };
+        for extent in &answer.found {
+            for at in 0..extent.pages.pages.0.min(left) {
+                let page = PageKey { file, index: PageIndex(extent.pages.first.0 + at) };
+                let block = BlockNo(extent.block.0.saturating_add(at));
+                if self.ledger.block_of(page).is_some_and(|believed| believed != block) {
+                    self.ledger.on(now, Event::Remap { page, block });
+                }
+            }
+            left = left.saturating_sub(extent.pages.pages.0);
+        }
+    }
+
+    /// Pages were written.
+    pub(crate) fn wrote(&mut self, now: Nanos, file: FileId, range: PageRange) {
+        self.turn.0 += 1;
+        if let Some(comparing) = self.comparing.as_mut().filter(|comparing| comparing.file == file) {
+            comparing.written |= range.first < comparing.range.end() && comparing.range.first < range.end();
+        }
+        let Some(known) = self.files.get_mut(file) else { return };
+        known.written = self.turn;
+        let life = known.life;
+        for index in range.first.0..range.end().0 {
+            let page = PageKey { file, index: PageIndex(index) };
+            let Some(block) = self.files.block_of(file, page.index) else { return };
+            let active = self.recency.is_active(life, page);
+            self.ledger.on(now, Event::Dirty { page, block, active });
+            let ledger = &mut self.ledger;
+            self.recency.used(life, page, &mut |event| tell(ledger, now, event));
+        }
+    }
+
+    /// Pages were read.
+    pub(crate) fn read(&mut self, now: Nanos, file: FileId, range: PageRange) {
+        let Some(life) = self.files.get(file).map(|known| known.life) else { return };
+        for index in range.first.0..range.end().0 {
+            let page = PageKey { file, index: PageIndex(index) };
+            tell(&mut self.ledger, now, Event::Touch { page });
+            let ledger = &mut self.ledger;
+            self.recency.used(life, page, &mut |event| tell(ledger, now, event));
+        }
+    }
+
+    /// Pages from `from` on are gone, or on disk by somebody else's doing.
+    pub(crate) fn drop_from(&mut self, now: Nanos, file: FileId, from: PageIndex) {
+        let before = self.ledger.dirty();
+        if self.ledger.dirty_in(file).0 > 0 {
+            self.ledger.on(now, Event::Truncate { file, from });
+        }
+        self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
+    }
+
+    /// Pages are gone, or on disk. Of a range that reaches farther than the file has dirty pages, all behind its beginning are.
+    pub(crate) fn drop_range(&mut self, now: Nanos, file: FileId, range: PageRange) {
+        const MOST: u64 = 1 << 16;
+        if range.pages.0 > MOST {
+            return self.drop_from(now, file, range.first);
+        }
+        for index in range.first.0..range.end().0 {
+            self.clean(now, PageKey { file, index: PageIndex(index) });
+        }
+    }
+
+    /// One page is gone, or on disk.
+    pub(crate) fn clean(&mut self, now: Nanos, page: PageKey) {
+        let before = self.ledger.dirty();
+        tell(&mut self.ledger, now, Event::Clean { page });
+        self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
+    }
+
+    /// The file is gone.
+    pub(crate) fn deleted(&mut self, now: Nanos, file: FileId) {
+        if self.files.get(file).is_none() {
+            return;
+        }
+        self.drop_from(now, file, PageIndex(0));
+        self.ledger.on(now, Event::Delete { file });
+        self.files.remove(file);
+        if !self.resting && self.gone.len() < MOST_OPEN {
+            self.gone.push(file);
+        }
+    }
+
+    /// All of the file is on disk, unless it was written again since `turn`.
+    pub(crate) fn synced(&mut self, now: Nanos, file: FileId, turn: Turn) {
+        let Some(known) = self.files.get_mut(file).filter(|known| known.written <= turn) else { return };
+        known.places.written_back();
+        self.drop_from(now, file, PageIndex(0));
+    }
+
+    /// All files but those written since `turn` are on disk.
+    pub(crate) fn synced_all(&mut self, now: Nanos, turn: Turn) {
+        let files: Vec<FileId> = self.dirty_files().collect();
+        for file in files {
+            self.synced(now, file, turn);
+        }
+    }
+
+    /// Files that have dirty pages.
+    pub(crate) fn dirty_files(&self) -> impl Iterator<Item = FileId> {
+        self.files.iter().map(|(file, _)| file).filter(|file| self.ledger.dirty_in(*file).0 > 0)
+    }
+
+    /// Appends what is to be written next: about `want` pages. When all that is dirty is active, the active list ages, as memory that gets
+    /// short would make it.
+    pub(crate) fn choose(&mut self, now: Nanos, want: Pages, out: &mut Vec<DirtyPage>) {
+        let before = out.len();
+        self.ledger.select(now, want, out);
+        while out.len() == before && self.ledger.dirty().0 > 0 && self.recency.active() > 0 {
+            let batch = usize::try_from(want.0.max(32)).unwrap_or(usize::MAX);
+            let ledger = &mut self.ledger;
+            self.recency.deactivate(batch, &mut |event| tell(ledger, now, event));
+            self.ledger.select(now, want, out);
+        }
+        let chosen = Pages((out.len() - before) as u64);
+        self.in_flight.0 += chosen.0;
+        self.round.chose(chosen);
+    }
+
+    /// Nothing is on its way: descriptors that are kept for nothing are given back.
+    pub(crate) fn rest(&mut self) {
+        self.files.give_back(|file| self.ledger.dirty_in(file).0 > 0);
+    }
+
+    /// Chosen pages are on disk, or will not get there by our doing.
+    pub(crate) fn settle(&mut self, pages: Pages) {
+        self.in_flight.0 = self.in_flight.0.saturating_sub(pages.0);
+    }
+}
+
+/// Tells the ledger of a page, if it is dirty.
+fn tell(ledger: &mut Ledger, now: Nanos, event: Event) {
+    let (Event::Touch { page } | Event::Activate { page } | Event::Deactivate { page } | Event::Clean { page }) = event
+    else {
+        return;
+    };
+    if ledger.block_of(page).is_some() {
+        ledger.on(now, event);
+    }
+}
+
+#[cfg(test)]
+mod tests;
