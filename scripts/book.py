@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the documentation site from docs/ with mdBook, and fails on a broken link and on a page that SUMMARY.md lacks.
+"""Builds the documentation site from docs/ with mdBook. Fails on a broken link, on a page that SUMMARY.md lacks, and on a claim whose test is gone.
 
 The pages stay where they are, so that their links work in a checkout too. The pages of the repository's root are part of the site: so mdBook reads a copy of
 docs/ with these pages in it. Links are checked twice: that the file exists, here; that the page and the heading exist, in what mdBook made.
@@ -65,6 +65,15 @@ def copy_pages():
     return faults
 
 
+def lost_tests():
+    """The tests that the page of claims names, and that do not exist."""
+    code = "".join(path.read_text() for path in ROOT.glob("crates/**/*.rs"))
+    tests = set(re.findall(r"\bfn (\w+)", code))
+    for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){2,})`", (DOCS / "contributing" / "claims.md").read_text()):
+        if name not in tests:
+            yield f"docs/contributing/claims.md: there is no test {name}"
+
+
 class Page(HTMLParser):
     """The headings and links of a page of the site."""
 
@@ -94,7 +103,7 @@ def broken_links():
 
 
 def main():
-    faults = copy_pages()
+    faults = [*copy_pages(), *lost_tests()]
     if not faults:
         subprocess.run([sys.argv[1], "build", COPY, "--dest-dir", SITE], check=True)
         faults = sorted(set(broken_links()))

@@ -51,7 +51,14 @@ fn read_text(text: &str) -> Result<Config, ConfigErrors> {
 
 #[test]
 fn what_branch_add_prints_can_follow_the_configurations_of_the_pages() {
-    for page in ["README.md", "docs/configuration.md", "docs/from-mergerfs.md"] {
+    let pages = [
+        "README.md",
+        "docs/configuration.md",
+        "docs/from-mergerfs.md",
+        "docs/start/first-pool.md",
+        "docs/guides/media-server.md",
+    ];
+    for page in pages {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
         let text = std::fs::read_to_string(file).unwrap();
         let pools: Vec<&str> = text.split("```toml\n").skip(1).filter_map(|block| block.split("```").next()).collect();

@@ -327,9 +327,9 @@ fn an_unknown_profile_is_answered_with_those_that_there_are() {
 #[test]
 fn the_examples_of_the_documentation_are_good() {
     let blocks = |page: &'static str| page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let readme = blocks(include_str!("../../../../../README.md")).filter(|block| block.contains("[flash]"));
-    let examples: Vec<&str> = blocks(include_str!("../../../../../docs/disk.md")).chain(readme).collect();
-    assert_eq!(examples.len(), 3);
+    let guide = blocks(include_str!("../../../../../docs/guides/sleeping-disk.md"));
+    let examples: Vec<&str> = blocks(include_str!("../../../../../docs/disk.md")).chain(guide).collect();
+    assert_eq!(examples.len(), 4);
     for example in examples {
         good(example);
     }
