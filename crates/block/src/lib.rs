@@ -5,7 +5,6 @@
 //! sleeps; the [`log_store`], which writes one after the other what comes at random. [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
 
 mod device;
-mod dice;
 pub mod emulated;
 mod error;
 pub mod fault;

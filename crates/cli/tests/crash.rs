@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags};
-use support::dice::Dice;
+use support::choices::Choices;
 use support::disk::Disk;
 use support::pool::Pool;
 use support::tree::files_below;
@@ -59,34 +59,41 @@ struct Worker {
     root: PathBuf,
     files: Files,
     in_flight: InFlight,
-    dice: Dice,
+    choices: Choices,
     serial: u64,
 }
 
 impl Worker {
     fn new(root: &str, seed: u64) -> Self {
-        Self { root: root.into(), files: Files::new(), in_flight: InFlight::Nothing, dice: Dice::new(seed), serial: 0 }
+        Self {
+            root: root.into(),
+            files: Files::new(),
+            in_flight: InFlight::Nothing,
+            choices: Choices::new(seed),
+            serial: 0,
+        }
     }
 
     /// A name that was never used, in one of two directories that both branches hold.
     fn new_name(&mut self) -> PathBuf {
         self.serial += 1;
-        let dir = self.dice.pick(&["x", "y"]);
-        let suffix = self.dice.pick(&["", ".b"]);
+        let dir = self.choices.pick(&["x", "y"]);
+        let suffix = self.choices.pick(&["", ".b"]);
         let dirs: Vec<_> = self.files.keys().filter_map(|path| path.parent()).map(Path::to_owned).collect();
         // Renamed directories are used on as long as they hold anything.
-        let dir = if dirs.is_empty() || self.dice.once_in(3) { self.root.join(dir) } else { self.dice.pick(&dirs) };
+        let dir =
+            if dirs.is_empty() || self.choices.once_in(3) { self.root.join(dir) } else { self.choices.pick(&dirs) };
         dir.join(format!("file-{}{suffix}", self.serial))
     }
 
     fn old_name(&mut self) -> Option<PathBuf> {
         let names: Vec<_> = self.files.keys().cloned().collect();
-        (!names.is_empty()).then(|| self.dice.pick(&names))
+        (!names.is_empty()).then(|| self.choices.pick(&names))
     }
 
     fn content(&mut self) -> Vec<u8> {
-        let length = self.dice.pick(&[0, 100, 5_000, 60 * KIB, 70 * KIB, 300 * KIB]);
-        bytes(self.dice.next(), length)
+        let length = self.choices.pick(&[0, 100, 5_000, 60 * KIB, 70 * KIB, 300 * KIB]);
+        bytes(self.choices.next(), length)
     }
 
     /// Does one thing. An error means that the daemon is gone, and `in_flight` says what was at stake.
@@ -96,7 +103,7 @@ impl Worker {
         } else if self.files.len() > 25 {
             9
         } else {
-            self.dice.below(10)
+            self.choices.below(10)
         };
         match choice {
             0 | 1 => self.create(mount),
@@ -104,7 +111,7 @@ impl Worker {
             4 | 5 => self.rename(mount),
             6 => self.exchange(mount),
             7 => self.replace(mount),
-            8 if self.dice.once_in(2) => self.exchange_dirs(mount),
+            8 if self.choices.once_in(2) => self.exchange_dirs(mount),
             8 => self.rename_dir(mount),
             _ => self.remove(mount),
         }
@@ -298,14 +305,14 @@ fn crash_again_and_again(data: &str, seed: u64, rounds: u64) {
         .rules(RULES)
         .limit(Duration::from_secs(600 + 3 * rounds))
         .mount();
-    let mut dice = Dice::new(seed);
+    let mut choices = Choices::new(seed);
     let mut workers = [Worker::new("one", seed * 2 + 1), Worker::new("two", seed * 2 + 2)];
     let mut interrupted = 0;
     for round in 0..rounds {
         eprintln!("round {round} of seed {seed}");
         let mount = pool.mount_point();
         let dead = AtomicBool::new(false);
-        let wait = Duration::from_micros(dice.below(150_000));
+        let wait = Duration::from_micros(choices.below(150_000));
         thread::scope(|scope| {
             for worker in &mut workers {
                 let (mount, dead) = (&mount, &dead);

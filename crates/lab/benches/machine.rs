@@ -12,14 +12,14 @@ use umbrella_model::device::profiles::{Options, profile};
 use umbrella_model::page_cache;
 use umbrella_model::scheduler::scheduler;
 use umbrella_policy::writeback::WriteBack;
-use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES};
+use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, SplitMix64};
 
 const REQUESTS: u64 = 1_000_000;
 
 /// Requests of one page at pseudo-random places, from one client.
 struct Requests {
     left: u64,
-    state: u64,
+    random: SplitMix64,
     pages: u64,
     write: bool,
 }
@@ -35,8 +35,7 @@ impl Workload for Requests {
 
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
         self.left = self.left.checked_sub(1)?;
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let page = (self.state >> 33) % self.pages;
+        let page = self.random.below(self.pages);
         let (file, offset, size) = (FileId::DEVICE, ByteSize(page * PAGE_BYTES), ByteSize(PAGE_BYTES));
         Some(if self.write { Step::Write { file, offset, size } } else { Step::Read { file, offset, size } })
     }
@@ -60,15 +59,29 @@ fn cost(c: &mut Criterion) {
     for policy in ["file", "zone_segment", "cscan", "sweep"] {
         // 64 MiB of hot pages in 1 GiB: below the background threshold, so nothing but the last pages reaches the disk.
         group.bench_function(format!("cache only, {policy}"), |b| {
-            b.iter(|| run(policy, 262_144, Requests { left: REQUESTS, state: 1, pages: 16_384, write: true }));
+            b.iter(|| {
+                run(
+                    policy,
+                    262_144,
+                    Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 16_384, write: true },
+                )
+            });
         });
         // 16 GiB of pages in 64 MiB: nearly every write makes the disk write one.
         group.bench_function(format!("to disk, {policy}"), |b| {
-            b.iter(|| run(policy, 16_384, Requests { left: REQUESTS, state: 1, pages: 1 << 22, write: true }));
+            b.iter(|| {
+                run(
+                    policy,
+                    16_384,
+                    Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 1 << 22, write: true },
+                )
+            });
         });
     }
     group.bench_function("reads from disk", |b| {
-        b.iter(|| run("file", 16_384, Requests { left: REQUESTS, state: 1, pages: 1 << 22, write: false }));
+        b.iter(|| {
+            run("file", 16_384, Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 1 << 22, write: false })
+        });
     });
     group.finish();
 }

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use umbrella_units::SplitMix64;
 
 use umbrella_lab::trace::{Format, fuzz_one, lost_events, parse_trace_pipe};
 
@@ -55,69 +56,53 @@ const WORDS: [&[u8]; 28] = [
     b"time_us,dev,op,offset_bytes,size_bytes,flags\n",
 ];
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next() as u8
-    }
+fn byte(random: &mut SplitMix64) -> u8 {
+    random.next_u64() as u8
 }
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
 }
 
-fn place(dice: &mut Dice, bytes: &[u8]) -> usize {
-    dice.below(bytes.len() + 1)
+fn place(random: &mut SplitMix64, bytes: &[u8]) -> usize {
+    random.index(bytes.len() + 1)
 }
 
 /// One change, or one that builds on it.
-fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
-    match dice.below(9) {
+fn mutate(random: &mut SplitMix64, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    match random.index(9) {
         0 if !bytes.is_empty() => {
-            let at = dice.below(bytes.len());
-            bytes[at] ^= 1 << dice.below(8);
+            let at = random.index(bytes.len());
+            bytes[at] ^= 1 << random.index(8);
         }
         1 if !bytes.is_empty() => {
-            let at = dice.below(bytes.len());
-            bytes[at] = dice.byte();
+            let at = random.index(bytes.len());
+            bytes[at] = byte(random);
         }
         2 => {
-            let at = place(dice, bytes);
+            let at = place(random, bytes);
             bytes.truncate(at);
         }
         3 => {
-            let (from, to) = (place(dice, bytes), place(dice, bytes));
+            let (from, to) = (place(random, bytes), place(random, bytes));
             bytes.drain(from.min(to)..from.max(to).min(from.min(to) + 64));
         }
         4 => {
-            let (from, to) = (place(dice, bytes), place(dice, bytes));
+            let (from, to) = (place(random, bytes), place(random, bytes));
             let piece = bytes[from.min(to)..from.max(to)].to_vec();
-            let at = place(dice, bytes);
+            let at = place(random, bytes);
             bytes.splice(at..at, piece);
         }
         5 => {
-            let other = &others[dice.below(others.len())];
-            let (from, at) = (place(dice, other), place(dice, bytes));
+            let other = &others[random.index(others.len())];
+            let (from, at) = (place(random, other), place(random, bytes));
             let piece = other[from..(from + 200).min(other.len())].to_vec();
             bytes.splice(at..at, piece);
         }
         6 => {
-            let count = 1 + dice.below(39);
-            let noise: Vec<u8> = (0..count).map(|_| dice.byte()).collect();
-            let at = place(dice, bytes);
+            let count = 1 + random.index(39);
+            let noise: Vec<u8> = (0..count).map(|_| byte(random)).collect();
+            let at = place(random, bytes);
             bytes.splice(at..at, noise);
         }
         7 => {
@@ -126,13 +111,13 @@ fn mutate(dice: &mut Dice, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
             if numbers.is_empty() {
                 return;
             }
-            let start = numbers[dice.below(numbers.len())];
+            let start = numbers[random.index(numbers.len())];
             let end = (start..bytes.len()).find(|at| !bytes[*at].is_ascii_digit()).unwrap_or(bytes.len());
-            bytes.splice(start..end, WORDS[dice.below(WORDS.len())].iter().copied());
+            bytes.splice(start..end, WORDS[random.index(WORDS.len())].iter().copied());
         }
         _ => {
-            let at = place(dice, bytes);
-            bytes.splice(at..at, WORDS[dice.below(WORDS.len())].iter().copied());
+            let at = place(random, bytes);
+            bytes.splice(at..at, WORDS[random.index(WORDS.len())].iter().copied());
         }
     }
     bytes.truncate(1 << 20);
@@ -189,15 +174,15 @@ fn readers_survive_damaged_traces() {
         FIXTURES.iter().map(|(name, _)| std::fs::read(folder.join(name)).expect("the fixture is there")).collect();
     let share = Duration::from_secs(seconds) / FIXTURES.len() as u32;
     for (number, (name, format)) in FIXTURES.iter().enumerate() {
-        let mut dice = Dice(seed.wrapping_add(number as u64));
+        let mut random = SplitMix64::new(seed.wrapping_add(number as u64));
         let begun = Instant::now();
         let mut inputs = 0u64;
         while begun.elapsed() < share || inputs < 16 {
             let mut bytes = corpus[number].clone();
-            for _ in 0..=dice.below(8) {
-                mutate(&mut dice, &mut bytes, &corpus);
+            for _ in 0..=random.index(8) {
+                mutate(&mut random, &mut bytes, &corpus);
             }
-            let as_format = if dice.below(4) > 0 { Some(*format) } else { None };
+            let as_format = if random.index(4) > 0 { Some(*format) } else { None };
             check(as_format, &bytes, seed);
             inputs += 1;
         }

@@ -9,33 +9,43 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use umbrella_model::device::profiles::{Options, profile};
 use umbrella_model::device::{Completion, Device, Op, Request, RequestId};
 use umbrella_model::scheduler::scheduler;
-use umbrella_units::{Lba, Nanos};
+use umbrella_units::{Lba, Nanos, SplitMix64};
 
 /// A client that keeps `depth` requests of 4 KiB under way, at random places or one behind the other.
 struct Client {
     device: Box<dyn Device>,
     op: Op,
-    random: bool,
+    /// Where it asks; one block after the other when `None`.
+    random: Option<SplitMix64>,
     depth: usize,
     now: Nanos,
     under_way: usize,
-    state: u64,
+    asked: u64,
     done: Vec<Completion>,
 }
 
 impl Client {
     fn new(device: Box<dyn Device>, op: Op, random: bool, depth: usize) -> Client {
-        Client { device, op, random, depth, now: Nanos(0), under_way: 0, state: 1, done: Vec::new() }
+        Client {
+            device,
+            op,
+            random: random.then(|| SplitMix64::new(1)),
+            depth,
+            now: Nanos(0),
+            under_way: 0,
+            asked: 0,
+            done: Vec::new(),
+        }
     }
 
     fn place(&mut self) -> Lba {
         let blocks = self.device.capacity().0 / 8;
-        self.state = self.state.wrapping_add(if self.random { 0x9e37_79b9_7f4a_7c15 } else { 1 });
-        if !self.random {
-            return Lba(self.state % blocks * 8);
-        }
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        Lba(((u128::from(mixed) * u128::from(blocks)) >> 64) as u64 * 8)
+        self.asked += 1;
+        let block = match &mut self.random {
+            Some(random) => random.below(blocks),
+            None => self.asked % blocks,
+        };
+        Lba(block * 8)
     }
 
     fn run(&mut self, count: u64) {
@@ -43,7 +53,7 @@ impl Client {
         while completed < count {
             while self.under_way < self.depth && self.device.room() > 0 {
                 let lba = self.place();
-                self.device.submit(self.now, Request { id: RequestId(self.state), op: self.op, lba, sectors: 8 });
+                self.device.submit(self.now, Request { id: RequestId(self.asked), op: self.op, lba, sectors: 8 });
                 self.under_way += 1;
             }
             let Some(at) = self.device.next_event() else { return };

@@ -5,25 +5,13 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use umbrella_model::allocator::{self, Ext2};
 use umbrella_model::page_cache::{Access, Config, PageCache};
-use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
+use umbrella_units::{FileId, Nanos, PageIndex, PageKey, SplitMix64};
 
 const PAGES: u64 = 400_000;
 const FILES: u64 = 400;
 
 fn page(at: u64) -> PageKey {
     PageKey { file: FileId(at % FILES + 1), index: PageIndex(at / FILES) }
-}
-
-/// Numbers that look random, the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }
 
 fn full() -> PageCache {
@@ -49,13 +37,13 @@ fn hits(c: &mut Criterion) {
             });
         });
     };
-    let mut dice = Dice(1);
+    let mut random = SplitMix64::new(1);
     one("read_hit_random", &mut |cache, now, changes| {
-        black_box(cache.read(Nanos(now), page(dice.below(PAGES)), changes));
+        black_box(cache.read(Nanos(now), page(random.below(PAGES)), changes));
     });
-    let mut dice = Dice(2);
+    let mut random = SplitMix64::new(2);
     one("write_hit_random", &mut |cache, now, changes| {
-        black_box(cache.write(Nanos(now), page(dice.below(PAGES)), changes));
+        black_box(cache.write(Nanos(now), page(random.below(PAGES)), changes));
     });
     one("write_hit_sequential", &mut |cache, now, changes| {
         let at = PageKey { file: FileId(now / 1000 % FILES + 1), index: PageIndex(now % 1000) };

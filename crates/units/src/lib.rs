@@ -1,4 +1,4 @@
-//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, ids; and for errors the known word nearest to an unknown one.
+//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, ids; numbers drawn from a seed; and for errors the known word nearest to an unknown one.
 //!
 //! Depends on nothing of ours. Every type is a newtype, so that a block is not taken for a page, nor a page for a byte. Where the kernel's
 //! interface has plain integers (offsets and lengths of calls, inode numbers of branches, attributes as `statx` tells them), so have we.
@@ -6,6 +6,7 @@
 mod block;
 mod hint;
 mod ids;
+mod random;
 pub mod seconds;
 mod size;
 mod time;
@@ -16,5 +17,6 @@ pub use block::{
 };
 pub use hint::{did_you_mean, nearest};
 pub use ids::{BranchId, Ino};
+pub use random::{SplitMix64, mix64};
 pub use size::{Amount, ByteSize, ParseSizeError, WrongSize};
 pub use time::{ParseDurationError, Timestamp, format_duration, parse_duration};

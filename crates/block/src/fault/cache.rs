@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
 use super::plan::Unflushed;
 use crate::device::{BlockDevice, Durability, Zeroes};
-use crate::dice::Dice;
 use crate::error::BlockError;
 
 /// The most that is written to the medium in one call.
@@ -132,13 +131,13 @@ impl Cache {
         medium: &impl BlockDevice,
         unflushed: Unflushed,
         grain: u64,
-        dice: &mut Dice,
+        random: &mut SplitMix64,
     ) -> Result<(), BlockError> {
         match unflushed {
             Unflushed::Kept => return self.write_back(medium),
             Unflushed::Dropped => {}
             Unflushed::Torn => {
-                let landed = self.torn(grain, dice);
+                let landed = self.torn(grain, random);
                 let left = self.versions.iter().filter_map(|(sector, versions)| {
                     let seen = |version: &&Version| landed.contains(&(version.write, sector / grain));
                     Some((*sector, versions.iter().rev().find(seen)?))
@@ -151,7 +150,7 @@ impl Cache {
     }
 
     /// The blocks of each write that land.
-    fn torn(&self, grain: u64, dice: &mut Dice) -> BTreeSet<(u64, u64)> {
+    fn torn(&self, grain: u64, random: &mut SplitMix64) -> BTreeSet<(u64, u64)> {
         let blocks: BTreeSet<(u64, u64)> = self
             .versions
             .iter()
@@ -161,12 +160,12 @@ impl Cache {
         let mut fate = (0, 0);
         for block in blocks {
             if fate.0 != block.0 {
-                fate = (block.0, dice.below(3));
+                fate = (block.0, random.below(3));
             }
             let lands = match fate.1 {
                 0 => false,
                 1 => true,
-                _ => dice.coin(),
+                _ => random.coin(),
             };
             if lands {
                 landed.insert(block);

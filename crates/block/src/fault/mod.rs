@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
-use crate::dice::Dice;
 use crate::error::{BlockError, Operation};
 use cache::{Body, Cache};
 use plan::{Fault, When};
@@ -52,7 +51,7 @@ struct State {
     healed: BTreeSet<u64>,
     released: bool,
     poisoned: Option<Arc<str>>,
-    dice: Dice,
+    random: SplitMix64,
 }
 
 /// What was decided about a call.
@@ -91,7 +90,7 @@ impl<D: BlockDevice> Faulty<D> {
             healed: BTreeSet::new(),
             released: false,
             poisoned: None,
-            dice: Dice::new(plan.seed, 0),
+            random: SplitMix64::stream(plan.seed, 0),
         };
         Faulty {
             inner,
@@ -134,16 +133,16 @@ impl<D: BlockDevice> Faulty<D> {
         if std::mem::replace(&mut power.off, true) {
             return Ok(());
         }
-        let mut dice = self.draw();
-        let result = power.cache.lose(&self.inner, unflushed, self.grain(), &mut dice);
+        let mut random = self.draw();
+        let result = power.cache.lose(&self.inner, unflushed, self.grain(), &mut random);
         self.release();
         result
     }
 
     /// Choices for one occasion.
-    fn draw(&self) -> Dice {
-        let stream = self.state.lock().dice.below(u64::MAX);
-        Dice::new(self.plan.seed, stream)
+    fn draw(&self) -> SplitMix64 {
+        let stream = self.state.lock().random.below(u64::MAX);
+        SplitMix64::stream(self.plan.seed, stream)
     }
 
     /// Sectors of a logical block.
@@ -255,8 +254,11 @@ impl<D: BlockDevice> Faulty<D> {
             Landed::Nothing => Vec::new(),
             Landed::First(sectors) => vec![part(0, sectors / grain)],
             Landed::Some => {
-                let mut dice = self.draw();
-                (0..range.sectors.div_ceil(grain)).filter(|_| dice.coin()).map(|block| part(block, block + 1)).collect()
+                let mut random = self.draw();
+                (0..range.sectors.div_ceil(grain))
+                    .filter(|_| random.coin())
+                    .map(|block| part(block, block + 1))
+                    .collect()
             }
         };
         parts.into_iter().try_for_each(|part| self.land(part, body.part(range, part), durability))
@@ -297,7 +299,7 @@ impl<D: BlockDevice> Faulty<D> {
         let within = self.plan.rules.get(rule).and_then(|rule| rule.within).unwrap_or(range);
         let struck = range.intersection(within);
         for sector in struck.start.0..struck.end().0 {
-            let bit = Dice::new(self.plan.seed ^ ((rule as u64) << 32), sector).below(SECTOR_BYTES * 8);
+            let bit = SplitMix64::stream(self.plan.seed ^ ((rule as u64) << 32), sector).below(SECTOR_BYTES * 8);
             let byte = (sector - range.start.0) * SECTOR_BYTES + bit / 8;
             if let Some(byte) = buffer.get_mut(byte as usize) {
                 *byte ^= 1 << (bit % 8);
@@ -339,7 +341,7 @@ impl State {
                 When::Nth(n) => *seen == n,
                 When::First(calls) => *seen <= calls,
                 When::From(n) => *seen >= n,
-                When::OneIn(calls) => self.dice.below(calls) == 0,
+                When::OneIn(calls) => self.random.below(calls) == 0,
             };
             let healed = rule.fault == Fault::Read(ReadFault::Latent) && is_healed(&self.healed, rule, range);
             if !due || healed || (verdict.fault.is_some() && !rule.lets_pass()) {

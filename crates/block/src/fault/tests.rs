@@ -205,7 +205,7 @@ fn a_power_cut_loses_what_was_not_flushed_as_told() {
     assert_eq!(left(Unflushed::Kept, 1), "abcc.");
     assert_eq!(left(Unflushed::Dropped, 1), "aaa..");
     assert_eq!(left(Unflushed::Torn, 1), left(Unflushed::Torn, 1));
-    let seen: BTreeSet<String> = (0..200).map(|seed| left(Unflushed::Torn, seed)).collect();
+    let seen: BTreeSet<String> = (0..3000).map(|seed| left(Unflushed::Torn, seed)).collect();
     let possible: BTreeSet<String> = ["a", "b"]
         .iter()
         .flat_map(|second| ["a", "b", "c"].map(|third| format!("a{second}{third}")))

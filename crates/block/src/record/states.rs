@@ -15,13 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
 use super::medium::{Discarded, Medium, Version, apply_to};
 use super::overlay::Overlay;
 use super::{ChangeNo, Cut, DeviceNo, Recording};
 use crate::device::BlockDevice;
-use crate::dice::Dice;
 use crate::error::BlockError;
 
 /// How many states to make at one moment.
@@ -100,8 +99,8 @@ impl CrashStates {
     /// The states at this moment.
     pub fn states(&self) -> States<'_> {
         let question = Question::new(&self.recording, &self.media);
-        let dice = Dice::new(self.bounds.seed, self.cut.0 as u64);
-        let mut drawing = Drawing { question, seen: FxHashSet::default(), pictures: Vec::new(), dice };
+        let random = SplitMix64::stream(self.bounds.seed, self.cut.0 as u64);
+        let mut drawing = Drawing { question, seen: FxHashSet::default(), pictures: Vec::new(), random };
         drawing.whole(self.bounds.whole.min(7));
         drawing.torn(self.bounds.torn);
         drawing.sampled(self.bounds.sampled);
@@ -321,7 +320,7 @@ struct Drawing {
     question: Question,
     seen: FxHashSet<Picture>,
     pictures: Vec<Picture>,
-    dice: Dice,
+    random: SplitMix64,
 }
 
 impl Drawing {
@@ -385,10 +384,10 @@ impl Drawing {
         let tearable: Vec<usize> =
             (0..loose).filter(|one| self.question.loose.get(*one).is_some_and(|change| change.blocks() > 1)).collect();
         self.draw(limit, |drawing| {
-            let Some(&one) = tearable.get(drawing.dice.below(tearable.len() as u64) as usize) else { return false };
+            let Some(&one) = tearable.get(drawing.random.below(tearable.len() as u64) as usize) else { return false };
             let blocks = drawing.question.loose.get(one).map_or(0, Loose::blocks);
-            let part = cut_at_random(&mut drawing.dice, blocks);
-            let landed: Vec<bool> = (0..loose).map(|_| drawing.dice.coin()).collect();
+            let part = cut_at_random(&mut drawing.random, blocks);
+            let landed: Vec<bool> = (0..loose).map(|_| drawing.random.coin()).collect();
             drawing.cut_one(one, |other| landed.get(other).copied().unwrap_or(false), part)
         });
     }
@@ -407,7 +406,7 @@ impl Drawing {
 
     fn sampled(&mut self, limit: usize) {
         self.draw(limit, |drawing| {
-            let strokes = drawing.question.random(&mut drawing.dice);
+            let strokes = drawing.question.random(&mut drawing.random);
             drawing.add(&strokes)
         });
     }
@@ -428,21 +427,21 @@ impl Drawing {
 
 impl Question {
     /// Any subset in any order; each whole, cut in two, or with any of its blocks.
-    fn random(&self, dice: &mut Dice) -> Vec<Stroke> {
+    fn random(&self, random: &mut SplitMix64) -> Vec<Stroke> {
         let mut order: Vec<usize> = (0..self.loose.len()).collect();
-        dice.shuffle(&mut order);
-        let of_eight = 1 + dice.below(7);
+        random.shuffle(&mut order);
+        let of_eight = 1 + random.below(7);
         let mut strokes = Vec::new();
         for loose in order {
-            let Some(change) = self.loose.get(loose).filter(|_| dice.below(8) < of_eight) else { continue };
+            let Some(change) = self.loose.get(loose).filter(|_| random.below(8) < of_eight) else { continue };
             let blocks = change.blocks();
-            match dice.below(3) {
+            match random.below(3) {
                 0 if blocks > 1 => {
-                    let range = change.part(cut_at_random(dice, blocks));
+                    let range = change.part(cut_at_random(random, blocks));
                     strokes.push(Stroke { loose, range });
                 }
                 1 if blocks > 1 => {
-                    let some = (0..blocks).filter(|_| dice.coin()).map(|block| change.part(block..block + 1));
+                    let some = (0..blocks).filter(|_| random.coin()).map(|block| change.part(block..block + 1));
                     strokes.extend(some.map(|range| Stroke { loose, range }));
                 }
                 _ => strokes.push(Stroke { loose, range: change.range }),
@@ -453,7 +452,7 @@ impl Question {
 }
 
 /// The first or the last blocks, not all.
-fn cut_at_random(dice: &mut Dice, blocks: u64) -> std::ops::Range<u64> {
-    let border = 1 + dice.below(blocks.saturating_sub(1));
-    if dice.coin() { 0..border } else { border..blocks }
+fn cut_at_random(random: &mut SplitMix64, blocks: u64) -> std::ops::Range<u64> {
+    let border = 1 + random.below(blocks.saturating_sub(1));
+    if random.coin() { 0..border } else { border..blocks }
 }

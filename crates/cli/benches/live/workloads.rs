@@ -1,20 +1,9 @@
 //! Workloads that the lab does not have by name; it can run them all the same.
 
 use umbrella_lab::workload::{BoxedWorkload, ClientId, Step, Workload};
-use umbrella_units::{ByteSize, FileId, Nanos};
+use umbrella_units::{ByteSize, FileId, Nanos, SplitMix64};
 
 const FILES_A_DIRECTORY: u64 = 100;
-
-/// A linear congruential generator: the same in every run.
-#[derive(Debug)]
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end.max(1)
-    }
-}
 
 /// One client writes pages at random places of many files that exist: what a policy that goes by place gains most from.
 #[derive(Debug)]
@@ -24,13 +13,13 @@ pub(crate) struct RandomFiles {
     io: ByteSize,
     prepared: u64,
     writes: u64,
-    dice: Dice,
+    random: SplitMix64,
 }
 
 impl RandomFiles {
     /// `writes` writes of `io` bytes to `files` files of `size` bytes.
     pub(crate) fn new(files: u64, size: ByteSize, io: ByteSize, writes: u64) -> Self {
-        Self { files: files.max(1), size, io, prepared: 0, writes, dice: Dice(1) }
+        Self { files: files.max(1), size, io, prepared: 0, writes, random: SplitMix64::new(1) }
     }
 
     fn directory(number: u64) -> FileId {
@@ -67,8 +56,8 @@ impl Workload for RandomFiles {
 
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
         self.writes = self.writes.checked_sub(1)?;
-        let file = Self::file(self.dice.below(self.files));
-        let offset = ByteSize(self.dice.below(self.size.0 / self.io.0) * self.io.0);
+        let file = Self::file(self.random.below(self.files));
+        let offset = ByteSize(self.random.below(self.size.0 / self.io.0) * self.io.0);
         Some(Step::Write { file, offset, size: self.io })
     }
 }
@@ -151,7 +140,7 @@ pub(crate) struct TwoSets {
     files: u64,
     prepared: u64,
     transactions: u64,
-    dice: Dice,
+    random: SplitMix64,
     /// What exists of the second set, with sizes.
     live: Vec<(FileId, u64)>,
     next: u64,
@@ -164,15 +153,14 @@ impl TwoSets {
     const LARGEST: u64 = 1 << 20;
 
     pub(crate) fn new(files: u64, transactions: u64) -> Self {
-        let dice = Dice(7);
-        Self { files: files.max(1), prepared: 0, transactions, dice, live: Vec::new(), next: 0, rest: None }
+        let random = SplitMix64::new(7);
+        Self { files: files.max(1), prepared: 0, transactions, random, live: Vec::new(), next: 0, rest: None }
     }
 
     /// The same for a file in every run, in whole pages.
     fn size_of(number: u64) -> u64 {
-        let mut dice = Dice(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        dice.below(1);
-        Self::SMALLEST + dice.below((Self::LARGEST - Self::SMALLEST) / 4096) * 4096
+        let mut random = SplitMix64::new(number);
+        Self::SMALLEST + random.below((Self::LARGEST - Self::SMALLEST) / 4096) * 4096
     }
 
     fn create(&mut self) -> Step {
@@ -188,8 +176,8 @@ impl TwoSets {
     }
 
     fn change(&mut self) -> Step {
-        let place = self.dice.below(self.live.len() as u64) as usize;
-        match (self.dice.below(4), self.live.get_mut(place)) {
+        let place = self.random.below(self.live.len() as u64) as usize;
+        match (self.random.below(4), self.live.get_mut(place)) {
             (0, Some((file, size))) => Step::Read { file: *file, offset: ByteSize(0), size: ByteSize(*size) },
             (1, Some((file, size))) => {
                 let offset = ByteSize(*size);
@@ -226,8 +214,8 @@ impl Workload for TwoSets {
             return Some(rest);
         }
         self.transactions = self.transactions.checked_sub(1)?;
-        if self.dice.below(2) == 0 {
-            let number = self.dice.below(self.files);
+        if self.random.below(2) == 0 {
+            let number = self.random.below(self.files);
             let size = ByteSize(Self::size_of(number));
             return Some(Step::Read { file: RandomFiles::file(number), offset: ByteSize(0), size });
         }
@@ -243,13 +231,13 @@ pub(crate) struct TwoKinds {
     io: ByteSize,
     prepared: u64,
     left: [u64; 2],
-    dice: Dice,
+    random: SplitMix64,
 }
 
 impl TwoKinds {
     /// Each client makes `writes` writes of `io` bytes to `files` files of `size` bytes.
     pub(crate) fn new(files: u64, size: ByteSize, io: ByteSize, writes: u64) -> Self {
-        Self { files: files.max(1), size, io, prepared: 0, left: [writes; 2], dice: Dice(3) }
+        Self { files: files.max(1), size, io, prepared: 0, left: [writes; 2], random: SplitMix64::new(3) }
     }
 }
 
@@ -282,10 +270,10 @@ impl Workload for TwoKinds {
         };
         *left = left.checked_sub(1)?;
         // Nine in ten of the second client's writes go to a tenth of its files.
-        let hot = client == ClientId(1) && self.dice.below(10) > 0;
+        let hot = client == ClientId(1) && self.random.below(10) > 0;
         let among = if hot { self.files.div_ceil(10) } else { self.files };
-        let file = RandomFiles::file(first + self.dice.below(among));
-        let offset = ByteSize(self.dice.below(self.size.0 / self.io.0) * self.io.0);
+        let file = RandomFiles::file(first + self.random.below(among));
+        let offset = ByteSize(self.random.below(self.size.0 / self.io.0) * self.io.0);
         Some(Step::Write { file, offset, size: self.io })
     }
 }

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use operation::Operation;
-use support::dice::Dice;
+use support::choices::Choices;
 use support::number_from_env;
 use world::{Twins, World};
 
@@ -92,8 +92,8 @@ fn random_sequences(data: &str, top: &str, first_seed: u64) {
     let mut seed = first_seed;
     let enough = |twins: &Twins| twins.moves() > 0 || start.elapsed() > Duration::from_secs(10 * seconds);
     while start.elapsed() < Duration::from_secs(seconds) || seed == first_seed || !enough(&twins) {
-        let mut dice = Dice::new(seed);
-        let operations = (0..LENGTH).map(|_| Operation::random(&mut dice)).collect();
+        let mut choices = Choices::new(seed);
+        let operations = (0..LENGTH).map(|_| Operation::random(&mut choices)).collect();
         let what = format!("UMBRELLA_MODEL_SEED={seed}");
         let checked = catch_unwind(AssertUnwindSafe(|| check(&mut twins, &what, operations)));
         if let Err(panic) = checked {

@@ -1,6 +1,6 @@
 //! What can be done to a tree, and how it is chosen.
 
-use crate::support::dice::Dice;
+use crate::support::choices::Choices;
 
 /// A path inside the tree.
 pub(crate) type Name = &'static str;
@@ -193,30 +193,30 @@ pub(crate) const HANDLES: u64 = 3;
 
 impl Operation {
     /// A random operation; those that make something are chosen more often than those that take it away.
-    pub(crate) fn random(dice: &mut Dice) -> Self {
-        let name = dice.pick(NAMES);
-        let other = dice.pick(NAMES);
-        let size = dice.pick(SIZES);
-        let at = dice.pick(SIZES);
-        let seed = dice.below(1_000);
-        let handle = dice.below(HANDLES) as usize;
-        let who = if dice.once_in(5) { Who::Nobody } else { Who::Root };
-        let mode = dice.pick(&[0o644, 0o600, 0o444, 0o755, 0o666, 0o777, 0o4755, 0o2775, 0o1777, 0o000]);
-        let key = dice.pick(&["trusted.a", "trusted.b"]);
-        match dice.below(100) {
+    pub(crate) fn random(choices: &mut Choices) -> Self {
+        let name = choices.pick(NAMES);
+        let other = choices.pick(NAMES);
+        let size = choices.pick(SIZES);
+        let at = choices.pick(SIZES);
+        let seed = choices.below(1_000);
+        let handle = choices.below(HANDLES) as usize;
+        let who = if choices.once_in(5) { Who::Nobody } else { Who::Root };
+        let mode = choices.pick(&[0o644, 0o600, 0o444, 0o755, 0o666, 0o777, 0o4755, 0o2775, 0o1777, 0o000]);
+        let key = choices.pick(&["trusted.a", "trusted.b"]);
+        match choices.below(100) {
             0..=11 => Self::Write { name, size, seed, who },
             12..=15 => Self::WriteAt { name, at, size, seed },
             16..=20 => Self::Append { name, size, seed, who },
             21..=24 => Self::Truncate { name, size },
             25..=27 => {
-                let mode = dice.pick(&[Allocate::Plain, Allocate::KeepSize, Allocate::Punch]);
+                let mode = choices.pick(&[Allocate::Plain, Allocate::KeepSize, Allocate::Punch]);
                 Self::Allocate { name, mode, at, size }
             }
             28..=32 => {
-                let how = dice.pick(&[How::Read, How::Create, How::CreateNew, How::Append, How::Truncate]);
+                let how = choices.pick(&[How::Read, How::Create, How::CreateNew, How::Append, How::Truncate]);
                 Self::Open { handle, name, how }
             }
-            33 => Self::OpenUnnamed { handle, dir: dice.pick(DIRS) },
+            33 => Self::OpenUnnamed { handle, dir: choices.pick(DIRS) },
             34 => Self::LinkUnnamed { handle, name },
             35..=39 => Self::HandleWrite { handle, at, size, seed },
             40..=42 => Self::HandleRead { handle },
@@ -225,11 +225,13 @@ impl Operation {
             46 => Self::HandleMode { handle, mode },
             47..=49 => Self::Close { handle },
             50..=51 => Self::Copy { from: name, to: other },
-            52..=58 => Self::MakeDir { name: if dice.once_in(3) { name } else { dice.pick(&DIRS[..4]) }, mode, who },
+            52..=58 => {
+                Self::MakeDir { name: if choices.once_in(3) { name } else { choices.pick(&DIRS[..4]) }, mode, who }
+            }
             59..=60 => Self::RemoveDir { name, who },
             61..=64 => Self::Unlink { name, who },
             65..=74 => {
-                let flags = dice.pick(&[Flags::None, Flags::None, Flags::NoReplace, Flags::Exchange]);
+                let flags = choices.pick(&[Flags::None, Flags::None, Flags::NoReplace, Flags::Exchange]);
                 Self::Rename { from: name, to: other, flags, who }
             }
             75..=78 => Self::Link { from: name, to: other, who },
@@ -237,18 +239,18 @@ impl Operation {
             81 => Self::Pipe { name },
             82..=84 => Self::Mode { name, mode, who },
             85..=86 => {
-                let id = |dice: &mut Dice| dice.pick(&[None, Some(0), Some(4711), Some(65534)]);
-                Self::Owner { name, uid: id(dice), gid: id(dice), who }
+                let id = |choices: &mut Choices| choices.pick(&[None, Some(0), Some(4711), Some(65534)]);
+                Self::Owner { name, uid: id(choices), gid: id(choices), who }
             }
             87 => Self::Times {
                 name,
-                secs: dice.pick(&[-5, 0, 1_000_000_000, 4_000_000_000]),
-                nanos: dice.pick(&[0, 1, 999_999_999]),
+                secs: choices.pick(&[-5, 0, 1_000_000_000, 4_000_000_000]),
+                nanos: choices.pick(&[0, 1, 999_999_999]),
             },
-            88..=89 => Self::SetXattr { name, key, size: dice.pick(&[0, 1, 200]) },
+            88..=89 => Self::SetXattr { name, key, size: choices.pick(&[0, 1, 200]) },
             90 => Self::RemoveXattr { name, key },
             91..=93 => Self::Read { name, who },
-            94..=95 => Self::List { name: dice.pick(DIRS), who },
+            94..=95 => Self::List { name: choices.pick(DIRS), who },
             96..=98 => Self::Enforce,
             _ => Self::Remount,
         }

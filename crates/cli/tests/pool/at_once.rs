@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::names;
-use crate::support::dice::Dice;
+use crate::support::choices::Choices;
 use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
 use crate::support::tree::files_below;
@@ -28,7 +28,7 @@ const RULES: [&str; 3] = [
 /// Works in a directory of its own, and knows what is to be there. Directories are relative to it, files too.
 struct Writer {
     root: PathBuf,
-    dice: Dice,
+    choices: Choices,
     dirs: Vec<PathBuf>,
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
@@ -37,7 +37,7 @@ impl Writer {
     fn new(pool: &Pool, number: u64, seed: u64) -> Writer {
         let root = pool.join(number.to_string());
         fs::create_dir(&root).unwrap();
-        Writer { root, dice: Dice::new(seed * 10 + number), dirs: vec![PathBuf::new()], files: BTreeMap::new() }
+        Writer { root, choices: Choices::new(seed * 10 + number), dirs: vec![PathBuf::new()], files: BTreeMap::new() }
     }
 
     fn below(&self, path: &Path) -> PathBuf {
@@ -46,17 +46,17 @@ impl Writer {
 
     fn some_file(&mut self) -> Option<PathBuf> {
         let known: Vec<_> = self.files.keys().cloned().collect();
-        (!known.is_empty()).then(|| self.dice.pick(&known))
+        (!known.is_empty()).then(|| self.choices.pick(&known))
     }
 
     fn new_name(&mut self) -> PathBuf {
-        let dir = self.dice.pick(&self.dirs);
-        dir.join(format!("f{}", self.dice.below(12)))
+        let dir = self.choices.pick(&self.dirs);
+        dir.join(format!("f{}", self.choices.below(12)))
     }
 
     fn content(&mut self) -> Vec<u8> {
-        let length = self.dice.pick(&[10, 30 * KIB, 120 * KIB, 400 * KIB]);
-        bytes(self.dice.next(), length)
+        let length = self.choices.pick(&[10, 30 * KIB, 120 * KIB, 400 * KIB]);
+        bytes(self.choices.next(), length)
     }
 
     fn look(&self, path: &Path) {
@@ -75,7 +75,7 @@ impl Writer {
 
     fn step(&mut self) {
         let Some(file) = self.some_file() else { return self.create() };
-        match self.dice.below(10) {
+        match self.choices.below(10) {
             0..=2 => self.create(),
             3 => {
                 let more = self.content();
@@ -136,13 +136,13 @@ impl Writer {
     fn write_in_place(&mut self, path: &Path) {
         let file = OpenOptions::new().read(true).write(true).open(self.below(path)).unwrap();
         let content = self.files.get_mut(path).unwrap();
-        for _ in 0..self.dice.below(4) {
-            let at = self.dice.below(content.len() as u64 + 5000) as usize;
-            let data = bytes(self.dice.next(), 3000);
+        for _ in 0..self.choices.below(4) {
+            let at = self.choices.below(content.len() as u64 + 5000) as usize;
+            let data = bytes(self.choices.next(), 3000);
             file.write_all_at(&data, at as u64).unwrap();
             content.resize(content.len().max(at + data.len()), 0);
             content[at..at + data.len()].copy_from_slice(&data);
-            thread::sleep(Duration::from_millis(self.dice.below(10)));
+            thread::sleep(Duration::from_millis(self.choices.below(10)));
         }
         let mut found = vec![0; content.len()];
         file.read_exact_at(&mut found, 0).unwrap();
@@ -151,11 +151,11 @@ impl Writer {
     }
 
     fn directories(&mut self) {
-        let new = self.dice.pick(&self.dirs).join(format!("d{}", self.dice.below(4)));
+        let new = self.choices.pick(&self.dirs).join(format!("d{}", self.choices.below(4)));
         if self.dirs.contains(&new) || new.components().count() > 4 {
             return;
         }
-        let old = self.dice.pick(&self.dirs);
+        let old = self.choices.pick(&self.dirs);
         if old == Path::new("") || new.starts_with(&old) {
             fs::create_dir(self.below(&new)).unwrap();
             self.dirs.push(new);

@@ -11,7 +11,7 @@
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 pub mod bad_disk;
-pub mod dice;
+pub mod choices;
 pub mod disk;
 pub mod foreign;
 pub mod group;

@@ -6,6 +6,8 @@
 //! - `10` a number made up: slot that made it (14 bits), counter (48 bits).
 //! - `11` a hash of slot, device and inode number, for inode numbers of more than 48 bits.
 
+use umbrella_units::mix64;
+
 use super::BackingKey;
 
 /// Bits of an inode number that fit below slot or index.
@@ -45,7 +47,7 @@ pub(super) fn foreign(index: u16, ino: u64) -> Option<u64> {
 
 /// Where the search for a device's index begins.
 pub(super) fn first_index(slot: u16, device: u64) -> u16 {
-    (mix(device ^ u64::from(slot) << 48) & INDEX_MASK) as u16
+    (mix64(device ^ u64::from(slot) << 48) & INDEX_MASK) as u16
 }
 
 /// A made-up number.
@@ -55,7 +57,7 @@ pub(super) fn fresh(slot: u16, counter: u64) -> u64 {
 
 /// The number of a file whose inode number is too long.
 pub(super) fn hashed(key: BackingKey) -> u64 {
-    HASHED | mix(mix(key.ino) ^ mix(key.foreign_dev ^ u64::from(key.slot) << 48).rotate_left(17))
+    HASHED | mix64(mix64(key.ino) ^ mix64(key.foreign_dev ^ u64::from(key.slot) << 48).rotate_left(17))
 }
 
 /// Which range a number is of.
@@ -66,11 +68,4 @@ pub(super) fn range(number: u64) -> Range {
         FRESH => Range::Fresh(index, number & LOW_MASK),
         _ => Range::Foreign,
     }
-}
-
-/// The finalizer of splitmix64.
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }

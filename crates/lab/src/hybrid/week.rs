@@ -14,7 +14,7 @@
 use umbrella_units::{BLOCK_SECTORS, Lba, Nanos, SectorRange};
 
 use super::input::{Arrival, Direction, Input};
-use crate::workload::{Dice, Seed, Zipf};
+use crate::workload::{Rng, Seed, Zipf};
 
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
@@ -51,7 +51,7 @@ impl Input {
 
 fn arrivals(seed: u64) -> Vec<Arrival> {
     let mut week = Week {
-        dice: Dice::new(Seed(seed), "desktop_week", 0),
+        rng: Rng::new(Seed(seed), "desktop_week", 0),
         hot: Zipf::new(HOT_BLOCKS, 1.0),
         journal: 0,
         log: 0,
@@ -77,7 +77,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
 }
 
 struct Week {
-    dice: Dice,
+    rng: Rng,
     hot: Zipf,
     /// How far the journal and the log were written, and the large files laid out, in sectors.
     journal: u64,
@@ -94,7 +94,7 @@ impl Week {
 
     /// Of the exponential distribution with this mean.
     fn pause(&mut self, mean: f64) -> f64 {
-        -mean * libm::log(1.0 - self.dice.unit())
+        -mean * libm::log(1.0 - self.rng.unit())
     }
 
     /// A commit of the journal: what it writes first, and the inodes somewhat later.
@@ -106,8 +106,8 @@ impl Week {
         self.push(at, Direction::Write, JOURNAL + self.journal, sectors);
         self.journal += sectors;
         for _ in 0..blocks {
-            let inode = self.hot.draw(&mut self.dice) % 2000;
-            let later = at + 5.0 + self.dice.unit();
+            let inode = self.hot.draw(&mut self.rng) % 2000;
+            let later = at + 5.0 + self.rng.unit();
             self.push(later, Direction::Write, INODES + inode * BLOCK_SECTORS, BLOCK_SECTORS);
         }
     }
@@ -121,8 +121,8 @@ impl Week {
             }
             // The last block of a log is written again as long as it is not full.
             self.push(at, Direction::Write, LOGS + self.log / 8 * BLOCK_SECTORS, BLOCK_SECTORS);
-            self.log += 1 + self.dice.below(4);
-            let blocks = 1 + self.dice.below(3);
+            self.log += 1 + self.rng.below(4);
+            let blocks = 1 + self.rng.below(3);
             self.metadata(at + 0.2, blocks);
         }
     }
@@ -130,11 +130,11 @@ impl Week {
     fn sitting(&mut self, from: f64, to: f64, mean: f64) {
         let mut at = from;
         loop {
-            at += if self.dice.chance(0.03) { self.pause(600.0) } else { self.pause(mean) };
+            at += if self.rng.chance(0.03) { self.pause(600.0) } else { self.pause(mean) };
             if at >= to {
                 return;
             }
-            match self.dice.below(10) {
+            match self.rng.below(10) {
                 0..=1 => self.open_program(at),
                 2..=7 => self.browse(at),
                 _ => self.save(at),
@@ -144,13 +144,13 @@ impl Week {
 
     fn open_program(&mut self, mut at: f64) {
         // What was read lately is in memory.
-        if self.dice.chance(0.5) {
+        if self.rng.chance(0.5) {
             return self.metadata(at, 1);
         }
-        let program = PROGRAMS + self.dice.below(400) * 40_000;
-        for _ in 0..20 + self.dice.below(150) {
-            let run = program + self.dice.below(4000) * BLOCK_SECTORS;
-            let sectors = BLOCK_SECTORS << self.dice.below(5);
+        let program = PROGRAMS + self.rng.below(400) * 40_000;
+        for _ in 0..20 + self.rng.below(150) {
+            let run = program + self.rng.below(4000) * BLOCK_SECTORS;
+            let sectors = BLOCK_SECTORS << self.rng.below(5);
             self.push(at, Direction::Read, run, sectors);
             at += self.pause(0.02);
         }
@@ -158,19 +158,19 @@ impl Week {
     }
 
     fn browse(&mut self, mut at: f64) {
-        if self.dice.chance(0.2) {
-            for _ in 0..=self.dice.below(8) {
-                let place = HOT + self.dice.below(1_000_000) * BLOCK_SECTORS;
-                let sectors = BLOCK_SECTORS << self.dice.below(4);
+        if self.rng.chance(0.2) {
+            for _ in 0..=self.rng.below(8) {
+                let place = HOT + self.rng.below(1_000_000) * BLOCK_SECTORS;
+                let sectors = BLOCK_SECTORS << self.rng.below(4);
                 self.push(at, Direction::Read, place, sectors);
                 at += self.pause(0.05);
             }
         }
-        for _ in 0..3 + self.dice.below(25) {
-            let block = self.hot.draw(&mut self.dice);
+        for _ in 0..3 + self.rng.below(25) {
+            let block = self.hot.draw(&mut self.rng);
             // Hot blocks lie in groups that are spread out.
             let place = HOT + (block % 100) * 100_000 + block / 100 * BLOCK_SECTORS;
-            let sectors = BLOCK_SECTORS << self.dice.below(3);
+            let sectors = BLOCK_SECTORS << self.rng.below(3);
             self.push(at, Direction::Write, place, sectors);
             at += self.pause(0.1);
         }
@@ -178,8 +178,8 @@ impl Week {
     }
 
     fn save(&mut self, mut at: f64) {
-        let document = DOCUMENTS + self.dice.below(2000) * 20_000;
-        let mut left = (self.dice.lognormal(400.0, 1.2) as u64).clamp(BLOCK_SECTORS, 20_000);
+        let document = DOCUMENTS + self.rng.below(2000) * 20_000;
+        let mut left = (self.rng.lognormal(400.0, 1.2) as u64).clamp(BLOCK_SECTORS, 20_000);
         let mut place = document;
         while left > 0 {
             let sectors = left.min(COPIED);
@@ -191,8 +191,8 @@ impl Week {
     }
 
     fn copy(&mut self, from: f64) {
-        let total = (self.dice.lognormal(600_000.0, 0.7) as u64).clamp(100_000, 4_000_000);
-        let (source, target) = (LARGE + self.dice.below(200) * 200_000, LARGE + 45_000_000 + self.large);
+        let total = (self.rng.lognormal(600_000.0, 0.7) as u64).clamp(100_000, 4_000_000);
+        let (source, target) = (LARGE + self.rng.below(200) * 200_000, LARGE + 45_000_000 + self.large);
         self.large += total;
         let from = from + self.pause(600.0);
         for part in 0..total / COPIED {
@@ -210,14 +210,14 @@ impl Week {
     }
 
     fn night_job(&mut self, mut at: f64) {
-        for _ in 0..2000 + self.dice.below(2000) {
-            let place = INODES + self.dice.below(200_000) * BLOCK_SECTORS;
+        for _ in 0..2000 + self.rng.below(2000) {
+            let place = INODES + self.rng.below(200_000) * BLOCK_SECTORS;
             self.push(at, Direction::Read, place, BLOCK_SECTORS);
             at += self.pause(0.03);
         }
-        for _ in 0..200 + self.dice.below(300) {
-            let place = HOT + self.dice.below(1_000_000) * BLOCK_SECTORS;
-            let sectors = BLOCK_SECTORS << self.dice.below(4);
+        for _ in 0..200 + self.rng.below(300) {
+            let place = HOT + self.rng.below(1_000_000) * BLOCK_SECTORS;
+            let sectors = BLOCK_SECTORS << self.rng.below(4);
             self.push(at, Direction::Write, place, sectors);
             at += self.pause(0.05);
         }

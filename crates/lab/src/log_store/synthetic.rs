@@ -9,17 +9,17 @@ use super::error::LogError;
 use super::input::{Input, Request};
 use super::percent::Percent;
 use crate::trace::TraceOp;
-use crate::workload::{Dice, Seed, Zipf};
+use crate::workload::{Rng, Seed, Zipf};
 
 fn request(op: TraceOp, block: u64) -> Request {
     Request { op, extent: Extent { start: BlockNo(block), blocks: 1 } }
 }
 
 /// All numbers below `count` in an order of chance.
-fn shuffled(dice: &mut Dice, count: u64) -> Vec<u64> {
+fn shuffled(rng: &mut Rng, count: u64) -> Vec<u64> {
     let mut all: Vec<u64> = (0..count).collect();
     for at in (1..all.len()).rev() {
-        let other = dice.index(at + 1);
+        let other = rng.index(at + 1);
         all.swap(at, other);
     }
     all
@@ -34,15 +34,15 @@ impl Input {
         reads: Percent,
         seed: Seed,
     ) -> Result<Input, LogError> {
-        let mut dice = Dice::new(seed, "hot-cold", 0);
-        let order = shuffled(&mut dice, blocks.0);
+        let mut rng = Rng::new(seed, "hot-cold", 0);
+        let order = shuffled(&mut rng, blocks.0);
         let hot = (order.len() * y.0 as usize / 100).clamp(1, order.len().saturating_sub(2).max(1));
         let cold = (order.len() - hot).div_ceil(2);
         let mut draw = || {
-            let reads = dice.chance(f64::from(reads.0) / 100.0);
+            let reads = rng.chance(f64::from(reads.0) / 100.0);
             let rest = if reads { order.len() - hot } else { cold };
-            let to_hot = dice.chance(f64::from(x.0) / 100.0);
-            let at = if to_hot { dice.index(hot) } else { hot + dice.index(rest) };
+            let to_hot = rng.chance(f64::from(x.0) / 100.0);
+            let at = if to_hot { rng.index(hot) } else { hot + rng.index(rest) };
             request(if reads { TraceOp::Read } else { TraceOp::Write }, order[at])
         };
         let requests = (0..requests).map(|_| draw()).collect();
@@ -52,10 +52,10 @@ impl Input {
 
     /// Writes of single blocks by Zipf's law with exponent `theta`; which block has which rank is chance.
     pub fn zipf(theta: f64, blocks: Pages, requests: u64, seed: Seed) -> Result<Input, LogError> {
-        let mut dice = Dice::new(seed, "zipf", 0);
-        let order = shuffled(&mut dice, blocks.0);
+        let mut rng = Rng::new(seed, "zipf", 0);
+        let order = shuffled(&mut rng, blocks.0);
         let zipf = Zipf::new(blocks.0, theta);
-        let requests = (0..requests).map(|_| request(TraceOp::Write, order[zipf.draw(&mut dice) as usize])).collect();
+        let requests = (0..requests).map(|_| request(TraceOp::Write, order[zipf.draw(&mut rng) as usize])).collect();
         Input::new(&format!("zipf {theta}"), requests, blocks)
     }
 }

@@ -8,7 +8,7 @@
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, PAGE, SHARE, param};
 use super::params::ParamKind;
@@ -68,7 +68,7 @@ struct Bonnie {
     update: f64,
     seed: Seed,
     away: Vec<bool>,
-    small_dice: Dice,
+    small_rng: Rng,
     files: u64,
     small: Vec<FileId>,
     /// How many calls, or small files, the current test has done.
@@ -95,7 +95,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         update: params.number("update"),
         seed,
         away: vec![false; seekers as usize],
-        small_dice: Dice::new(seed, ENTRY.name, 0),
+        small_rng: Rng::new(seed, ENTRY.name, 0),
         files: scale.count(params.count("files")),
         small: Vec::new(),
         done: 0,
@@ -110,10 +110,10 @@ impl Bonnie {
         };
         self.seeks_left = left;
         // Each seek has its own, so that the work is the same whoever makes it.
-        let mut dice = Dice::new(self.seed, ENTRY.name, 1 + left);
-        let (offset, size) = (ByteSize(dice.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
+        let mut rng = Rng::new(self.seed, ENTRY.name, 1 + left);
+        let (offset, size) = (ByteSize(rng.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
         script.step(Step::Read { file: self.file, offset, size });
-        if dice.chance(self.update) {
+        if rng.chance(self.update) {
             script.step(Step::Write { file: self.file, offset, size });
         }
         true
@@ -215,7 +215,7 @@ impl Bonnie {
 
     fn shuffle(&mut self) {
         for at in (1..self.small.len()).rev() {
-            let other = self.small_dice.index(at + 1);
+            let other = self.small_rng.index(at + 1);
             self.small.swap(at, other);
         }
     }

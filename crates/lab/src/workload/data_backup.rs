@@ -6,7 +6,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::{Dice, lognormal_sizes};
+use super::draw::{Rng, lognormal_sizes};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
@@ -48,12 +48,12 @@ struct Backup {
 
 #[allow(clippy::unnecessary_wraps)] // The registry's signature.
 fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
-    let mut dice = Dice::new(seed, ENTRY.name, 0);
+    let mut rng = Rng::new(seed, ENTRY.name, 0);
     let files = scale.count(params.count("files"));
     let dirs = (files as f64 / params.number("per-dir")).ceil() as u64;
-    let tree = grow(&mut dice, dirs, files);
+    let tree = grow(&mut rng, dirs, files);
     let total = scale.size(params.size("total"), PAGE).0;
-    let sizes = lognormal_sizes(&mut dice, files, total, params.number("sigma"));
+    let sizes = lognormal_sizes(&mut rng, files, total, params.number("sigma"));
     Ok(Box::new(Scripted::new(Backup {
         ids: Ids::new(),
         dirs: Vec::with_capacity(tree.len()),

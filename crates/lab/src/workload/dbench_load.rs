@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::draw::{Dice, Seed};
+use super::draw::{Rng, Seed};
 use super::error::LoadError;
 
 /// A name that a client uses, by number. Numbers of parents are smaller than those of what is in them.
@@ -199,7 +199,7 @@ const EDITS: u32 = 16_000;
 /// 39,500 writes of 26 KB on average, 5,550 flushes, 3,360 renamings; two thirds of the reads are of 4 KiB, an eighth of
 /// 60 KiB; a third of the writes is of 64 KiB, a fourth of 4 KiB, a fifth of one byte.
 pub(super) fn stand_in() -> Load {
-    let mut dice = Dice::new(Seed(0), "dbench stand-in", 0);
+    let mut rng = Rng::new(Seed(0), "dbench stand-in", 0);
     let mut names = Names::default();
     let top = names.number("\\clients\\client1");
     let mut calls = vec![Call::DeleteTree(top), Call::Mkdir(top)];
@@ -216,23 +216,23 @@ pub(super) fn stand_in() -> Load {
         calls.extend((0..4).map(|piece| Call::Write { path, offset: piece * 65_536, size: 65_536 }));
     }
     for _ in 0..EDITS {
-        let (path, temporary) = documents[dice.index(documents.len())];
+        let (path, temporary) = documents[rng.index(documents.len())];
         for _ in 0..8 {
-            let size = [4096, 4096, 4096, 4096, 4096, 61_440, 8192, 2048][dice.index(8)];
-            calls.push(Call::Read { path, offset: dice.below(48) * 4096, size });
+            let size = [4096, 4096, 4096, 4096, 4096, 61_440, 8192, 2048][rng.index(8)];
+            calls.push(Call::Read { path, offset: rng.below(48) * 4096, size });
         }
         calls.push(Call::Create { path: temporary, empties: true });
         let mut offset = 0;
-        for _ in 0..2 + u32::from(dice.chance(0.45)) {
-            let size = [65_536, 65_536, 65_536, 4096, 4096, 1, 1, 8192, 2048][dice.index(9)];
+        for _ in 0..2 + u32::from(rng.chance(0.45)) {
+            let size = [65_536, 65_536, 65_536, 4096, 4096, 1, 1, 8192, 2048][rng.index(9)];
             calls.push(Call::Write { path: temporary, offset, size });
             offset += u64::from(size);
         }
-        if dice.chance(0.35) {
+        if rng.chance(0.35) {
             calls.push(Call::Flush(temporary));
         }
         calls.push(Call::Delete(temporary));
-        if dice.chance(0.21) {
+        if rng.chance(0.21) {
             calls.push(Call::Rename { from: path, to: temporary });
             calls.push(Call::Rename { from: temporary, to: path });
         }

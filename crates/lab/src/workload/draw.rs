@@ -1,8 +1,8 @@
 //! Chance: one stream of numbers per client, the same on every machine and for every version of this program.
 //!
-//! The generator is ChaCha8, whose output is defined by its key and stream number; everything made of it (ranges,
-//! distributions) is made here, with arithmetic that does not depend on the platform's C library, because the golden
-//! hashes of the workloads stand in the repository.
+//! The generator is ChaCha8, whose output is defined by its key and stream number, and not the `SplitMix64` of the other
+//! crates: the golden hashes of the workloads, which stand in the repository, are of its numbers. Everything made of them
+//! (ranges, distributions) is made here, with arithmetic that does not depend on the platform's C library.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -13,12 +13,12 @@ pub struct Seed(pub u64);
 
 /// A stream of chance.
 #[derive(Debug, Clone)]
-pub(crate) struct Dice(ChaCha8Rng);
+pub(crate) struct Rng(ChaCha8Rng);
 
-impl Dice {
+impl Rng {
     /// The stream of this number for a workload of this name: every client has its own, so that what one draws does not
     /// depend on when another one does.
-    pub(crate) fn new(seed: Seed, workload: &str, stream: u64) -> Dice {
+    pub(crate) fn new(seed: Seed, workload: &str, stream: u64) -> Rng {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.0.to_le_bytes());
         for (slot, byte) in key[8..].iter_mut().zip(workload.bytes()) {
@@ -26,7 +26,7 @@ impl Dice {
         }
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(stream);
-        Dice(rng)
+        Rng(rng)
     }
 
     /// Any number below `end`, all equally likely; zero when `end` is.
@@ -105,17 +105,17 @@ impl Zipf {
     }
 
     /// A rank.
-    pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
         let sum = self.cumulated.last().copied().unwrap_or(1.0);
-        let at = dice.unit() * sum;
+        let at = rng.unit() * sum;
         let rank = self.cumulated.partition_point(|end| *end <= at);
         (rank as u64).min(self.cumulated.len() as u64 - 1)
     }
 }
 
 /// Lognormal sizes of `n` files that together have exactly `total` bytes; each has at least one byte when that is possible.
-pub(super) fn lognormal_sizes(dice: &mut Dice, n: u64, total: u64, sigma: f64) -> Vec<u64> {
-    let drawn: Vec<f64> = (0..n).map(|_| dice.lognormal(1.0, sigma)).collect();
+pub(super) fn lognormal_sizes(rng: &mut Rng, n: u64, total: u64, sigma: f64) -> Vec<u64> {
+    let drawn: Vec<f64> = (0..n).map(|_| rng.lognormal(1.0, sigma)).collect();
     let sum: f64 = drawn.iter().sum();
     let spread = total.saturating_sub(n) as f64;
     let mut sizes: Vec<u64> = drawn.iter().map(|share| u64::from(total >= n) + (share / sum * spread) as u64).collect();

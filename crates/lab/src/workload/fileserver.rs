@@ -8,7 +8,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, IO, SHARE, SOME, param};
 use super::params::ParamKind;
@@ -61,11 +61,11 @@ struct Place {
 struct Pool(Vec<usize>);
 
 impl Pool {
-    fn take(&mut self, dice: &mut Dice) -> Option<usize> {
+    fn take(&mut self, rng: &mut Rng) -> Option<usize> {
         if self.0.is_empty() {
             return None;
         }
-        let at = dice.index(self.0.len());
+        let at = rng.index(self.0.len());
         Some(self.0.swap_remove(at))
     }
 
@@ -98,7 +98,7 @@ impl Flow {
 
 #[derive(Debug)]
 struct Thread {
-    dice: Dice,
+    rng: Rng,
     flow: Flow,
     /// The place it works on, and whether a file will be there afterwards.
     busy: Option<(usize, bool)>,
@@ -107,7 +107,7 @@ struct Thread {
 #[derive(Debug)]
 struct Fileserver {
     ids: Ids,
-    dice: Dice,
+    rng: Rng,
     mean: f64,
     gamma: f64,
     existing: f64,
@@ -125,11 +125,11 @@ struct Fileserver {
 #[allow(clippy::unnecessary_wraps)] // The registry's signature.
 fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
     let threads = (1..=params.count("threads"))
-        .map(|stream| Thread { dice: Dice::new(seed, ENTRY.name, stream), flow: Flow::Create, busy: None })
+        .map(|stream| Thread { rng: Rng::new(seed, ENTRY.name, stream), flow: Flow::Create, busy: None })
         .collect();
     let server = Fileserver {
         ids: Ids::new(),
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         mean: params.size("size").0 as f64,
         gamma: params.number("gamma"),
         existing: params.number("existing"),
@@ -171,11 +171,11 @@ impl Fileserver {
 
     /// Chooses the next file to work on, or nothing when there is none that nobody else works on.
     fn flow(&mut self, thread: usize, script: &mut Script) {
-        let Thread { dice, flow, busy } = &mut self.threads[thread];
+        let Thread { rng, flow, busy } = &mut self.threads[thread];
         let now = *flow;
         *flow = now.after();
         let pool = if now == Flow::Create { &mut self.empty } else { &mut self.filled };
-        let Some(at) = pool.take(dice) else {
+        let Some(at) = pool.take(rng) else {
             return;
         };
         *busy = Some((at, now != Flow::Delete));
@@ -187,7 +187,7 @@ impl Fileserver {
                 script.create(place.file, place.dir, place.size, self.io);
             }
             Flow::Append => {
-                let more = 1 + dice.below(self.append);
+                let more = 1 + rng.below(self.append);
                 script.write(place.file, place.size, more, more);
                 place.size += more;
             }
@@ -208,9 +208,9 @@ impl Play for Fileserver {
             return Act::Done;
         }
         let dir = self.dirs[at / self.width as usize];
-        let planned = (self.dice.gamma(self.mean, self.gamma) as u64).max(1);
+        let planned = (self.rng.gamma(self.mean, self.gamma) as u64).max(1);
         let mut place = Place { dir, planned, size: 0, file: FileId::default() };
-        if self.dice.chance(self.existing) {
+        if self.rng.chance(self.existing) {
             place.file = self.ids.next();
             place.size = planned;
             script.create(place.file, dir, planned, planned);

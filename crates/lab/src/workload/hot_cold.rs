@@ -7,7 +7,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, FILE, IO, SOME, param};
 use super::params::ParamKind;
@@ -35,7 +35,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 
 #[derive(Debug)]
 struct HotCold {
-    dice: Dice,
+    rng: Rng,
     ids: Ids,
     wanted_dirs: u64,
     dirs: Vec<FileId>,
@@ -57,7 +57,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     let hot = (files as f64 * params.number("y") / 100.0).round() as usize;
     let cold = (files - hot).div_ceil(2);
     Ok(Box::new(Scripted::new(HotCold {
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         ids: Ids::new(),
         wanted_dirs: scale.count(params.count("dirs")),
         dirs: Vec::new(),
@@ -89,7 +89,7 @@ impl Play for HotCold {
             return Act::On;
         }
         for at in (1..self.files.len()).rev() {
-            let other = self.dice.index(at + 1);
+            let other = self.rng.index(at + 1);
             self.files.swap(at, other);
         }
         Act::Done
@@ -108,8 +108,8 @@ impl Play for HotCold {
             return Act::Done;
         };
         self.updates_left = left;
-        let to_hot = self.cold == 0 || (self.hot > 0 && self.dice.chance(self.x));
-        let at = if to_hot { self.dice.index(self.hot) } else { self.hot + self.dice.index(self.cold) };
+        let to_hot = self.cold == 0 || (self.hot > 0 && self.rng.chance(self.x));
+        let at = if to_hot { self.rng.index(self.hot) } else { self.hot + self.rng.index(self.cold) };
         script.write(self.files[at], 0, self.size, self.io);
         Act::On
     }

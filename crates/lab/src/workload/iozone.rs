@@ -8,7 +8,7 @@
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::draw::{Dice, Zipf};
+use super::draw::{Rng, Zipf};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, SHARE, SOME, param};
 use super::params::ParamKind;
@@ -46,7 +46,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 
 #[derive(Debug)]
 struct Process {
-    dice: Dice,
+    rng: Rng,
     file: FileId,
     done: u64,
 }
@@ -82,7 +82,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     let zipf = Zipf::new(if writers > 0 { records } else { 1 }, params.number("theta"));
     let mut ids = Ids::new();
     let processes = (0..procs)
-        .map(|stream| Process { dice: Dice::new(seed, ENTRY.name, stream), file: ids.next(), done: 0 })
+        .map(|stream| Process { rng: Rng::new(seed, ENTRY.name, stream), file: ids.next(), done: 0 })
         .collect();
     Ok(Box::new(Scripted::new(Iozone {
         processes,
@@ -132,18 +132,18 @@ impl Play for Iozone {
     }
 
     fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
-        let Process { dice, file, done } = &mut self.processes[client.0 as usize];
+        let Process { rng, file, done } = &mut self.processes[client.0 as usize];
         if *done == self.records.saturating_mul(self.passes) {
             return Act::Done;
         }
         let (file, size) = (*file, ByteSize(self.record));
         if client.0 < self.writers {
-            let rank = u128::from(self.zipf.draw(dice));
+            let rank = u128::from(self.zipf.draw(rng));
             let place = (rank * u128::from(self.stride) + u128::from(client.0)) % u128::from(self.records);
             script.step(Step::Write { file, offset: ByteSize(place as u64 * self.record), size });
         } else {
             let offset = ByteSize(*done % self.records * self.record);
-            script.step(if dice.chance(self.read) {
+            script.step(if rng.chance(self.read) {
                 Step::Read { file, offset, size }
             } else {
                 Step::Write { file, offset, size }

@@ -9,7 +9,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::{Dice, Zipf};
+use super::draw::{Rng, Zipf};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, FEW, FILE, IO, SOME, param};
 use super::params::ParamKind;
@@ -78,7 +78,7 @@ enum Task {
 
 #[derive(Debug)]
 struct KernelCompile {
-    dice: Dice,
+    rng: Rng,
     ids: Ids,
     seed: Seed,
     tasks: Vec<Option<Task>>,
@@ -106,7 +106,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     let headers = scale.count(params.count("headers"));
     let jobs = params.count("jobs");
     Ok(Box::new(Scripted::new(KernelCompile {
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         ids: Ids::new(),
         seed,
         tasks: vec![None; jobs as usize],
@@ -130,22 +130,22 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     })))
 }
 
-fn drawn_size(dice: &mut Dice, mean: f64) -> u64 {
-    (dice.lognormal(mean, SIZE_SIGMA) as u64).max(1)
+fn drawn_size(rng: &mut Rng, mean: f64) -> u64 {
+    (rng.lognormal(mean, SIZE_SIGMA) as u64).max(1)
 }
 
 impl KernelCompile {
     fn compile(&mut self, source: usize, script: &mut Script) {
         // Each source has its own, so that the work is the same whichever job comes to it.
-        let dice = &mut Dice::new(self.seed, ENTRY.name, 1 + source as u64);
+        let rng = &mut Rng::new(self.seed, ENTRY.name, 1 + source as u64);
         let whole = |script: &mut Script, file: File| script.read(file.id, 0, file.size, file.size);
         whole(script, self.sources[source]);
         for _ in 0..self.includes {
-            whole(script, self.headers[self.zipf.draw(dice) as usize]);
+            whole(script, self.headers[self.zipf.draw(rng) as usize]);
         }
-        script.think(Nanos(dice.lognormal(self.cpu, CPU_SIGMA) as u64));
+        script.think(Nanos(rng.lognormal(self.cpu, CPU_SIGMA) as u64));
         let dir = &mut self.dirs[source / self.per_dir];
-        let object = File { id: self.ids.next(), size: drawn_size(dice, self.object_mean) };
+        let object = File { id: self.ids.next(), size: drawn_size(rng, self.object_mean) };
         script.create(object.id, dir.id, object.size, self.io);
         script.create(self.ids.next(), dir.id, self.includes * DEPENDENCY, self.io);
         dir.objects.push(object);
@@ -196,7 +196,7 @@ impl Play for KernelCompile {
                 self.header_dir = self.ids.next();
                 script.mkdir(self.header_dir, Ids::ROOT);
             }
-            let file = File { id: self.ids.next(), size: drawn_size(&mut self.dice, self.header_mean) };
+            let file = File { id: self.ids.next(), size: drawn_size(&mut self.rng, self.header_mean) };
             script.create(file.id, self.header_dir, file.size, file.size);
             self.headers.push(file);
             return Act::On;
@@ -210,7 +210,7 @@ impl Play for KernelCompile {
             self.dirs.push(dir);
         }
         if let Some(dir) = self.dirs.last_mut() {
-            let file = File { id: self.ids.next(), size: drawn_size(&mut self.dice, self.source_mean) };
+            let file = File { id: self.ids.next(), size: drawn_size(&mut self.rng, self.source_mean) };
             dir.left += 1;
             script.create(file.id, dir.id, file.size, file.size);
             self.sources.push(file);

@@ -25,7 +25,7 @@ mod untar;
 mod videoserver;
 
 pub use draw::Seed;
-pub(crate) use draw::{Dice, Zipf};
+pub(crate) use draw::{Rng, Zipf};
 pub use entry::{BoxedWorkload, WorkloadEntry};
 pub use error::WorkloadError;
 pub use params::{Param, ParamKind, Params, Scale, Value};

@@ -12,7 +12,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, FILE, IO, SOME, param};
 use super::params::ParamKind;
@@ -60,7 +60,7 @@ struct Mail {
 
 #[derive(Debug)]
 struct Postmark {
-    dice: Dice,
+    rng: Rng,
     ids: Ids,
     dirs: Vec<FileId>,
     wanted_dirs: u64,
@@ -85,7 +85,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     let files = scale.count(params.count("files"));
     let dirs = params.count("dirs");
     Ok(Box::new(Scripted::new(Postmark {
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         ids: Ids::new(),
         dirs: Vec::new(),
         wanted_dirs: if dirs > 1 { scale.count(dirs) } else { 0 },
@@ -107,30 +107,30 @@ impl Postmark {
     fn create(&mut self, script: &mut Script) {
         let dir = match self.dirs.as_slice() {
             [] => Ids::ROOT,
-            dirs => dirs[self.dice.index(dirs.len())],
+            dirs => dirs[self.rng.index(dirs.len())],
         };
-        let size = self.low + self.dice.below(self.high - self.low);
+        let size = self.low + self.rng.below(self.high - self.low);
         let file = self.ids.next();
         self.live.push(Mail { file, size });
         script.create(file, dir, size, self.block);
     }
 
     fn transaction(&mut self, script: &mut Script) {
-        let at = self.dice.index(self.live.len());
+        let at = self.rng.index(self.live.len());
         let Mail { file, size } = self.live[at];
-        if self.dice.below(10) < self.read_bias {
+        if self.rng.below(10) < self.read_bias {
             script.read(file, 0, size, self.block);
         } else if size < self.high {
-            let more = 1 + self.dice.below(self.high - size);
+            let more = 1 + self.rng.below(self.high - size);
             script.write(file, size, more, self.block);
             self.live[at].size += more;
         }
-        if self.dice.below(10) < self.create_bias {
+        if self.rng.below(10) < self.create_bias {
             if (self.live.len() as u64) < 2 * self.begin {
                 self.create(script);
             }
         } else {
-            let at = self.dice.index(self.live.len());
+            let at = self.rng.index(self.live.len());
             script.delete(self.live.swap_remove(at).file);
         }
     }

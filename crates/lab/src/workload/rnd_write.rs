@@ -3,7 +3,7 @@
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, param};
 use super::params::ParamKind;
@@ -29,7 +29,7 @@ struct RndWrite {
     to_prepare: u8,
     io: u64,
     places: u64,
-    dice: Dice,
+    rng: Rng,
     until: Nanos,
 }
 
@@ -44,7 +44,7 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
         to_prepare: 2,
         io: io.0,
         places: scale.size(params.size("file"), io).0 / io.0,
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         until: scale.time(params.duration("duration")),
     }))
 }
@@ -67,7 +67,7 @@ impl Workload for RndWrite {
         if now >= self.until {
             return None;
         }
-        let offset = ByteSize(self.dice.below(self.places) * self.io);
+        let offset = ByteSize(self.rng.below(self.places) * self.io);
         Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
     }
 

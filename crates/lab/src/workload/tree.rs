@@ -4,7 +4,7 @@
 //! Assumed, for lack of a published shape: directories are met depth first, each new one hangs at the last one or at one
 //! of its three ancestors, and file counts of directories are lognormal with a deviation of 1.
 
-use super::draw::{Dice, lognormal_sizes};
+use super::draw::{Rng, lognormal_sizes};
 
 /// Ancestors to which a walk climbs before it descends again.
 const CLIMB: usize = 3;
@@ -22,14 +22,14 @@ pub(super) struct Branch {
 }
 
 /// So many directories with so many files in all, parents before children, depth first.
-pub(super) fn grow(dice: &mut Dice, dirs: u64, files: u64) -> Vec<Branch> {
-    let counts = lognormal_sizes(dice, dirs.max(1), files, 1.0);
+pub(super) fn grow(rng: &mut Rng, dirs: u64, files: u64) -> Vec<Branch> {
+    let counts = lognormal_sizes(rng, dirs.max(1), files, 1.0);
     let mut path: Vec<usize> = Vec::new();
     counts
         .into_iter()
         .enumerate()
         .map(|(dir, files)| {
-            let climb = dice.index(CLIMB.min(path.len()) + 1);
+            let climb = rng.index(CLIMB.min(path.len()) + 1);
             path.truncate((path.len() - climb).min(DEPTH - 1));
             let parent = path.last().copied();
             path.push(dir);

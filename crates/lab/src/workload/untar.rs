@@ -10,7 +10,7 @@
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::draw::{Dice, lognormal_sizes};
+use super::draw::{Rng, lognormal_sizes};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
@@ -70,11 +70,11 @@ struct Untar {
 
 #[allow(clippy::unnecessary_wraps)] // The registry's signature.
 fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
-    let mut dice = Dice::new(seed, ENTRY.name, 0);
+    let mut rng = Rng::new(seed, ENTRY.name, 0);
     let files = scale.count(params.count("files"));
-    let tree = grow(&mut dice, scale.count(params.count("dirs")), files);
+    let tree = grow(&mut rng, scale.count(params.count("dirs")), files);
     let total = scale.size(params.size("total"), PAGE).0;
-    let sizes = lognormal_sizes(&mut dice, files, total, params.number("sigma"));
+    let sizes = lognormal_sizes(&mut rng, files, total, params.number("sigma"));
     let record = params.size("record").0;
     let data: u64 = sizes.iter().map(|size| size.next_multiple_of(TAR_BLOCK)).sum();
     let blocks = data + (tree.len() as u64 + files) * TAR_BLOCK;

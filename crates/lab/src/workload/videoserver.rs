@@ -7,7 +7,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use super::draw::Dice;
+use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, PAGE, SOME, param};
 use super::params::ParamKind;
@@ -47,7 +47,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 #[derive(Debug)]
 struct Videoserver {
     ids: Ids,
-    dice: Dice,
+    rng: Rng,
     active: Vec<FileId>,
     wanted_active: u64,
     passive: Vec<FileId>,
@@ -63,7 +63,7 @@ struct Videoserver {
 fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
     let server = Videoserver {
         ids: Ids::new(),
-        dice: Dice::new(seed, ENTRY.name, 0),
+        rng: Rng::new(seed, ENTRY.name, 0),
         active: Vec::new(),
         wanted_active: params.count("files"),
         passive: Vec::new(),
@@ -103,7 +103,7 @@ impl Play for Videoserver {
             script.read(film, 0, self.size, self.io);
             return Act::On;
         }
-        let place = self.dice.index(self.passive.len());
+        let place = self.rng.index(self.passive.len());
         let film = self.ids.next();
         script.delete(std::mem::replace(&mut self.passive[place], film));
         script.create(film, Ids::ROOT, self.size, self.write_io);

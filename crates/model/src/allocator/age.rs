@@ -6,9 +6,9 @@
 //! (both assumed).
 
 use rustc_hash::FxHashSet;
-use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex};
+use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex, SplitMix64};
 
-use super::random::Random;
+use super::random::normal;
 use super::{AllocError, Ext2};
 
 /// How much aging.
@@ -41,7 +41,7 @@ const TURN: u64 = 16;
 const STEPS_BETWEEN_LOOKS: u64 = 1 << 12;
 
 struct Ager {
-    random: Random,
+    random: SplitMix64,
     /// The number of the next old file: they count down from the top, where no workload numbers its files.
     next_id: u64,
     files: Vec<FileId>,
@@ -81,7 +81,7 @@ impl Ext2 {
         let used = self.layout.blocks / 100 * u64::from(aging.percent.min(Aging::MOST_PERCENT));
         let free = self.layout.blocks - used;
         let mut ager = Ager {
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             next_id: u64::MAX - 1,
             files: Vec::new(),
             directories: Vec::new(),
@@ -168,7 +168,7 @@ impl Ext2 {
         self.create(file, ager.directories[at], &mut ager.touched)?;
         ager.next_id -= 1;
         ager.files.push(file);
-        let bytes = (MU + SIGMA * ager.random.normal()).exp().clamp(1.0, LARGEST);
+        let bytes = (MU + SIGMA * normal(&mut ager.random)).exp().clamp(1.0, LARGEST);
         Ok(Writer { file, written: 0, size: (bytes as u64).div_ceil(PAGE_BYTES) })
     }
 }

@@ -3,8 +3,9 @@
 //! Source: Linux 2.6.12, `fs/ext2/ialloc.c` (`find_group_orlov`, `find_group_other`) and `fs/ext2/balloc.c`
 //! (`ext2_new_block`).
 
+use umbrella_units::SplitMix64;
+
 use super::layout::{GROUP_BLOCKS, Layout};
-use super::random::Random;
 use super::{Inode, bitmap};
 
 /// What a directory is taken to cost its group, in inodes and in blocks.
@@ -14,7 +15,7 @@ const BLOCK_COST: u64 = 256;
 impl Layout {
     /// Where a directory of the root goes: from a random group on, the one with fewest directories that has not less than
     /// its share of what is free.
-    pub(super) fn group_for_top_directory(&self, random: &mut Random) -> Option<u32> {
+    pub(super) fn group_for_top_directory(&self, random: &mut SplitMix64) -> Option<u32> {
         let first = random.below(u64::from(self.len())) as u32;
         let (inodes, blocks) = self.average_free();
         let good = self.groups_from(first).filter(|&group| {

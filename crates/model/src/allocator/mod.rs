@@ -39,7 +39,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex};
+use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex, SplitMix64};
 
 pub use age::Aging;
 use directory::Entries;
@@ -47,7 +47,6 @@ pub use error::AllocError;
 use layout::Layout;
 pub use log::Log;
 use map::{HOLE, Map, PROMISED};
-use random::Random;
 
 /// How a file system is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,7 +111,7 @@ pub struct Ext2 {
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     places: FxHashMap<FileId, u32>,
-    random: Random,
+    random: SplitMix64,
     writer: u32,
     /// The place of the file that got blocks for this client last; others' by client.
     open: Option<u32>,
@@ -168,7 +167,7 @@ impl Ext2 {
             nodes: vec![root],
             free_nodes: Vec::new(),
             places: FxHashMap::from_iter([(Ext2::ROOT, ROOT_PLACE)]),
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             writer: 0,
             open: None,
             open_of_others: FxHashMap::default(),

@@ -4,7 +4,7 @@ use super::adaptive::Adaptive;
 use super::{Costs, SpinDown, Timeout, spin_downs};
 use crate::param_info::ParamKind;
 use crate::params::Params;
-use umbrella_units::Nanos;
+use umbrella_units::{Nanos, SplitMix64};
 
 const COSTS: Costs = Costs { break_even: Nanos::from_secs(10) };
 
@@ -12,21 +12,13 @@ fn make(text: &str) -> SpinDown {
     SpinDown::parse(text, COSTS).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Numbers from a seed (splitmix64).
-struct Numbers(u64);
+/// Numbers from a seed.
+struct Numbers(SplitMix64);
 
 impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// In (0, 1].
     fn unit(&mut self) -> f64 {
-        ((self.next() >> 11) as f64 + 1.0) / (1_u64 << 53) as f64
+        1.0 - self.0.unit()
     }
 }
 
@@ -66,7 +58,7 @@ fn best_fixed(periods: &[Nanos]) -> f64 {
 
 /// Two thousand periods of each kind of load.
 fn loads() -> Vec<(&'static str, Vec<Nanos>)> {
-    let mut numbers = Numbers(1996);
+    let mut numbers = Numbers(SplitMix64::new(1996));
     let mut draw = |of: &mut dyn FnMut(&mut Numbers, usize) -> f64| -> Vec<Nanos> {
         (0..2000).map(|index| secs(of(&mut numbers, index))).collect()
     };
@@ -187,13 +179,13 @@ fn an_adversary_makes_renting_or_buying_cost_no_more_than_twice_the_optimum_and_
 #[test]
 fn a_million_periods_leave_every_weight_normal_and_alive() {
     let mut adaptive = Adaptive::new(25, 4.0, 0.08, COSTS);
-    let mut numbers = Numbers(7);
+    let mut numbers = Numbers(SplitMix64::new(7));
     for round in 0..1_000_000_u64 {
         // Long stretches in which one end is always wrong, then anything.
         let idle = match round / 100_000 {
             0..=3 => Nanos(1),
             4..=7 => Nanos(u64::MAX),
-            _ => Nanos(numbers.next() >> (numbers.next() % 64)),
+            _ => Nanos(numbers.0.next_u64() >> (numbers.0.next_u64() % 64)),
         };
         adaptive.learn(None, idle);
         if round % 1000 == 0 || round > 999_000 {

@@ -26,7 +26,7 @@ use umbrella_block::serve::loop_device::{AttachOptions, LoopDevice};
 use umbrella_block::serve::loop_file::LoopFile;
 use umbrella_model::device::{Options as DeviceOptions, profile};
 use umbrella_reproductions::{Claim, Expect, r_lfs};
-use umbrella_units::ByteSize;
+use umbrella_units::{ByteSize, SplitMix64};
 
 use crate::commands::claims::{Shown, print_claims, print_count, rows};
 use crate::output;
@@ -336,12 +336,12 @@ fn update(
     updates: usize,
     together: usize,
 ) -> anyhow::Result<()> {
-    let mut dice = Dice(1);
+    let mut random = SplitMix64::new(1);
     let mut content = vec![0; FILE];
     let hot = files * share / 100;
     let cold = (files - hot) / 2;
     for number in 0..updates {
-        let chosen = if dice.below(100) < often { dice.below(hot.max(1)) } else { hot + dice.below(cold.max(1)) };
+        let chosen = if random.index(100) < often { random.index(hot) } else { hot + random.index(cold) };
         content.fill(number as u8);
         OpenOptions::new().write(true).open(name(root, chosen))?.write_all_at(&content, 0)?;
         if number % together == together - 1 {
@@ -353,14 +353,4 @@ fn update(
 
 fn sync(root: &Path) -> anyhow::Result<()> {
     Ok(rustix::fs::syncfs(File::open(root)?)?)
-}
-
-/// A linear congruential generator: the same updates in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % end as u64) as usize
-    }
 }

@@ -1,7 +1,7 @@
 //! Whatever the user writes, as long as it is not more than was promised, the store goes on and loses no space.
 
 use proptest::prelude::*;
-use umbrella_units::BlockNo;
+use umbrella_units::{BlockNo, SplitMix64};
 
 use super::super::*;
 use super::driver::{Driver, room, settings};
@@ -94,10 +94,9 @@ fn ten_random_rewrites_of_all_that_was_promised_go_through_whatever_the_scheme()
             let settings = settings(shape, scheme, victim, true);
             let blocks = room(&settings).advertised(50).unwrap();
             let mut driver = Driver::new(settings, blocks);
-            let mut at = 1_u64;
+            let mut random = SplitMix64::new(1);
             for _ in 0..10 * blocks {
-                at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                driver.write(BlockNo((at >> 33) % blocks));
+                driver.write(BlockNo(random.below(blocks)));
             }
             driver.check();
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use umbrella_units::SplitMix64;
 
 use super::runs::{Run, RunSet, Sides};
 
@@ -89,11 +90,8 @@ proptest! {
 
 /// Numbers that look random, the same each time.
 fn scatter(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    }
+    let mut random = SplitMix64::new(seed);
+    move |below| random.below(below)
 }
 
 #[test]
