@@ -1,4 +1,4 @@
-//! What can go wrong. Operations of the tree return [`OpError`], which `fuse.rs` alone turns into an errno; setting a pool up
+//! What can go wrong. Operations of the tree return [`OpError`], which `fuse` alone turns into an errno; setting a pool up
 //! and long work return [`enum@Error`], which is shown to people.
 
 use std::path::PathBuf;

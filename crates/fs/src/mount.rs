@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::branch::mounts::mount_id;
-use crate::control::server::{self, PoolService};
+use crate::control::server;
+use crate::control::server::PoolService;
 use crate::error::Error;
-use crate::fuse::{self, RequestTrace};
+use crate::fuse;
+use crate::fuse::RequestTrace;
 use crate::migrate::MOVERS;
 use crate::pool::Pool;
 use crate::spec::PoolSpec;
@@ -47,10 +49,10 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
-    let mount = pool.spec().mount.clone();
+    let mount = pool.context.spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
     let observer = trace.as_ref().map(RequestTrace::observer);
-    let serving = fuse::Serving { threads: threads(pool.spec().threads), poker: options.poker, observer };
+    let serving = fuse::Serving { threads: threads(pool.context.spec.threads), poker: options.poker, observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.context.mounted_as.set(id);

@@ -1,68 +1,53 @@
-//! The pool: branches, rules and the merged tree over them. Knows nothing of FUSE.
+//! The pool: one method a request. What it does is in its rooms, each of which stands on those before it:
 //!
-//! - `dirs`: copies of a directory on the branches, and their descriptors
-//! - `lookup`: names to nodes, attributes
-//! - `create`, `remove`, `rename`, `exchange`: changes of names; `orphans`: names that came too late
-//! - `attr`, `open`, `data`: changes and contents of one file; `equal`, `equalise`: copies of a directory that differ, and changes of all of them; `repair`: making them equal
-//! - `place`: which branch; `mover`: whose turn it is; `transfer`, `copying`, `commit`, `unnamed`: getting it there; `overflow`: when a branch is full; `enforce`: the whole tree; `revisit`: what names that changed, `accessed`: what a read has to do with
-//! - `staging`: new files that wait in memory
-//! - `write_back`: write-back in the order of a policy
-//! - `admin`, `monitor`: branches that come and go; `disk_errors`: those that fail; `replace`: a disk in another's place; `bind`: rules and branches by name; `report`: what `status` and `explain` say
+//! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`: what waits in memory
+//! - `write_back`: who writes a branch back; `placement`: where a file belongs
+//! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that leave memory
+//! - `io`: open files and attributes; `names`: changes of names; `admin`: branches that come and go, status
+//!
+//! Knows nothing of FUSE.
 
-use crate::admin::Admin;
-use crate::admin::DiskErrors;
-use crate::area;
-use crate::area::Staged;
-use crate::control::protocol::BranchStatus;
-use crate::control::protocol::EnforceSummary;
-use crate::control::protocol::Explanation;
-use crate::control::protocol::Progress;
-use crate::control::protocol::Status;
-use crate::creds::Caller;
-use crate::inode_flags::FsXattr;
-use crate::io::Io;
-use crate::listing::Entry;
-use crate::listing::Listing;
-use crate::migrate::Migrations;
-use crate::names::Names;
-use crate::placement::ActiveRules;
-use crate::placement::Placement;
-use crate::staging::Staging;
-use crate::tree::Tree;
-use crate::tree::new_root;
-use rustix::fs::FallocateFlags;
-use rustix::fs::SeekFrom;
-use rustix::fs::XattrFlags;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
+use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
+use crate::admin::{Admin, DiskErrors};
+use crate::area;
+use crate::area::Staged;
+use crate::branch::{Branch, Branches};
+use crate::context::Context;
+use crate::control::protocol::{BranchStatus, EnforceSummary, Explanation, Progress, Status};
+use crate::creds::Caller;
+use crate::error::{Error, OpResult};
+use crate::inode_flags::FsXattr;
+use crate::inode_map::InodeMap;
+use crate::io::Io;
+use crate::listing::{Entry, Listing};
+use crate::migrate::Migrations;
+use crate::names::Names;
+use crate::node::{HandleId, NodeId, NodeTable};
+use crate::placement::{ActiveRules, Placement};
+use crate::spec::PoolSpec;
+use crate::staging::Staging;
+use crate::tree::{Tree, new_root};
+use crate::write_back::WriteBack;
+
 pub use crate::admin::Equalise;
+pub use crate::area::obstacle as staging_obstacle;
+pub use crate::branch::HIDDEN;
+pub use crate::context::Kernel;
 pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
 pub use crate::migrate::Walk;
 pub use crate::names::{Behind, Replace};
 pub use crate::tree::Attr;
 
-pub use crate::area::obstacle as staging_obstacle;
-
-use crate::branch::{Branch, Branches};
-use crate::context::Context;
-use crate::error::{Error, OpResult};
-use crate::inode_map::InodeMap;
-use crate::node::{HandleId, NodeId, NodeTable};
-use crate::spec::PoolSpec;
-use crate::write_back::WriteBack;
-
-pub use crate::branch::HIDDEN;
-
-pub use crate::context::Kernel;
-
-/// See the module.
+/// See the module. Its doors are `fuse`, `control` and `mount`.
 pub struct Pool {
     pub(crate) context: Arc<Context>,
     pub(crate) write_back: Arc<WriteBack>,
@@ -162,7 +147,7 @@ impl Pool {
 
     /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
     pub fn end_listing(&self, node: NodeId) {
-        self.tree.end_listing(node)
+        self.tree.end_listing(node);
     }
 
     /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
@@ -187,17 +172,17 @@ impl Pool {
 
     /// Gives `count` references to a node back (the kernel's FORGET).
     pub fn forget(&self, id: NodeId, count: u64) {
-        self.tree.forget(id, count)
+        self.tree.forget(id, count);
     }
 
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
-    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         self.migrate.enforce(walk, tell)
     }
 
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Migrations::stop_drain`].
+    /// over unmounts too, until [`Pool::stop_drain`].
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
     }
@@ -209,17 +194,17 @@ impl Pool {
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
     pub fn move_all_queued(&self) {
-        self.migrate.move_all_queued()
+        self.migrate.move_all_queued();
     }
 
     /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
     pub fn destage_due(&self) {
-        self.staging.destage_due()
+        self.staging.destage_due();
     }
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
     pub fn close_staging(&self) {
-        self.staging.close_staging()
+        self.staging.close_staging();
     }
 
     /// Opens a file.
@@ -244,7 +229,7 @@ impl Pool {
 
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
     pub fn when_room(&self, handle: HandleId, wrote: usize, answer: impl FnOnce() + Send + 'static) {
-        self.io.when_room(handle, wrote, answer)
+        self.io.when_room(handle, wrote, answer);
     }
 
     /// Allocates or frees space in a file.
@@ -421,7 +406,7 @@ impl Pool {
 
     /// Asks every branch now, and tells the tree of those that came or went.
     pub fn probe_now(&self) {
-        self.admin.probe_now()
+        self.admin.probe_now();
     }
 
     /// All branches.
@@ -441,22 +426,17 @@ impl Pool {
 
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub fn shut_down(&self) {
-        self.admin.shut_down()
+        self.admin.shut_down();
     }
 
     /// The kernel's passthrough became known: branches that are online are tried.
     pub fn announce_passthrough(&self) {
-        self.admin.announce_passthrough()
+        self.admin.announce_passthrough();
     }
 
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
     /// it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         self.admin.remove_branch(name, force)
-    }
-
-    /// How the pool was configured at its start.
-    pub fn spec(&self) -> &PoolSpec {
-        &self.context.spec
     }
 }

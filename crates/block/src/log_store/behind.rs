@@ -10,12 +10,13 @@
 //!
 //! Memory: 64 MiB at most, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost blocks. Headers are read again when they are needed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use umbrella_policy::log_layout::{Place, Segment, SegmentNo, Shape};
 
 use super::buffer::CHUNK_BLOCKS;
+use super::chunks_behind::Behind;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, ChunkHeader, Entry, Repeat, Sequence, Wanted, promised_in};
 use super::headers::for_each_header;
@@ -23,61 +24,6 @@ use super::loss::{BlockRuns, Loss};
 
 /// How far behind the end of a stream later chunks are looked for, in blocks: 64 MiB.
 const NEAR: u32 = 64 << 8;
-/// So many chunks are kept: about 32 MiB. With the checkpoints that a store makes by itself there are no more than 65,536; of a log that goes on for longer the rest counts as unknown.
-pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
-
-/// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers are read again where they are needed.
-#[derive(Debug, Default)]
-pub(super) struct Behind {
-    places: BTreeMap<Sequence, Place>,
-    mark: (Sequence, Sequence),
-    furthest: Sequence,
-}
-
-impl Behind {
-    /// Notes a chunk. Of two with one number the first that is noted counts.
-    pub(super) fn note(&mut self, place: Place, header: &ChunkHeader) {
-        if let Some((flushed, promised)) = header.mark() {
-            self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
-        }
-        self.furthest = self.furthest.max(header.sequence);
-        self.places.entry(header.sequence).or_insert(place);
-        if self.places.len() > MOST_CHUNKS {
-            self.places.pop_last();
-        }
-    }
-
-    /// How many chunks there are, at least.
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// How far the log had been flushed, and promised to be, as all of them say.
-    pub(super) fn mark(&self) -> (Sequence, Sequence) {
-        self.mark
-    }
-
-    /// The highest number of a chunk.
-    pub(super) fn furthest(&self) -> Option<Sequence> {
-        (!self.places.is_empty()).then_some(self.furthest)
-    }
-
-    /// Where a chunk lies.
-    pub(super) fn place(&self, number: Sequence) -> Option<Place> {
-        self.places.get(&number).copied()
-    }
-
-    /// The chunks with these numbers, in order.
-    pub(super) fn range(&self, first: Sequence, last: Sequence) -> impl Iterator<Item = (Sequence, Place)> {
-        self.places.range(first..=last).map(|(number, place)| (*number, *place))
-    }
-
-    /// Whether the chunk before this one is missing, of those from `first` on.
-    pub(super) fn follows_gap(&self, first: Sequence, number: Sequence) -> bool {
-        number > first && !self.places.contains_key(&number.before())
-    }
-}
-
 impl Replay<'_> {
     /// How far the log had been flushed, and promised to be, as all chunks say that there are.
     pub(super) fn marks(&self, behind: &Behind) -> (Sequence, Sequence) {

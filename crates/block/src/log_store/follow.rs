@@ -6,7 +6,7 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place, SegmentNo};
 use umbrella_units::BlockNo;
 
-use super::behind::Behind;
+use super::chunks_behind::Behind;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};

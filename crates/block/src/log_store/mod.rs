@@ -26,6 +26,7 @@ mod buffer;
 mod check;
 mod checkpoint;
 mod checksums;
+mod chunks_behind;
 mod clean;
 mod core;
 mod create;

@@ -22,8 +22,8 @@ use parking_lot::{Condvar, Mutex};
 use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks, SchemeInfo, Settings, Shape};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
-use super::behind::Behind;
 use super::buffer::CHUNK_BLOCKS;
+use super::chunks_behind::Behind;
 use super::core::{Core, End};
 use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
 use super::error::LogStoreError;

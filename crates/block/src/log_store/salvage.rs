@@ -16,8 +16,8 @@ use std::sync::Arc;
 use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 
-use super::behind::Behind;
 use super::checkpoint::Progress;
+use super::chunks_behind::Behind;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use umbrella_units::BlockNo;
 
-use super::behind::Behind;
+use super::chunks_behind::Behind;
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Place, Sequence, Slot, joined};

@@ -93,9 +93,9 @@ staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
 
 BRANCH  STATE              USED                 FREE     SIZE  MIN FREE  IN  OUT  TYPE        LACKS               PATH
-disk    online             [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        -                   /mnt/disk
-remote  online, read-only  [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  fuse.sshfs  xattr, passthrough  /mnt/remote
-usb     OFFLINE            [#####.....]  42%  58 GiB  100 GiB      5 GiB   3   12  ext4        ?                   /mnt/usb
+disk    online             [#####.....]  42%  58 GiB  100 GiB     5 GiB   3   12  ext4        -                   /mnt/disk
+remote  online, read-only  [#####.....]  42%  58 GiB  100 GiB     5 GiB   3   12  fuse.sshfs  xattr, passthrough  /mnt/remote
+usb     OFFLINE            [#####.....]  42%  58 GiB  100 GiB     5 GiB   3   12  ext4        ?                   /mnt/usb
 branch "usb" is offline: not mounted
 
 RULE     TO         HITS

@@ -1,6 +1,7 @@
 //! The trace of requests, and what it shows that the kernel asks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::MIB;
@@ -115,8 +116,21 @@ fn a_trace_that_cannot_be_written_is_said_at_mount() {
     };
     let missing = refused(Path::new("/nowhere/trace"));
     assert!(missing.contains("--trace-requests /nowhere/trace: No such file"), "{missing}");
-    let full = refused(Path::new("/dev/full"));
-    assert!(full.contains("trace requests to /dev/full: No space left"), "{full}");
+    let device = refused(Path::new("/dev/full"));
+    assert!(device.contains("trace requests to /dev/full: not a regular file"), "{device}");
+    let dir = temp_dir("trace");
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // Without a reader an open for writing fails, and must not wait.
+    assert!(refused(&fifo).contains("No such device or address"));
+    let public = dir.path().join("public");
+    std::fs::write(&public, "").unwrap();
+    std::fs::set_permissions(&public, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let told = refused(&public);
+    assert!(told.contains("other users can read it"), "{told}");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&public, &link).unwrap();
+    assert!(refused(&link).contains("symbolic links"));
 }
 
 #[test]

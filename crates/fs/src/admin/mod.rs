@@ -15,9 +15,6 @@ mod report;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use disk_errors::DiskErrors;
-pub use repair::Equalise;
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
@@ -27,6 +24,9 @@ use crate::placement::Placement;
 use crate::staging::Staging;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
+
+pub(crate) use disk_errors::DiskErrors;
+pub use repair::Equalise;
 
 /// See the module.
 pub(crate) struct Admin {

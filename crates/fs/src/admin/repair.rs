@@ -45,7 +45,7 @@ struct Plan {
 }
 
 struct Walk<'a> {
-    pool: &'a Admin,
+    admin: &'a Admin,
     like: Option<BranchId>,
     tell: &'a mut dyn FnMut(&Progress) -> bool,
     progress: Progress,
@@ -78,7 +78,7 @@ impl Admin {
         let top = self.pin(&asked.path).map_err(failed)?;
         let like = like.map(|branch| branch.id);
         let mut walk =
-            Walk { pool: self, like, tell, progress: Progress::default(), summary: EqualiseSummary::default() };
+            Walk { admin: self, like, tell, progress: Progress::default(), summary: EqualiseSummary::default() };
         let differing = walk.list(top);
         if !asked.dry_run && !walk.summary.stopped {
             walk.change(&differing);
@@ -146,12 +146,12 @@ impl<'a> Walk<'a> {
     }
 
     fn look_at(&mut self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
-        let pool = self.pool;
+        let admin = self.admin;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let _names = pool.tree.rename_lock.read();
-        pool.tree.refresh(node, dir)?;
+        let _names = admin.tree.rename_lock.read();
+        admin.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
-        let plan = pool.plan(node, dir, self.like)?;
+        let plan = admin.plan(node, dir, self.like)?;
         let has_model = |like: BranchId| {
             let divergence = node.divergence();
             divergence.is_none_or(|it| it.left.iter().any(|(branch, _)| *branch == like) && !it.empty.contains(&like))
@@ -174,10 +174,10 @@ impl<'a> Walk<'a> {
 
     /// Directories in a directory that several branches have.
     fn below(&mut self, node: &Arc<Node>) -> Vec<Pinned<'a>> {
-        let pool = self.pool;
+        let admin = self.admin;
         let copies = {
-            let _names = pool.tree.rename_lock.read();
-            pool.tree.copies(node).unwrap_or_default()
+            let _names = admin.tree.rename_lock.read();
+            admin.tree.copies(node).unwrap_or_default()
         };
         let mut names: FxHashMap<_, usize> = FxHashMap::default();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
@@ -199,13 +199,13 @@ impl<'a> Walk<'a> {
         let several = several.filter(|name| node.id != NodeId::ROOT || name != crate::branch::HIDDEN);
         let mut several: Vec<_> = several.collect();
         several.sort_unstable_by(|a, b| b.cmp(a));
-        let found = several.iter().filter_map(|name| Pinned::lookup(&pool.tree, node, name).ok());
+        let found = several.iter().filter_map(|name| Pinned::lookup(&admin.tree, node, name).ok());
         found.filter(|found| found.node.dir().is_some()).collect()
     }
 
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
-            match self.pool.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
+            match self.admin.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
                 // Somebody else has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(Some(event)) => {
@@ -229,17 +229,17 @@ impl<'a> Walk<'a> {
 
     /// What was done; `None` where nothing had to be.
     fn change_one(&self, node: &Arc<Node>, cache: KernelCache) -> OpResult<Option<DirectoryEvent>> {
-        let pool = self.pool;
+        let admin = self.admin;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let _names = pool.tree.rename_lock.read();
-        pool.tree.refresh(node, dir)?;
+        let _names = admin.tree.rename_lock.read();
+        admin.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
-        let Some(plan) = pool.plan(node, dir, self.like)? else { return Ok(None) };
-        let copies = pool.tree.known_copies(node, dir)?;
-        let done = pool.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
+        let Some(plan) = admin.plan(node, dir, self.like)? else { return Ok(None) };
+        let copies = admin.tree.known_copies(node, dir)?;
+        let done = admin.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
-        let faces = pool.tree.faces(node, dir)?;
+        let faces = admin.tree.faces(node, dir)?;
         let lacks = |face: &&Face| plan.others.contains(&face.at.id()) && !face.has(&plan.wanted);
         let left: Vec<&str> = faces.iter().filter(lacks).map(|face| face.at.branch.spec.name.as_str()).collect();
         let why = match done {
@@ -252,7 +252,7 @@ impl<'a> Walk<'a> {
 
     fn tick(&mut self, event: Option<DirectoryEvent>) {
         self.progress.directory = event;
-        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
+        let go_on = (self.tell)(&self.progress) && !self.admin.context.is_stopping();
         self.progress.directory = None;
         self.summary.stopped |= !go_on;
     }

@@ -1,6 +1,5 @@
 //! What `umbrella status` and `umbrella explain` say.
 
-use crate::node::Backing;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::control::protocol::{
 };
 use crate::error::{Error, OpError};
 use crate::meta::{Meta, now};
-use crate::node::{DataPath, Node, NodeId, path_of};
+use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
 
 /// So few are short from the start.

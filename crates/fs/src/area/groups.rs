@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use umbrella_units::ByteSize;
 
-use super::memory::{Memory, read, some_avg10};
+use crate::area::memory::{Memory, read, some_avg10};
 
 /// The names under which the two versions of control groups say the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,7 @@ use umbrella_policy::staging::{Config, Staging as Waiting};
 use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use groups::Groups;
-pub(crate) use memory::{high_water, low_water};
-pub use open::obstacle;
-pub(crate) use open::{end, open};
+use memory::Memory;
 
 use crate::branch::{Abilities, Branch};
 use crate::context::Context;
@@ -26,7 +24,10 @@ use crate::control::protocol::StagingStatus;
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
-use memory::Memory;
+
+pub(crate) use memory::{high_water, low_water};
+pub use open::obstacle;
+pub(crate) use open::{end, open};
 
 /// What waits in memory, if anything may.
 pub(crate) struct Staged {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_units::{Amount, BranchId, ByteSize};
 
-use super::{Area, Intake};
+use crate::area::{Area, Intake};
 use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;

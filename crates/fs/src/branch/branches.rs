@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use umbrella_units::BranchId;
 
-use super::{Branch, Online};
 use crate::attention::Attention;
+use crate::branch::{Branch, Online};
 use crate::context::Context;
 use crate::error::{Error, OpError, OpResult};
 use crate::spec::STAGING;

@@ -35,6 +35,11 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use umbrella_units::{BranchId, Timestamp};
 
+use closer::{Closer, Closers};
+use errors::Errors;
+use prober::Prober;
+use space::CachedSpace;
+
 use crate::attention::Attention;
 use crate::spec::{AccessTimes, BranchSpec};
 use crate::workers::{Lost, Workers};
@@ -50,11 +55,6 @@ pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
-
-use closer::{Closer, Closers};
-use errors::Errors;
-use prober::Prober;
-use space::CachedSpace;
 
 /// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
 pub const HIDDEN: &str = ".umbrella";

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::protocol::{Answer, Progress, Request, Status};
-use super::socket::{BindError, Listener, Service};
 use crate::admin::Equalise;
+use crate::control::protocol::{Answer, Progress, Request, Status};
+use crate::control::socket::{BindError, Listener, Service};
 use crate::error::Error;
 use crate::migrate::Walk;
 use crate::pool::Pool;
@@ -43,8 +43,8 @@ impl Service for PoolService {
             Request::Status => Answer::Status(Box::new(Status { config: self.config.clone(), ..pool.admin.status() })),
             Request::Explain { path } => Answer::Explain(Box::new(pool.admin.explain(&path)?)),
             Request::Enforce { dry_run, bandwidth } => {
-                let bandwidth = bandwidth.or(pool.spec().enforce.bandwidth);
-                Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell)?)
+                let bandwidth = bandwidth.or(pool.context.spec.enforce.bandwidth);
+                Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell))
             }
             Request::Equalise { path, like, dry_run } => {
                 Answer::Equalised(pool.admin.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)
@@ -106,7 +106,7 @@ impl Service for PoolService {
                     return Err(Error::StagedLeft { files });
                 }
                 self.unmount_patiently()
-                    .map_err(|source| Error::Unmount { path: pool.spec().mount.clone(), source })?;
+                    .map_err(|source| Error::Unmount { path: pool.context.spec.mount.clone(), source })?;
                 Answer::Ok
             }
         })

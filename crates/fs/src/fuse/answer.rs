@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use umbrella_fuse::{Created, Entry, Errno, NodeId, Stat};
 
-use super::Fuse;
-use super::convert::{attributes, opened};
 use crate::error::{OpError, OpResult};
+use crate::fuse::Fuse;
+use crate::fuse::convert::{attributes, opened};
 use crate::io::Opened;
 use crate::tree::Attr;
 

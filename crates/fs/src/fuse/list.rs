@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 
 use umbrella_fuse::{FileType, Full, InodeNumber, Listed, Listing, Read};
 
-use super::Fuse;
-use super::convert::{file_type, node};
 use crate::error::OpResult;
+use crate::fuse::Fuse;
+use crate::fuse::convert::{file_type, node};
 use crate::node::NodeId;
 
 /// The cookie of `..`, the last entry that no branch has.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
-use super::Fuse;
-use super::notify::KernelNotifier;
 use crate::control::protocol::TransportStatus;
+use crate::fuse::Fuse;
+use crate::fuse::notify::KernelNotifier;
 use crate::pool::Pool;
 use crate::spec::Transport;
 
@@ -41,7 +41,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         subtype: "umbrella".to_owned(),
         options: MountOptions::DEFAULT_PERMISSIONS | MountOptions::ALLOW_OTHER,
     };
-    let wanted = pool.spec().transport;
+    let wanted = pool.context.spec.transport;
     let config = Config {
         transport: transport(wanted),
         threads: serving.threads,
@@ -51,7 +51,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         observer: serving.observer,
         ..Config::default()
     };
-    let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.spec().mount, &spec, config)?;
+    let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.context.spec.mount, &spec, config)?;
     let transport = in_use(wanted, session.transport());
     pool.set_kernel(Box::new(KernelNotifier { notifier: session.notifier(), transport }));
     pool.announce_passthrough();

@@ -15,12 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-pub use attr::{Change, NewTime};
-pub(crate) use attr::{has_trusted, without_trusted};
-pub use data::TreeSpace;
-pub use open::{OpenRequest, Opened};
-pub(crate) use releases::Patience;
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
@@ -30,6 +24,12 @@ use crate::node::{Handle, HandleId};
 use crate::staging::Staging;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
+
+pub use attr::{Change, NewTime};
+pub(crate) use attr::{has_trusted, without_trusted};
+pub use data::TreeSpace;
+pub use open::{OpenRequest, Opened};
+pub(crate) use releases::Patience;
 
 /// See the module.
 pub(crate) struct Io {

@@ -11,8 +11,10 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
@@ -20,13 +22,13 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::at::DirAt;
 use crate::branch::Branch;
-use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
-use crate::error::{Error, OpError, OpResult};
+use crate::control::protocol::{
+    EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, WalkStatus, bytes_unless_text,
+};
+use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, Pace};
-use crate::migrate::not_moved::NotMoved;
-use crate::migrate::walks::UnderWay;
+use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
@@ -64,7 +66,7 @@ pub(crate) enum Part {
 type Name = (Arc<Node>, OsString);
 
 struct Walker<'a> {
-    pool: &'a Migrations,
+    migrations: &'a Migrations,
     walk: Walk,
     throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
@@ -86,7 +88,7 @@ struct Walker<'a> {
 impl Migrations {
     /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
     /// returning false, also in the middle of a file: what was copied of it is dropped.
-    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
+    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
             self.context.unwarn(ASTRAY);
@@ -96,7 +98,7 @@ impl Migrations {
         if let Some(kernel) = self.context.kernel.get() {
             kernel.drop_names();
         }
-        Ok(summary)
+        summary
     }
 
     /// As `enforce`, of a part of the tree.
@@ -108,7 +110,7 @@ impl Migrations {
         };
         let inodes_total = if root.id == NodeId::ROOT { self.inodes_in_use() } else { None };
         let mut walker = Walker {
-            pool: self,
+            migrations: self,
             walk,
             throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
             tell,
@@ -152,13 +154,13 @@ fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
 
 impl Walker<'_> {
     fn run(&mut self, root: Pinned<'_>) {
-        let pool = self.pool;
+        let migrations = self.migrations;
         let mut stack = vec![root];
         while let Some(dir) = stack.pop() {
             let mut below = Vec::new();
             self.visit(&dir.node, &mut |name| below.push(name.to_owned()));
             for name in below {
-                match Pinned::lookup(&pool.tree, &dir.node, &name) {
+                match Pinned::lookup(&migrations.tree, &dir.node, &name) {
                     Ok(below) => stack.push(below),
                     Err(error) if is_gone(&Err(error)) => {}
                     Err(error) => self.note_unread(&path_of(&dir.node, &name), error),
@@ -175,8 +177,8 @@ impl Walker<'_> {
     fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
-            let _names = self.pool.tree.rename_lock.read();
-            self.pool.tree.copies(dir)
+            let _names = self.migrations.tree.rename_lock.read();
+            self.migrations.tree.copies(dir)
         };
         let copies = match copies {
             Ok(_) if dir.is_removed() => return,
@@ -248,8 +250,8 @@ impl Walker<'_> {
 
     /// What users see under a name that several branches have.
     fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
-        let _names = self.pool.tree.rename_lock.read();
-        self.pool.tree.probe(dir, name).ok()??.at.into_iter().next()
+        let _names = self.migrations.tree.rename_lock.read();
+        self.migrations.tree.probe(dir, name).ok()??.at.into_iter().next()
     }
 
     /// What cannot be looked at: a file, or a directory, which is then not one without files.
@@ -271,16 +273,16 @@ impl Walker<'_> {
     fn tick(&mut self, event: Option<MoveEvent>) {
         self.under_way.note(&self.progress);
         self.progress.event = event;
-        let go_on = (self.tell)(&self.progress) && !self.pool.context.is_stopping();
+        let go_on = (self.tell)(&self.progress) && !self.migrations.context.is_stopping();
         self.progress.event = None;
         self.stopped |= !go_on;
     }
 
     fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
-        if self.pool.branches.is_staging(copy.id()) {
+        if self.migrations.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
-            if let Ok(file) = Pinned::lookup(&self.pool.tree, dir, &name).as_ref() {
-                self.pool.evaluate_staged(&file.node, meta);
+            if let Ok(file) = Pinned::lookup(&self.migrations.tree, dir, &name).as_ref() {
+                self.migrations.evaluate_staged(&file.node, meta);
             }
             return;
         }
@@ -304,13 +306,13 @@ impl Walker<'_> {
             }
             return;
         }
-        let moved = match Pinned::lookup(&self.pool.tree, dir, &name) {
+        let moved = match Pinned::lookup(&self.migrations.tree, dir, &name) {
             // Since it was looked at it was moved, or a newer one of its name came.
             Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
             Ok(file) => self.transfer(&file.node, target),
             Err(error) => Err(NotMoved::from(error)),
         };
-        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(&self.pool.tree, dir, &name)) {
+        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(&self.migrations.tree, dir, &name)) {
             return;
         }
         self.note(meta, event, moved);
@@ -318,19 +320,19 @@ impl Walker<'_> {
 
     /// Whether the branch that a file is to go to has another of its name.
     fn is_taken(&self, dir: &Arc<Node>, name: &OsStr, target: BranchId) -> bool {
-        let _names = self.pool.tree.rename_lock.read();
-        let found = self.pool.tree.dir_at(dir, target).and_then(|dir| dir.find(name));
+        let _names = self.migrations.tree.rename_lock.read();
+        let found = self.migrations.tree.dir_at(dir, target).and_then(|dir| dir.find(name));
         found.is_ok_and(|found| found.is_some())
     }
 
     /// Where a file belongs that is not there and could go; counts those that could not.
     fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
-        let active = self.pool.placement.rules.load();
+        let active = self.migrations.placement.rules.load();
         let (facts, resident) = (
-            settled_facts(path, meta, self.pool.placement.born(branch, meta)),
-            self.pool.placement.resident(branch, meta),
+            settled_facts(path, meta, self.migrations.placement.born(branch, meta)),
+            self.migrations.placement.resident(branch, meta),
         );
-        let mut views = self.pool.placement.views();
+        let mut views = self.migrations.placement.views();
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
         }
@@ -346,7 +348,7 @@ impl Walker<'_> {
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
                 if active.rules.forbids(decision, branch.id) {
-                    self.pool.placement.warn_astray(path, branch);
+                    self.migrations.placement.warn_astray(path, branch);
                 } else {
                     self.summary.files_spilled += 1;
                 }
@@ -388,7 +390,7 @@ impl Walker<'_> {
 
     /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
     fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
-        let (pool, progress) = (self.pool, &self.progress);
+        let (migrations, progress) = (self.migrations, &self.progress);
         let told = RefCell::new((&mut *self.tell, Instant::now()));
         let ended = Cell::new(false);
         let stop = || {
@@ -397,11 +399,11 @@ impl Walker<'_> {
                 *last = Instant::now();
                 ended.set(!tell(progress));
             }
-            ended.get() || pool.context.is_stopping()
+            ended.get() || migrations.context.is_stopping()
         };
         let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
-        let moved = match pool.transfer(node, target, Cause::Rule, pace) {
-            Err(NotMoved::Mapped) => pool.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
+        let moved = match migrations.transfer(node, target, Cause::Rule, pace) {
+            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
             done => done,
         };
         self.stopped |= ended.get();
@@ -443,8 +445,8 @@ impl Walker<'_> {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
             path_bytes: bytes_unless_text(path),
-            from: self.pool.placement.branch_name(from),
-            to: self.pool.placement.branch_name(to),
+            from: self.migrations.placement.branch_name(from),
+            to: self.migrations.placement.branch_name(to),
             size: ByteSize(meta.size),
             rule: rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone()),
             outcome: MoveOutcome::Moved,
@@ -454,9 +456,9 @@ impl Walker<'_> {
 
     /// Which name of a file with several decides.
     fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
-        let (active, views) = (self.pool.placement.rules.load(), self.pool.placement.views());
-        let resident = self.pool.placement.resident(branch, meta);
-        let facts = settled_facts(b"", meta, self.pool.placement.born(branch, meta));
+        let (active, views) = (self.migrations.placement.rules.load(), self.migrations.placement.views());
+        let resident = self.migrations.placement.resident(branch, meta);
+        let facts = settled_facts(b"", meta, self.migrations.placement.born(branch, meta));
         active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
     }
 
@@ -468,14 +470,14 @@ impl Walker<'_> {
             }
             if names.len() < meta.nlink as usize {
                 if self.is_part {
-                    self.pool.search(backing);
+                    self.migrations.search(backing);
                     continue;
                 }
                 if self.sought.is_some() {
-                    self.pool.revisits.give_up(backing);
+                    self.migrations.revisits.give_up(backing);
                 }
             }
-            let Ok(branch) = self.pool.branches.get(backing.branch) else { continue };
+            let Ok(branch) = self.migrations.branches.get(backing.branch) else { continue };
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
             let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
             let Some((target, event)) = self.target_of(path, &branch, &meta) else { continue };
@@ -484,8 +486,10 @@ impl Walker<'_> {
                 continue;
             }
             // Looking every name up tells the node of all of them.
-            let (pinned, missed): (Vec<_>, Vec<_>) =
-                names.iter().map(|(dir, name)| Pinned::lookup(&self.pool.tree, dir, name)).partition(Result::is_ok);
+            let (pinned, missed): (Vec<_>, Vec<_>) = names
+                .iter()
+                .map(|(dir, name)| Pinned::lookup(&self.migrations.tree, dir, name))
+                .partition(Result::is_ok);
             let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
                 (Some(file), _) => self.transfer(&file.node, target),
                 (None, Some(Err(error))) => Err(NotMoved::from(*error)),
@@ -493,5 +497,46 @@ impl Walker<'_> {
             };
             self.note(&meta, event, moved);
         }
+    }
+}
+
+/// The walks that are under way, for those who ask what the disks are busy with.
+#[derive(Default)]
+pub(crate) struct Walks {
+    under_way: Mutex<Vec<(u64, WalkStatus)>>,
+    begun: AtomicU64,
+}
+
+/// One walk, until this is dropped.
+pub(crate) struct UnderWay<'a> {
+    walks: &'a Walks,
+    number: u64,
+}
+
+impl Migrations {
+    /// For `status`.
+    pub(crate) fn walks_under_way(&self) -> Vec<WalkStatus> {
+        self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()
+    }
+
+    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
+        let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
+        let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
+        self.walks.under_way.lock().push((number, status));
+        UnderWay { walks: &self.walks, number }
+    }
+}
+
+impl UnderWay<'_> {
+    pub(crate) fn note(&self, progress: &Progress) {
+        if let Some((_, walk)) = self.walks.under_way.lock().iter_mut().find(|(number, _)| *number == self.number) {
+            walk.progress.clone_from(progress);
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.walks.under_way.lock().retain(|(number, _)| *number != self.number);
     }
 }

@@ -1,6 +1,6 @@
 //! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are in the wrong place.
 //!
-//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move, `moving`, `not_moved`: what it is about and why it did not happen
+//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
 //! - `overflow`: a branch is full and somebody writes
 //! - `enforce`: the whole tree; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
 
@@ -9,16 +9,13 @@ mod commit;
 mod copying;
 mod drain;
 mod enforce;
-mod leftover;
 mod mover;
 mod moving;
-mod not_moved;
 mod overflow;
 mod revisit;
 mod schedule;
 mod transfer;
 mod unnamed;
-mod walks;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -27,18 +24,18 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
-pub(crate) use commit::COMMIT_PATIENCE;
-pub use enforce::Walk;
-pub(crate) use mover::{MOVERS, is_due, show};
-pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
-pub(crate) use not_moved::NotMoved;
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::placement::Placement;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
+
+pub(crate) use commit::COMMIT_PATIENCE;
+pub use enforce::Walk;
+pub(crate) use mover::{MOVERS, is_due, show};
+pub(crate) use moving::NotMoved;
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
 
 /// See the module.
 pub(crate) struct Migrations {
@@ -49,7 +46,7 @@ pub(crate) struct Migrations {
     placement: Arc<Placement>,
     tree: Arc<Tree>,
     mover: mover::Mover,
-    walks: walks::Walks,
+    walks: enforce::Walks,
     revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     given_up: Mutex<FxHashSet<OsString>>,
@@ -67,7 +64,7 @@ impl Migrations {
             placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),
             mover: mover::Mover::new(),
-            walks: walks::Walks::default(),
+            walks: enforce::Walks::default(),
             revisits: revisit::Revisits::default(),
             given_up: Mutex::default(),
             moves_left: AtomicBool::new(false),

@@ -22,8 +22,7 @@ use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, Pace};
-use crate::migrate::not_moved::NotMoved;
+use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Node, NodeId};
 
 /// Files waiting for their move.

@@ -7,8 +7,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, Pace};
-use crate::migrate::not_moved::NotMoved;
+use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::Handle;
 use crate::placement::settled_facts;
 

@@ -69,17 +69,9 @@ impl Migrations {
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
-        let done = match self.enforce(walk, &mut |_| true) {
-            Ok(summary) => {
-                tracing::info!(?summary, "the enforcer ends its walk");
-                !summary.stopped
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the enforcer's walk failed");
-                false
-            }
-        };
-        if !done {
+        let summary = self.enforce(walk, &mut |_| true);
+        tracing::info!(?summary, "the enforcer ends its walk");
+        if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);
         }
     }
@@ -89,11 +81,8 @@ impl Migrations {
             Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
-        let walked = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
-        match walked {
-            Ok(summary) => tracing::info!(?summary, "the enforcer ends its walk"),
-            Err(error) => tracing::warn!(%error, "the enforcer's walk failed"),
-        }
+        let summary = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
+        tracing::info!(?summary, "the enforcer ends its walk");
     }
 }
 

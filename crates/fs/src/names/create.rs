@@ -10,7 +10,6 @@
 //! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
 //! a directory, after step 4 a file of root's.
 
-use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -24,17 +23,15 @@ use crate::area::is_stageable;
 use crate::at::{DirAt, FileAt};
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
-use crate::io::Patience;
-use crate::io::{OpenRequest, Opened};
+use crate::io::{OpenRequest, Opened, Patience};
 use crate::kernel_cache::KernelCache;
 use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::names::Names;
-use crate::node::{Divergence, Node, NodeId, path_of};
+use crate::node::{Backing, Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
-use crate::tree::found::Found;
-use crate::tree::lookup::file_state;
+use crate::tree::lookup::{Found, file_state};
 use crate::tree::orphans::Made;
 use crate::tree::{Attr, is_reserved};
 

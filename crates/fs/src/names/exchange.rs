@@ -7,13 +7,12 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::error::{OpError, OpResult};
-use crate::names::Names;
 use crate::names::rename::rename_known;
-use crate::names::several;
 use crate::names::several::{RenameSide, Site};
+use crate::names::{Names, several};
 use crate::node::{Body, Node, NodeId};
 use crate::relocate::Holds;
-use crate::tree::found::Found;
+use crate::tree::lookup::Found;
 
 impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.

@@ -10,9 +10,6 @@ mod unlink;
 
 use std::sync::Arc;
 
-pub use rename::Replace;
-pub use several::Behind;
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
@@ -21,6 +18,9 @@ use crate::migrate::Migrations;
 use crate::placement::Placement;
 use crate::staging::Staging;
 use crate::tree::Tree;
+
+pub use rename::Replace;
+pub use several::Behind;
 
 /// See the module.
 pub(crate) struct Names {

@@ -1,7 +1,6 @@
 //! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
 //! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
 
-use crate::node::Backing;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +18,9 @@ use crate::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
 use crate::names::several::{Behind, RenameSide};
 use crate::names::{Names, several};
-use crate::node::{FileState, Node, NodeId, path_of};
-use crate::tree::found::Found;
+use crate::node::{Backing, FileState, Node, NodeId, path_of};
 use crate::tree::is_reserved;
+use crate::tree::lookup::Found;
 use crate::tree::remove_dir::keep_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.

@@ -19,15 +19,15 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
-pub(crate) use handle::Handle;
-pub use handle::{DataPath, HandleId};
-pub(crate) use table::NodeTable;
-
 use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::inode_map::BackingKey;
 use crate::meta::Meta;
 use crate::rights::Shown;
+
+pub(crate) use handle::Handle;
+pub use handle::{DataPath, HandleId};
+pub(crate) use table::NodeTable;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-pub(crate) use bind::ActiveRules;
-pub(crate) use place::{ASTRAY, NewFile, settled_facts};
-
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::inode_map::InodeMap;
 use crate::node::NodeTable;
+
+pub(crate) use bind::ActiveRules;
+pub(crate) use place::{ASTRAY, NewFile, settled_facts};
 
 /// See the module.
 pub(crate) struct Placement {

@@ -1,7 +1,5 @@
 //! Which branch: the facts of the real world, put before the rules.
 
-use crate::node::Backing;
-use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +13,7 @@ use crate::branch::Branch;
 use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
 use crate::meta::{Meta, now};
-use crate::node::Node;
+use crate::node::{Backing, Node, inode_key};
 use crate::placement::Placement;
 
 /// What the warning of files that must not spill and lie elsewhere is filed under.

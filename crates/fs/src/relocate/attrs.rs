@@ -11,11 +11,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::error::Doing;
-use super::fingerprint::{Seen, look_fd};
-use super::{EntryAt, Loss, RelocateError};
 use crate::fd_path::proc_path;
-use crate::inode_flags::{self, FsXattr};
+use crate::inode_flags;
+use crate::inode_flags::FsXattr;
+use crate::relocate::error::Doing;
+use crate::relocate::fingerprint::{Seen, look_fd};
+use crate::relocate::{EntryAt, Loss, RelocateError};
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
 const OF_THE_FILE_SYSTEM: [&str; 9] = [

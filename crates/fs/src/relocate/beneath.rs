@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::EntryAt;
-use super::fingerprint::{Seen, look_maybe};
 use crate::branch::beneath::open_beneath;
+use crate::relocate::EntryAt;
+use crate::relocate::fingerprint::{Seen, look_maybe};
 
 /// A name whose directory was found below a root.
 #[derive(Debug)]

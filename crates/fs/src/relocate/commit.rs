@@ -6,10 +6,10 @@ use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::error::{Doing, is_doubtful};
-use super::fingerprint::{Seen, look_fd, look_maybe};
-use super::journal::record;
-use super::{
+use crate::relocate::error::{Doing, is_doubtful};
+use crate::relocate::fingerprint::{Seen, look_fd, look_maybe};
+use crate::relocate::journal::record;
+use crate::relocate::{
     BranchUuid, Copied, Decision, Durability, EntryAt, Fingerprint, Intent, Loss, RelocateError, Side, Step, StepHook,
     attrs, told,
 };

@@ -10,13 +10,13 @@ use rustix::fs::{
 use rustix::io::{Errno, pread, retry_on_intr};
 use umbrella_units::{ByteSize, Timestamp};
 
-use super::attrs::{self, When};
-use super::error::Doing;
-use super::fingerprint::{Fingerprint, Seen, look_fd};
-use super::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError};
 use crate::branch::Abilities;
 use crate::fd_path::proc_path;
 use crate::inode_flags;
+use crate::relocate::attrs::When;
+use crate::relocate::error::Doing;
+use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
+use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError, attrs};
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;

@@ -10,13 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, mkdirat, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::commit::ParentTimes;
-use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
-use super::error::Doing;
-use super::fingerprint::look_fd;
-use super::level::{ChangedAt, DirFace, Note, level_dir, note_change};
-use super::{EntryAt, Loss, RelocateError, attrs};
 use crate::branch::Abilities;
+use crate::relocate::commit::ParentTimes;
+use crate::relocate::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
+use crate::relocate::error::Doing;
+use crate::relocate::fingerprint::look_fd;
+use crate::relocate::level::{ChangedAt, DirFace, Note, level_dir, note_change};
+use crate::relocate::{EntryAt, Loss, RelocateError, attrs};
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
 ///

@@ -25,12 +25,12 @@
 
 use rustix::fs::{RenameFlags, renameat_with};
 
-use super::commit::place_new;
-use super::error::Doing;
-use super::fingerprint::look_maybe;
-use super::intent::{ExchangeSite, Verdict, relative};
-use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
-use super::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
+use crate::relocate::commit::place_new;
+use crate::relocate::error::Doing;
+use crate::relocate::fingerprint::look_maybe;
+use crate::relocate::intent::{ExchangeSite, Verdict, relative};
+use crate::relocate::names::{Entry, Journal, Part, Reach, Spot, carry_out};
+use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
 #[derive(Clone)]

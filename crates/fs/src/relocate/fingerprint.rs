@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, Timespec, Timest
 use rustix::io::Errno;
 use umbrella_units::Timestamp;
 
-use super::EntryAt;
+use crate::relocate::EntryAt;
 
 fn stamp(time: StatxTimestamp) -> Timestamp {
     Timestamp { secs: time.tv_sec, nanos: time.tv_nsec }

@@ -78,6 +78,8 @@ use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use umbrella_units::ByteSize;
+
 pub(crate) use attrs::failed_writes;
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
@@ -99,7 +101,6 @@ pub use names::{Directory, Journal, Reach, Spot};
 pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
-use umbrella_units::ByteSize;
 
 /// The hidden directory at a branch's root; no pool path may begin with it.
 pub const HIDDEN_DIR: &str = ".umbrella";

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::commit::ParentTimes;
-use super::error::is_doubtful;
-use super::intent::Verdict;
-use super::journal::{Recorded, fresh_name, record_as};
-use super::{BranchUuid, Decision, EntryAt, Intent, LeftAt, RelocateError, Step, StepHook, told};
+use crate::relocate::commit::ParentTimes;
+use crate::relocate::error::is_doubtful;
+use crate::relocate::intent::Verdict;
+use crate::relocate::journal::{Recorded, fresh_name, record_as};
+use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, LeftAt, RelocateError, Step, StepHook, told};
 
 /// How the calls to a branch are made.
 pub trait Reach: Clone {

@@ -16,14 +16,14 @@ use rustix::fs::{FileType, renameat};
 use rustix::io::Errno;
 use tracing::warn;
 
-use super::commit::{ParentTimes, Removal, place_new, remove};
-use super::dirs::clone_dir;
-use super::error::{Doing, is_doubtful};
-use super::fingerprint::{look, look_maybe};
-use super::intent::{Verdict, relative};
-use super::names::{Entry, Journal, Part, Reach, Spot, carry_out};
-use super::recover::EVERYTHING;
-use super::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
+use crate::relocate::commit::{ParentTimes, Removal, place_new, remove};
+use crate::relocate::dirs::clone_dir;
+use crate::relocate::error::{Doing, is_doubtful};
+use crate::relocate::fingerprint::{look, look_maybe};
+use crate::relocate::intent::{Verdict, relative};
+use crate::relocate::names::{Entry, Journal, Part, Reach, Spot, carry_out};
+use crate::relocate::recover::EVERYTHING;
+use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
 
 /// One branch of a directory that is renamed.
 #[derive(Clone)]

@@ -7,7 +7,7 @@
 //! A file leaves ([`leave`]) when
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
-//! - memory gets short ([`memory`]): those used longest ago first;
+//! - memory gets short (`area`): those used longest ago first;
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
@@ -33,28 +33,25 @@
 mod leave;
 mod room;
 mod scheduler;
-mod stuck;
 mod workers;
 
-use crate::area::Staged;
-use crate::branch::Branches;
-use crate::context::Context;
-use crate::migrate::Migrations;
-use crate::placement::Placement;
-use crate::tree::Tree;
-use crate::write_back::WriteBack;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(crate) use workers::{DestageWorkers, HANGS};
-
-use crate::area::{SPARE_INODES, is_stageable, keeps_all};
+use crate::area::{SPARE_INODES, Staged, is_stageable, keeps_all};
 use crate::at::DirAt;
+use crate::branch::Branches;
+use crate::context::Context;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
-use crate::placement::NewFile;
+use crate::migrate::Migrations;
+use crate::placement::{NewFile, Placement};
+use crate::tree::Tree;
+use crate::write_back::WriteBack;
+
+pub(crate) use workers::{DestageWorkers, HANGS};
 
 /// See the module.
 pub(crate) struct Staging {

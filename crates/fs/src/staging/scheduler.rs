@@ -1,20 +1,17 @@
 //! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`workers`](crate::staging::workers).
 
-use crate::error::OpError;
-use crate::error::OpResult;
-use crate::kernel_cache::KernelCache;
-use crate::node::inode_key;
-use crate::tree::dirs::modified_at;
-use rustix::io::Errno;
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use umbrella_units::{PAGE_BYTES, Pages};
 
-use crate::area::Area;
-use crate::area::{high_water, low_water};
-use crate::node::{Node, NodeId};
-use crate::staging::Staging;
-use crate::staging::TICK;
+use crate::area::{Area, high_water, id_of, low_water};
+use crate::error::{OpError, OpResult};
+use crate::kernel_cache::KernelCache;
+use crate::migrate::show;
+use crate::node::{Node, NodeId, inode_key};
+use crate::staging::{Staging, TICK};
+use crate::tree::dirs::modified_at;
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
@@ -172,5 +169,57 @@ impl Staging {
         for node in released {
             self.tree.nodes.release(&node, 1);
         }
+    }
+}
+
+impl Area {
+    /// A file could not leave. It is logged where no other is stuck for the same reason.
+    pub(crate) fn note_stuck(&self, node: &Arc<Node>, why: &dyn std::fmt::Display) {
+        let why: Arc<str> = why.to_string().into();
+        let mut queue = self.queue.lock();
+        if !queue.nodes.contains_key(&id_of(node)) {
+            return; // Deleted meanwhile.
+        }
+        let is_news = !queue.stuck.values().any(|known| *known == why);
+        queue.stuck.insert(id_of(node), Arc::clone(&why));
+        drop(queue);
+        if is_news {
+            tracing::warn!("{}", told(node, &why, 0));
+        }
+    }
+}
+
+impl Staging {
+    /// Files that no worker has and that nothing keeps here but that they were in use when it was their turn.
+    pub(crate) fn not_stuck(&self, area: &Area) -> Vec<Arc<Node>> {
+        let queue = area.queue.lock();
+        let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
+        self.workers.keep_free(&mut files);
+        files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
+    }
+
+    /// What `umbrella status` says of files that cannot leave the staging area.
+    pub(crate) fn stuck_warning(&self) -> Option<String> {
+        let (node, why, others) = {
+            let queue = self.staged.area.as_ref()?.queue.lock();
+            let (file, why) = queue.stuck.first_key_value()?;
+            (Arc::clone(queue.nodes.get(file)?), Arc::clone(why), queue.stuck.len() - 1)
+        };
+        Some(told(&node, &why, others))
+    }
+}
+
+fn told(node: &Arc<Node>, why: &str, others: usize) -> String {
+    let file = show(node);
+    match others {
+        0 => format!("{file} cannot leave the staging area: {why}; it stays there, and the daemon tries again"),
+        1 => {
+            format!(
+                "{file} and another file cannot leave the staging area: {why}; they stay there, and the daemon tries again"
+            )
+        }
+        _ => format!(
+            "{file} and {others} other files cannot leave the staging area: {why}; they stay there, and the daemon tries again"
+        ),
     }
 }

@@ -9,7 +9,6 @@
 //! Where a file that exists elsewhere is to go there, the directory is synced before step 3 and its parent after it; else it becomes durable with its
 //! first file. A crash leaves the hidden one, which the next mount removes, or a whole copy.
 
-use crate::node::inode_key;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -28,10 +27,8 @@ use umbrella_units::BranchId;
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
-use crate::node::key_of;
-use crate::node::{Backing, Dir, DirCopy, Node, NodeId};
-use crate::tree::Tree;
-use crate::tree::lock_within;
+use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
+use crate::tree::{Tree, lock_within};
 
 /// Copies of one directory that can be used now.
 pub(crate) type Copies = SmallVec<[DirAt; 2]>;

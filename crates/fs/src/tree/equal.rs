@@ -14,7 +14,6 @@
 //! - none that a change could not be carried over to;
 //! - none on a branch without ACLs that agrees with the others in all else.
 
-use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -29,14 +28,14 @@ use umbrella_units::{BranchId, Ino};
 use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
 use crate::kernel_cache::KernelCache;
-use crate::node::{Dir, Divergence, Look, Node, NodeId};
+use crate::node::{Dir, Divergence, Look, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
-use crate::tree::found::Found;
+use crate::tree::lookup::Found;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;

@@ -17,8 +17,7 @@ use crate::inode_map::BackingKey;
 use crate::listing::{Entry, Listing, cookie_of};
 use crate::node::{Node, NodeId};
 use crate::tree::Tree;
-use crate::tree::found::found_one;
-use crate::tree::lookup::Attr;
+use crate::tree::lookup::{Attr, found_one};
 
 /// How often a directory is listed in vain while files move in it, before they are held up.
 const HURRIED_LOOKS: usize = 4;

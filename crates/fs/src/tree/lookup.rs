@@ -1,12 +1,11 @@
 //! Names to nodes, and what users see of a node.
 
-use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
@@ -15,10 +14,9 @@ use crate::branch::Online;
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
 use crate::metrics::Metric;
-use crate::node::{Backing, DirState, FileState, Node, NodeId};
+use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::Copies;
 use crate::tree::face::look;
-use crate::tree::found::Found;
 use crate::tree::{Tree, is_reserved};
 
 /// Attributes of a node as users see them.
@@ -462,4 +460,27 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         copying: None,
         copy_is_awaited: false,
     }
+}
+
+/// An entry as found on the branches: several only for directories and for names that more than one branch holds.
+pub(crate) struct Found {
+    pub(crate) at: SmallVec<[(DirAt, Meta); 2]>,
+    /// The directory's count of moves before it was looked at; `None` for what cannot have moved since: it is new.
+    pub(crate) moves: Option<u64>,
+}
+
+impl Found {
+    /// Where a file is.
+    pub(crate) fn first(&self) -> OpResult<&(DirAt, Meta)> {
+        self.at.first().ok_or(OpError::Sys(Errno::NOENT))
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        self.at.first().map_or(FileKind::File, |(_, meta)| meta.kind)
+    }
+}
+
+/// What was listed on one branch.
+pub(crate) fn found_one(at: &DirAt, meta: Meta, moves: Option<u64>) -> Found {
+    Found { at: smallvec![(at.clone(), meta)], moves }
 }

@@ -11,7 +11,6 @@ pub(crate) mod equal;
 mod equalise;
 pub(crate) mod face;
 mod file;
-pub(crate) mod found;
 mod list;
 pub(crate) mod lookup;
 pub(crate) mod orphans;
@@ -27,9 +26,6 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use umbrella_units::Ino;
 
-pub use lookup::Attr;
-pub(crate) use pinned::Pinned;
-
 use crate::branch::{Branches, HIDDEN};
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
@@ -37,6 +33,9 @@ use crate::inode_map::InodeMap;
 use crate::node::{DirState, Node, NodeId, NodeTable};
 use crate::placement::Placement;
 use crate::relocate::CopyId;
+
+pub use lookup::Attr;
+pub(crate) use pinned::Pinned;
 
 /// See the module.
 pub(crate) struct Tree {

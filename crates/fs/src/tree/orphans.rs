@@ -3,7 +3,6 @@
 //!
 //! Known until the daemon ends. One that is killed leaves what it was making, an empty file.
 
-use crate::node::Backing;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +18,7 @@ use crate::branch::beneath::parent_beneath;
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::meta::{Meta, WANTED};
-use crate::node::{Node, path_of};
+use crate::node::{Backing, Node, path_of};
 use crate::relocate::{BranchUuid, is_doubtful};
 use crate::tree::Tree;
 

@@ -9,32 +9,32 @@ use crate::tree::Tree;
 
 /// A node that is kept for as long as a walk needs it.
 pub(crate) struct Pinned<'a> {
-    pool: &'a Tree,
+    tree: &'a Tree,
     pub(crate) node: Arc<Node>,
 }
 
 impl<'a> Pinned<'a> {
-    pub(crate) fn root(pool: &'a Tree) -> Pinned<'a> {
-        Pinned::again(pool, &pool.root)
+    pub(crate) fn root(tree: &'a Tree) -> Pinned<'a> {
+        Pinned::again(tree, &tree.root)
     }
 
     /// A node that is kept already, for longer.
-    pub(crate) fn again(pool: &'a Tree, node: &Arc<Node>) -> Pinned<'a> {
+    pub(crate) fn again(tree: &'a Tree, node: &Arc<Node>) -> Pinned<'a> {
         node.retain();
-        Pinned { pool, node: Arc::clone(node) }
+        Pinned { tree, node: Arc::clone(node) }
     }
 
-    pub(crate) fn lookup(pool: &'a Tree, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
-        let _names = pool.rename_lock.read();
-        let (node, _) = pool.lookup_in(parent, name)?;
-        Ok(Pinned { pool, node })
+    pub(crate) fn lookup(tree: &'a Tree, parent: &Arc<Node>, name: &OsStr) -> OpResult<Pinned<'a>> {
+        let _names = tree.rename_lock.read();
+        let (node, _) = tree.lookup_in(parent, name)?;
+        Ok(Pinned { tree, node })
     }
 }
 
 impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         if self.node.id != NodeId::ROOT {
-            self.pool.nodes.release(&self.node, 1);
+            self.tree.nodes.release(&self.node, 1);
         }
     }
 }

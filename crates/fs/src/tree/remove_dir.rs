@@ -1,6 +1,5 @@
 //! Names that go: files and directories.
 
-use crate::node::inode_key;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use umbrella_policy::placement::spec::FileKind;
 use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
 use crate::meta::Meta;
-use crate::node::Node;
+use crate::node::{Node, inode_key};
 use crate::relocate::{DirFace, EntryAt, clone_dir_whole};
 use crate::tree::Tree;
 

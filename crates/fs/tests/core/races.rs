@@ -46,7 +46,7 @@ impl Scene {
     fn copying(&self) -> JoinHandle<EnforceSummary> {
         let pool = Arc::clone(&self.pool);
         let walk = Walk { bandwidth: Some(SLOWLY), ..Walk::default() };
-        let moving = std::thread::spawn(move || pool.enforce(walk, &mut |_| true).unwrap());
+        let moving = std::thread::spawn(move || pool.enforce(walk, &mut |_| true));
         let until = Instant::now() + Duration::from_secs(60);
         while std::fs::read_dir(self.bench.branch(1).join(".umbrella/tmp")).unwrap().next().is_none() {
             assert!(Instant::now() < until && !moving.is_finished(), "no copy began");
@@ -59,7 +59,7 @@ impl Scene {
     fn walk_that_ends_during_the_copy(&self) -> EnforceSummary {
         let walk = Walk { bandwidth: Some(ByteSize(32 << 10)), ..Walk::default() };
         let copying = || std::fs::read_dir(self.at(1, ".umbrella/tmp")).unwrap().next().is_some();
-        self.pool.enforce(walk, &mut |_| !copying()).unwrap()
+        self.pool.enforce(walk, &mut |_| !copying())
     }
 
     /// The branches that have a path.
@@ -95,13 +95,10 @@ fn a_walk_that_ends_during_a_copy_drops_it_and_says_so() {
 fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system() {
     let scene = Scene::new();
     let mut last = None;
-    scene
-        .pool
-        .enforce(Walk { dry_run: true, ..Walk::default() }, &mut |now| {
-            last = Some((now.inodes_total, now.inodes_seen));
-            true
-        })
-        .unwrap();
+    scene.pool.enforce(Walk { dry_run: true, ..Walk::default() }, &mut |now| {
+        last = Some((now.inodes_total, now.inodes_seen));
+        true
+    });
     // The root is on three branches, `dir` and the file are on one.
     assert_eq!(last, Some((None, 5)));
 }

@@ -467,7 +467,7 @@ impl World {
                 Some(open) => synced("fsync", self.pool().fsync(open.handle, false)),
                 None => Ok(()),
             },
-            Op::Enforce => self.pool().enforce(Walk::default(), &mut |_| true).map(drop).map_err(|e| e.to_string()),
+            Op::Enforce => self.enforce(),
             Op::Reload { rules } => {
                 self.rules = rules as usize % RULE_SETS;
                 self.pool().reload_rules(&rule_set(self.rules)).map_err(|error| error.to_string())
@@ -548,6 +548,11 @@ impl World {
         let data = file.data_mut().unwrap();
         data.resize(data.len().max(len as usize), 0);
         Ok(())
+    }
+
+    fn enforce(&self) -> Done {
+        let summary = self.pool().enforce(Walk::default(), &mut |_| true);
+        if summary.stopped { Err("nobody stopped the walk".to_owned()) } else { Ok(()) }
     }
 
     fn copy_range(&mut self, from: Pick, to: Pick) -> Done {

@@ -1,7 +1,7 @@
 //! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had flushed is no damage.
 
 use super::*;
-use crate::log_store::behind::{Behind, MOST_CHUNKS};
+use crate::log_store::chunks_behind::{Behind, MOST_CHUNKS};
 use crate::log_store::format::{
     CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, Place, Sequence, Stream, Superblock,
 };

@@ -46,8 +46,6 @@ fn each_request_is_a_line_and_the_last_ones_are_written_at_the_end() {
 
 #[test]
 fn a_trace_that_cannot_be_written_ends_and_keeps_nothing() {
-    let trace = RequestTrace::begin(Path::new("/dev/full"));
-    assert!(trace.is_err(), "the first line is written at once");
     let lines = Lines { begun: Instant::now(), waiting: Mutex::default(), changed: Condvar::new() };
     lines.finished(&lookup(None, None));
     lines.write_to(File::options().write(true).open("/dev/full").unwrap(), Path::new("/dev/full"));
@@ -67,4 +65,13 @@ fn what_waits_for_a_slow_file_is_bounded_and_what_is_left_out_is_counted() {
     assert!(text[MOST_WAITING..].starts_with("# 3 requests left out"), "{}", &text[MOST_WAITING..]);
     lines.finished(&lookup(None, None));
     assert!(lines.next().unwrap().contains("lookup"));
+}
+
+#[test]
+fn a_writer_that_hangs_does_not_keep_the_pool_from_ending() {
+    let lines = Arc::new(Lines { begun: Instant::now(), waiting: Mutex::default(), changed: Condvar::new() });
+    let (let_go, hangs) = std::sync::mpsc::channel::<()>();
+    let writer = thread::spawn(move || drop(hangs.recv()));
+    drop(RequestTrace { lines, writer: Some(writer) });
+    drop(let_go);
 }

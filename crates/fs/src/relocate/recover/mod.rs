@@ -16,10 +16,12 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::beneath::{self, Found};
-use super::journal::{BAD, NEW, read_file, record};
-use super::{BranchUuid, DecodeError, EntryAt, HIDDEN_DIR, INTENTS_DIR, Intent, RelocateError, TEMP_DIR, attrs, dirs};
 use crate::branch::Abilities;
+use crate::relocate::beneath::Found;
+use crate::relocate::journal::{BAD, NEW, read_file, record};
+use crate::relocate::{
+    BranchUuid, DecodeError, EntryAt, HIDDEN_DIR, INTENTS_DIR, Intent, RelocateError, TEMP_DIR, attrs, beneath, dirs,
+};
 
 /// Recovery does not know what a branch can keep: it tries.
 pub(super) const EVERYTHING: Abilities = Abilities::ALL;

@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::{Errno, pread, retry_on_intr};
 
-use super::super::beneath::{self, Found};
-use super::super::commit::{ParentTimes, link_new, place_new};
-use super::super::copy::reopen;
-use super::super::fingerprint::Seen;
-use super::super::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
-use super::compare::{is_like, is_not_newer};
-use super::{Halt, Outcome, Recovering, show, unlink};
+use crate::relocate::beneath::Found;
+use crate::relocate::commit::{ParentTimes, link_new, place_new};
+use crate::relocate::copy::reopen;
+use crate::relocate::fingerprint::Seen;
+use crate::relocate::recover::compare::{is_like, is_not_newer};
+use crate::relocate::recover::{Halt, Outcome, Recovering, show, unlink};
+use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
 /// One name on both branches.
 struct Pair<'i> {

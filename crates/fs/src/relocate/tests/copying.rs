@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, chmodat, chownat, makedev, mknodat};
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use super::*;
+use crate::relocate::tests::*;
 
 fn dress(path: &Path) {
     chownat(CWD, path, Some(rustix::fs::Uid::from_raw(4321)), Some(rustix::fs::Gid::from_raw(1234)), AtFlags::empty())

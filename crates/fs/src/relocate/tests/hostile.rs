@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::*;
+use crate::relocate::tests::*;
 
 fn put(pool: &Pool, name: &str, bytes: &[u8]) {
     fs::write(pool.a.join(".umbrella/intents").join(name), bytes).unwrap();

@@ -22,9 +22,9 @@ use rustix::fs::{CWD, Mode, OFlags, SeekFrom, XattrFlags, lsetxattr, openat, see
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
-use super::recover::EVERYTHING;
-use super::*;
 use crate::branch::Abilities;
+use crate::relocate::recover::EVERYTHING;
+use crate::relocate::*;
 
 /// The way to a branch, on which something goes wrong after so many calls.
 #[derive(Debug, Clone)]

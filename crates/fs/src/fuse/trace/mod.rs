@@ -5,19 +5,22 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::mem;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{io, mem, thread};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::OFlags;
 use umbrella_fuse::{Finished, Observer, operation_name};
 
 /// Lines that wait for the file, in bytes, before more are left out.
 const MOST_WAITING: usize = 8 << 20;
+/// How long the end of a trace waits for the file.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// How long lines gather before they are written: the trace wakes its thread no more often.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -42,9 +45,20 @@ struct Waiting {
 }
 
 impl RequestTrace {
-    /// Begins a trace at the end of a file, which only its owner may read.
+    /// Begins a trace at the end of a regular file that only its owner may read.
     pub(crate) fn begin(path: &Path) -> io::Result<RequestTrace> {
-        let mut file = File::options().append(true).create(true).mode(0o600).open(path)?;
+        // A FIFO that nobody reads would wait for a reader.
+        let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+        let mut file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        if found.mode() & 0o077 != 0 {
+            return Err(io::Error::other(
+                "other users can read it, and it names files (chmod 600, or name a new file)",
+            ));
+        }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         writeln!(file, "# seconds since {unix:.6} (Unix time), request, operation, and what belongs to it")?;
         let lines = Arc::new(Lines { begun: Instant::now(), waiting: Mutex::default(), changed: Condvar::new() });
@@ -62,7 +76,13 @@ impl RequestTrace {
 impl Drop for RequestTrace {
     fn drop(&mut self) {
         self.lines.end();
-        if let Some(writer) = self.writer.take() {
+        let Some(writer) = self.writer.take() else { return };
+        let deadline = Instant::now() + FAREWELL;
+        while !writer.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // One that hangs in a write to its file must not keep the pool from ending.
+        if writer.is_finished() {
             let _ = writer.join();
         }
     }

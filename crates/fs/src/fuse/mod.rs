@@ -26,16 +26,16 @@ use convert::{
     asker, attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened,
     timestamp,
 };
-pub(crate) use session::{Serving, mount};
-pub(crate) use trace::RequestTrace;
-pub use umbrella_fuse::run_poker;
-
 use readers::Readers;
 
 use crate::error::OpError;
 use crate::io::{Change, has_trusted, without_trusted};
 use crate::names::{Behind, Replace};
 use crate::pool::Pool;
+
+pub(crate) use session::{Serving, mount};
+pub(crate) use trace::RequestTrace;
+pub use umbrella_fuse::run_poker;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
@@ -61,7 +61,7 @@ pub(crate) struct Fuse {
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
-        let ttl = pool.spec().cache_timeout;
+        let ttl = pool.context.spec.cache_timeout;
         Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new(), no_label: no_label() }
     }
 }
