@@ -261,5 +261,5 @@ done
 heading "what next"
 say "all as the rules say, in $SECONDS s"
 say "make install                     the program, its manual and its systemd units"
-say "docs/README.md                   your first pool, and a guide for each task"
+say "docs/start/first-pool.md         your own pool, in five minutes"
 say "umbrella lab list workloads      try write-back policies without a disk"
