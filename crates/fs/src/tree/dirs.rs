@@ -436,14 +436,14 @@ impl Tree {
         // A copy is no change of the tree: the parent's time stays what users saw.
         let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
-        let face = self.face_for_copy(dir, &source)?;
+        let attributes = self.attributes_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());
         let call = move || {
             use crate::relocate::{EntryAt, clone_dir_whole};
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = EntryAt { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         match [parent, &source].into_iter().find(|at| at.online.guarded) {
             Some(guarded) => guarded.branch.io(move |_| call()),

@@ -16,7 +16,7 @@ use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::Copies;
-use crate::tree::face::look;
+use crate::tree::inspected_copy::look;
 use crate::tree::{Tree, is_reserved};
 
 /// Attributes of a node as users see them.
