@@ -46,7 +46,7 @@ pub fn clone_dir_durably(
 
 /// [`clone_dir`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
 /// name. Where that is not possible (another file system is mounted below the branch), made in place.
-/// With a `attributes` it gets that one, and only the times of `from`.
+/// With `attributes` it gets those, and only the times of `from`.
 pub fn clone_dir_whole(
     from: BorrowedFd<'_>,
     attributes: Option<&DirAttributes>,
