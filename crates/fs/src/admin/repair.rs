@@ -19,7 +19,7 @@ use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };
 use crate::error::{Error, OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::rights::Rights;
 use crate::tree::Pinned;

@@ -29,7 +29,7 @@ use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
 use crate::branch::Abilities;
-use crate::fd_path::proc_path;
+use crate::ground::fd_path::proc_path;
 use crate::rights::Rights;
 
 /// The mark. Some file systems take names of the second kind only.

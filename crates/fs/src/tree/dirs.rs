@@ -24,9 +24,9 @@ use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
@@ -321,7 +321,7 @@ impl Tree {
         node: &Arc<Node>,
         dir: &Dir,
         branch: &crate::branch::Branch,
-        meta: &crate::meta::Meta,
+        meta: &crate::ground::meta::Meta,
     ) -> bool {
         let backing = Backing::of(branch, meta);
         let mut state = dir.state.write();
@@ -470,7 +470,7 @@ impl Tree {
 }
 
 /// The modification time of a directory, to set it again; the access time stays as it is.
-pub(crate) fn modified_at(meta: &crate::meta::Meta) -> Timestamps {
+pub(crate) fn modified_at(meta: &crate::ground::meta::Meta) -> Timestamps {
     let last_modification = Timespec { tv_sec: meta.mtime.secs, tv_nsec: i64::from(meta.mtime.nanos) };
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }

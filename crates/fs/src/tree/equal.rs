@@ -25,9 +25,9 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Divergence, Look, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};

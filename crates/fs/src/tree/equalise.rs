@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId, key_of};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, DirAttributes, Intention};

@@ -7,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use crate::at::DirAt;
 use crate::error::OpResult;
-use crate::fd_path::proc_path;
-use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::fd_path::proc_path;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::Meta;
 use crate::node::Look;
 use crate::relocate;
 use crate::relocate::{Attributes, ChangedAt, CopyId, DirAttributes, FoundAttributes, Mark, Note};

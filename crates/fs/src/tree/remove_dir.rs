@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::meta::Meta;
 use crate::node::{Node, inode_key};
 use crate::relocate::{DirAttributes, EntryAt, clone_dir_whole};
 use crate::tree::Tree;
