@@ -45,7 +45,7 @@ pub use fuse::run_poker;
 /// waits for.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_limits();
-    crate::lease::ignore_signal();
+    crate::ground::lease::ignore_signal();
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;

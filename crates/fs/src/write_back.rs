@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 use umbrella_writeback::{FileRef, Flusher, PageRange, Settings, Status};
 
-use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Branches, ErrorSource};
 use crate::context::Context;
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
+use crate::ground::at::{DirAt, FileAt};
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};

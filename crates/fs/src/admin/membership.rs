@@ -31,11 +31,11 @@ use umbrella_units::BranchId;
 
 use crate::admin::Admin;
 use crate::admin::monitor::Asked;
-use crate::at::DirAt;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
 use crate::branch::{Branch, Online, look_within};
 use crate::error::{Error, OpError, OpResult};
+use crate::ground::at::DirAt;
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate;

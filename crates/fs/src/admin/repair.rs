@@ -19,11 +19,11 @@ use crate::control::protocol::{
     CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary, Progress, bytes_unless_text,
 };
 use crate::error::{Error, OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId};
 use crate::rights::Rights;
 use crate::tree::Pinned;
-use crate::tree::face::Face;
+use crate::tree::inspected_copy::InspectedCopy;
 
 /// What is to be made equal, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,23 +102,23 @@ impl Admin {
     fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<Plan>> {
         self.tree.compare(node, dir)?;
         let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
-        let faces = self.tree.faces(node, dir)?;
-        let counts = |face: &&Face| {
-            !self.branches.is_staging(face.at.id())
-                && face.at.online.abilities.ownership
-                && !divergence.empty.contains(&face.at.id())
+        let inspected = self.tree.inspect_copies(node, dir)?;
+        let counts = |seen: &&InspectedCopy| {
+            !self.branches.is_staging(seen.at.id())
+                && seen.at.online.abilities.ownership
+                && !divergence.empty.contains(&seen.at.id())
         };
-        let faces: Vec<&Face> = faces.iter().filter(counts).collect();
+        let inspected: Vec<&InspectedCopy> = inspected.iter().filter(counts).collect();
         let wanted = match like {
-            Some(like) => match faces.iter().find(|face| face.at.id() == like) {
-                Some(face) => face.rights(),
+            Some(like) => match inspected.iter().find(|seen| seen.at.id() == like) {
+                Some(seen) => seen.rights(),
                 None => return Ok(None),
             },
             None => divergence.shown.rights.clone(),
         };
         let others: Vec<BranchId> =
-            faces.iter().filter(|face| face.can_follow() && !face.has(&wanted)).map(|face| face.at.id()).collect();
-        let copies = faces.iter().map(|face| copy_rights(&face.at.branch.spec.name, &face.rights())).collect();
+            inspected.iter().filter(|seen| seen.can_follow() && !seen.has(&wanted)).map(|seen| seen.at.id()).collect();
+        let copies = inspected.iter().map(|seen| copy_rights(&seen.at.branch.spec.name, &seen.rights())).collect();
         Ok((!others.is_empty()).then_some(Plan { wanted, copies, others }))
     }
 }
@@ -239,9 +239,9 @@ impl<'a> Walk<'a> {
         let done = admin.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
             if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
-        let faces = admin.tree.faces(node, dir)?;
-        let lacks = |face: &&Face| plan.others.contains(&face.at.id()) && !face.has(&plan.wanted);
-        let left: Vec<&str> = faces.iter().filter(lacks).map(|face| face.at.branch.spec.name.as_str()).collect();
+        let inspected = admin.tree.inspect_copies(node, dir)?;
+        let lacks = |seen: &&InspectedCopy| plan.others.contains(&seen.at.id()) && !seen.has(&plan.wanted);
+        let left: Vec<&str> = inspected.iter().filter(lacks).map(|seen| seen.at.branch.spec.name.as_str()).collect();
         let why = match done {
             Err(error) => error.to_string(),
             Ok(()) if left.is_empty() => return Ok(Some(event(node, &plan, EqualiseOutcome::Equalised, None))),

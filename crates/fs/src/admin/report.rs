@@ -18,7 +18,7 @@ use crate::control::protocol::{
     BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
 };
 use crate::error::{Error, OpError};
-use crate::meta::{Meta, now};
+use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
 
@@ -79,7 +79,7 @@ impl Admin {
             let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
                 let reason = "it has just come back, and is being taken in".to_owned();
-                status.state = BranchState::Offline { reason, since: crate::meta::now() };
+                status.state = BranchState::Offline { reason, since: crate::ground::meta::now() };
             }
             status
         };

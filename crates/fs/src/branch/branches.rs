@@ -7,10 +7,10 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use umbrella_units::BranchId;
 
-use crate::attention::Attention;
 use crate::branch::{Branch, Online};
 use crate::context::Context;
 use crate::error::{Error, OpError, OpResult};
+use crate::ground::attention::Attention;
 use crate::spec::STAGING;
 
 /// See the module.

@@ -29,8 +29,9 @@ use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
 use super::status::Abilities;
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::disk::block_device;
+use crate::ground::workers;
+use crate::ground::workers::Workers;
 use crate::spec::{AccessTimes, BranchSpec};
-use crate::workers::{self, Workers};
 
 /// What is needed to bring a branch online, on whichever thread.
 pub(super) struct Plan {

@@ -40,9 +40,9 @@ use errors::Errors;
 use prober::Prober;
 use space::CachedSpace;
 
-use crate::attention::Attention;
+use crate::ground::attention::Attention;
+use crate::ground::workers::{Lost, Workers};
 use crate::spec::{AccessTimes, BranchSpec};
-use crate::workers::{Lost, Workers};
 
 pub(crate) use branches::Branches;
 pub use closer::BranchFd;

@@ -14,7 +14,7 @@ use super::beneath::{open_beneath, parent_beneath};
 use super::identity::Marker;
 use super::prober::Hook;
 use super::*;
-use crate::workers::CALLS;
+use crate::ground::workers::CALLS;
 
 fn spec(name: &str, path: &Path) -> BranchSpec {
     BranchSpec {

@@ -8,8 +8,8 @@ use umbrella_fuse::{
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use crate::creds::{Asker, Caller};
-use crate::inode_flags;
+use crate::ground::creds::{Asker, Caller};
+use crate::ground::inode_flags;
 use crate::io::{NewTime, OpenRequest, Opened};
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::tree::Attr;

@@ -9,12 +9,12 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
-use crate::at::FileAt;
-use crate::creds::Asker;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::FileAt;
+use crate::ground::creds::Asker;
+use crate::ground::kernel_cache::KernelCache;
 use crate::io::Io;
 use crate::io::data::Effect;
-use crate::kernel_cache::KernelCache;
 use crate::migrate::is_due;
 use crate::node::{File, FileState, HandleId, Node, NodeId};
 use crate::relocate::is_reserved_xattr;

@@ -6,8 +6,8 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 use umbrella_units::ByteSize;
 
-use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::FileAt;
 use crate::io::Io;
 use crate::io::releases::Patience;
 use crate::metrics::Metric;

@@ -10,10 +10,10 @@ use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
-use crate::inode_flags;
-use crate::inode_flags::FsXattr;
+use crate::ground::at::FileAt;
+use crate::ground::inode_flags;
+use crate::ground::inode_flags::FsXattr;
 use crate::io::Io;
 use crate::node::{Node, NodeId};
 

@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::FileAt;
+use crate::ground::meta::Meta;
 use crate::io::Io;
 use crate::io::data::Effect;
-use crate::meta::Meta;
 use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
 
 /// How a file is to be opened.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use umbrella_units::Timestamp;
 
-use crate::at::FileAt;
 use crate::branch::Branch;
-use crate::meta::Meta;
+use crate::ground::at::FileAt;
+use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::node::{FileState, Node};
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::ground::workers;
+use crate::ground::workers::Lost;
 use crate::migrate::copying::Endpoint;
 use crate::migrate::moving::MovedLink;
+use crate::relocate;
 use crate::relocate::{
     BranchUuid, Call, Decision, Durability, EntryAt, LeftAt, Move, MovedName, RelocateError, Removal, Side,
 };
-use crate::workers::Lost;
-use crate::{relocate, workers};
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
 /// does not happen any more, or has happened but for the end of the source.

@@ -16,11 +16,11 @@ use umbrella_units::ByteSize;
 
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
+use crate::ground::workers;
+use crate::ground::workers::Lost;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{NotMoved, Pace};
 use crate::relocate::{Durability, Limits, RelocateError};
-use crate::workers;
-use crate::workers::Lost;
 use crate::write_back::{Holds, copy_within_limit};
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
-use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
-use crate::creds::Caller;
 use crate::error::{Error, OpResult, Twice};
+use crate::ground::at::DirAt;
+use crate::ground::creds::Caller;
 use crate::migrate::{Migrations, Walk};
 use crate::node::{Node, NodeId, path_of};
 use crate::placement::NewFile;

@@ -20,13 +20,13 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::at::DirAt;
 use crate::branch::Branch;
 use crate::control::protocol::{
     EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, WalkStatus, bytes_unless_text,
 };
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Backing, Node, NodeId, path_of};

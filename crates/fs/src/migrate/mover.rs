@@ -16,10 +16,10 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::Choice;
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::at::FileAt;
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::FileAt;
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, NotMoved, Pace};

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::area::Area;
-use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::OpError;
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::Node;
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, RelocateError, Throttle};

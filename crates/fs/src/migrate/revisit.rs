@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashSet;
 
 use crate::control::protocol::Purpose;
-use crate::meta::Meta;
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::enforce::Part;
 use crate::migrate::mover::is_due;

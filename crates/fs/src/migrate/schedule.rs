@@ -93,7 +93,7 @@ fn is_inside((from, to): (u16, u16), minute: u16) -> bool {
 
 /// Minutes after local midnight.
 fn minute_of_day() -> Option<u16> {
-    let local = local_time(crate::meta::now().secs)?;
+    let local = local_time(crate::ground::meta::now().secs)?;
     u16::try_from(local.tm_hour * 60 + local.tm_min).ok()
 }
 
@@ -109,7 +109,7 @@ fn local_time(secs: i64) -> Option<libc::tm> {
 /// When a window begins or ends next, in seconds since the epoch.
 fn next_change((from, to): (u16, u16)) -> i64 {
     const DAY: i64 = 24 * 60 * 60;
-    let now = crate::meta::now().secs;
+    let now = crate::ground::meta::now().secs;
     let changes = [from, to].into_iter().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));
     changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
 }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_next_change_is_the_first_time_that_the_clock_shows_an_end_of_the_window() {
-        let now = crate::meta::now().secs;
+        let now = crate::ground::meta::now().secs;
         for window in [(0, 1), (120, 300), (1380, 300), (1439, 0), (720, 720)] {
             let change = next_change(window);
             // Days have up to 25 hours.

@@ -20,9 +20,9 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
+use crate::ground::at::{DirAt, FileAt};
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;

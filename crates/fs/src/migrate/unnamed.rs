@@ -12,8 +12,8 @@ use std::sync::{Arc, Weak};
 use rustix::io::Errno;
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::at::FileAt;
 use crate::error::OpError;
+use crate::ground::at::FileAt;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};

@@ -20,12 +20,12 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::area::is_stageable;
-use crate::at::{DirAt, FileAt};
-use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::creds::Caller;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::Meta;
 use crate::io::{OpenRequest, Opened, Patience};
-use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
 use crate::metrics::Metric;
 use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
@@ -117,7 +117,7 @@ impl Names {
 
     /// Makes a device node, a pipe, a socket or an empty file.
     pub(crate) fn mknod(&self, parent: NodeId, name: &OsStr, mode: u32, rdev: u64, caller: Caller) -> OpResult<Attr> {
-        let kind = crate::meta::kind_of_mode(mode);
+        let kind = crate::ground::meta::kind_of_mode(mode);
         self.make_named(parent, name, (kind, mode & 0o7777), caller, |dir, perm| {
             dir.mknod(name, mode & !0o7777 | perm, caller.umask, rdev)
         })

@@ -12,9 +12,9 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use crate::area::is_stageable;
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::meta::{Meta, now};
+use crate::ground::at::DirAt;
+use crate::ground::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
 use crate::names::several::{Behind, RenameSide};
 use crate::names::{Names, several};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use crate::at::DirAt;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
+use crate::ground::at::DirAt;
 use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
 use crate::relocate;

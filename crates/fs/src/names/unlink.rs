@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::meta::Meta;
 use crate::names::Names;
 use crate::node::{Backing, Node, NodeId};
 use crate::tree::is_reserved;

@@ -8,8 +8,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::Node;
-use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::FileAt;
 
 /// Number of a handle towards the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
-use crate::at::{DirAt, FileAt};
 use crate::branch::{Branch, Online};
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::meta::Meta;
 use crate::inode_map::BackingKey;
-use crate::meta::Meta;
 use crate::rights::Shown;
 
 pub(crate) use handle::Handle;
@@ -42,7 +42,7 @@ impl NodeId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Backing {
     pub(crate) branch: BranchId,
-    /// As in [`crate::meta::Meta`].
+    /// As in [`crate::ground::meta::Meta`].
     pub(crate) foreign_dev: u64,
     pub(crate) ino: u64,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Dir {
     /// The topology of the pool when the reader began whose listing the kernel keeps.
     pub(crate) listed_at: AtomicU64,
     /// The merged listing, kept from one batch to the next.
-    pub(crate) listing: Mutex<Option<Arc<crate::listing::Listing>>>,
+    pub(crate) listing: Mutex<Option<Arc<crate::ground::listing::Listing>>>,
 }
 
 /// Where a directory is.
@@ -228,7 +228,7 @@ impl FileState {
     /// fewer for a moment. `moves`: the directory's, before it was looked at.
     pub(crate) fn has_only_name(
         &self,
-        found: &crate::meta::Meta,
+        found: &crate::ground::meta::Meta,
         (parent, name): (&Arc<Node>, &OsStr),
         moves: Option<u64>,
     ) -> bool {

@@ -17,9 +17,9 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 use super::Node;
-use crate::at::DirAt;
 use crate::error::OpResult;
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 
 /// What making or removing an entry does to a directory's times.
 const ENTRIES_CHANGED: Timestamps = Timestamps {

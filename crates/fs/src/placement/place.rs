@@ -10,9 +10,9 @@ use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Reside
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::branch::Branch;
-use crate::creds::Caller;
 use crate::error::{OpError, OpResult};
-use crate::meta::{Meta, now};
+use crate::ground::creds::Caller;
+use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, Node, inode_key};
 use crate::placement::Placement;
 

@@ -11,9 +11,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::fd_path::proc_path;
-use crate::inode_flags;
-use crate::inode_flags::FsXattr;
+use crate::ground::fd_path::proc_path;
+use crate::ground::inode_flags;
+use crate::ground::inode_flags::FsXattr;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Seen, look_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};

@@ -11,8 +11,8 @@ use rustix::io::{Errno, pread, retry_on_intr};
 use umbrella_units::{ByteSize, Timestamp};
 
 use crate::branch::Abilities;
-use crate::fd_path::proc_path;
-use crate::inode_flags;
+use crate::ground::fd_path::proc_path;
+use crate::ground::inode_flags;
 use crate::relocate::attrs::When;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};

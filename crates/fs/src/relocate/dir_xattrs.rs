@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::error::Doing;
 use super::{Loss, RelocateError, attrs};
 use crate::branch::Abilities;
-use crate::fd_path::proc_path;
+use crate::ground::fd_path::proc_path;
 
 /// Attributes that say something about a branch itself.
 const OF_THE_BRANCH: [&str; 2] = ["user.umbrella.", "trusted.umbrella."];

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use crate::branch::Abilities;
 use crate::relocate::commit::ParentTimes;
+use crate::relocate::dir_state::{ChangedAt, DirAttributes, Note, apply_dir_attributes, note_change};
 use crate::relocate::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::look_fd;
-use crate::relocate::level::{ChangedAt, DirFace, Note, level_dir, note_change};
 use crate::relocate::{EntryAt, Loss, RelocateError, attrs};
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
@@ -46,25 +46,25 @@ pub fn clone_dir_durably(
 
 /// [`clone_dir`] by way of `temp`, so that no crash leaves a directory that looks unlike `from` under the
 /// name. Where that is not possible (another file system is mounted below the branch), made in place.
-/// With a `face` it gets that one, and only the times of `from`.
+/// With `attributes` it gets those, and only the times of `from`.
 pub fn clone_dir_whole(
     from: BorrowedFd<'_>,
-    face: Option<&DirFace>,
+    attributes: Option<&DirAttributes>,
     temp: EntryAt<'_>,
     to: EntryAt<'_>,
     abilities: &Abilities,
 ) -> Result<(), RelocateError> {
-    make(from, face, temp.dir, temp.name, abilities)?;
+    make(from, attributes, temp.dir, temp.name, abilities)?;
     if renameat_with(temp.dir, temp.name, to.dir, to.name, RenameFlags::NOREPLACE).is_ok() {
         return Ok(());
     }
     let _leftover = unlinkat(temp.dir, temp.name, AtFlags::REMOVEDIR);
-    make(from, face, to.dir, to.name, abilities).map(drop)
+    make(from, attributes, to.dir, to.name, abilities).map(drop)
 }
 
 fn make(
     from: BorrowedFd<'_>,
-    face: Option<&DirFace>,
+    attributes: Option<&DirAttributes>,
     to_parent: BorrowedFd<'_>,
     name: &OsStr,
     abilities: &Abilities,
@@ -83,8 +83,8 @@ fn make(
     if created {
         times.restore();
     }
-    if let Some(face) = face {
-        level_dir(dir.as_fd(), face, abilities)?;
+    if let Some(attributes) = attributes {
+        apply_dir_attributes(dir.as_fd(), attributes, abilities)?;
         let times = look_fd(from).doing("look at the directory")?;
         // What the branch cannot keep of them, others do.
         let _kept = attrs::set_times(dir.as_fd(), &times);

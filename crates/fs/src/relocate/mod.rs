@@ -60,6 +60,7 @@ mod branch_uuid;
 mod commit;
 mod copy;
 mod decision;
+mod dir_state;
 mod dir_xattrs;
 mod dirs;
 mod error;
@@ -67,7 +68,6 @@ mod exchange;
 mod fingerprint;
 mod intent;
 mod journal;
-mod level;
 mod names;
 mod recover;
 mod rename;
@@ -85,6 +85,11 @@ pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use decision::{Call, Decision, LeftAt, Side};
+pub use dir_state::{
+    Attributes, ChangedAt, CopyId, DirAttributes, FoundAttributes, Note, apply_dir_attributes, dir_attributes,
+    is_reserved_xattr, kept_of, note_change,
+};
+pub(crate) use dir_state::{Intention, Mark, mark_changing, unmark};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub(crate) use error::is_doubtful;
 pub use error::{DecodeError, Loss, RelocateError};
@@ -92,11 +97,6 @@ pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
 pub use intent::{ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
-pub use level::{
-    Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Note, dir_attributes, is_reserved_xattr, kept_of,
-    level_dir, note_change,
-};
-pub(crate) use level::{Intention, Mark, mark_changing, unmark};
 pub use names::{Directory, Journal, Reach, Spot};
 pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};

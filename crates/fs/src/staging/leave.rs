@@ -16,10 +16,10 @@ use umbrella_policy::placement::{Choice, EntryId, FileFacts, Stage};
 use umbrella_units::{BranchId, ByteSize, format_duration};
 
 use crate::area::Area;
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::{Cause, NotMoved, Pace, show};
 use crate::node::{Backing, Node, NodeId};

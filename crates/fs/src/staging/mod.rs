@@ -41,10 +41,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::area::{SPARE_INODES, Staged, is_stageable, keeps_all};
-use crate::at::DirAt;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::DirAt;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::placement::{NewFile, Placement};

@@ -7,7 +7,7 @@ use umbrella_units::{PAGE_BYTES, Pages};
 
 use crate::area::{Area, high_water, id_of, low_water};
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::kernel_cache::KernelCache;
 use crate::migrate::show;
 use crate::node::{Node, NodeId, inode_key};
 use crate::staging::{Staging, TICK};

@@ -24,9 +24,9 @@ use rustix::process::{Resource, getrlimit};
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
@@ -321,7 +321,7 @@ impl Tree {
         node: &Arc<Node>,
         dir: &Dir,
         branch: &crate::branch::Branch,
-        meta: &crate::meta::Meta,
+        meta: &crate::ground::meta::Meta,
     ) -> bool {
         let backing = Backing::of(branch, meta);
         let mut state = dir.state.write();
@@ -436,14 +436,14 @@ impl Tree {
         // A copy is no change of the tree: the parent's time stays what users saw.
         let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
-        let face = self.face_for_copy(dir, &source)?;
+        let attributes = self.attributes_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());
         let call = move || {
             use crate::relocate::{EntryAt, clone_dir_whole};
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = EntryAt { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         match [parent, &source].into_iter().find(|at| at.online.guarded) {
             Some(guarded) => guarded.branch.io(move |_| call()),
@@ -470,7 +470,7 @@ impl Tree {
 }
 
 /// The modification time of a directory, to set it again; the access time stays as it is.
-pub(crate) fn modified_at(meta: &crate::meta::Meta) -> Timestamps {
+pub(crate) fn modified_at(meta: &crate::ground::meta::Meta) -> Timestamps {
     let last_modification = Timespec { tv_sec: meta.mtime.secs, tv_nsec: i64::from(meta.mtime.nanos) };
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }

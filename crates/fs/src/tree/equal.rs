@@ -25,16 +25,16 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
-use crate::at::DirAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::DirAt;
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Divergence, Look, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
-use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, look, note_change};
+use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, look, note_change};
 use crate::tree::lookup::Found;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
@@ -100,17 +100,17 @@ impl Tree {
     }
 
     fn compare_copies(&self, node: &Arc<Node>, dir: &Dir, cache: KernelCache) -> OpResult<bool> {
-        let mut faces = self.faces(node, dir)?;
-        let (divergence, changed, differ) = if faces.len() < 2 {
+        let mut inspected = self.inspect_copies(node, dir)?;
+        let (divergence, changed, differ) = if inspected.len() < 2 {
             (None, false, false)
         } else {
-            let late = self.carry_over(node, &mut faces, cache);
-            let counted = self.counted(node, &faces, &late);
+            let late = self.carry_over(node, &mut inspected, cache);
+            let counted = self.counted(node, &inspected, &late);
             let shown = self.rule(&counted);
-            let differ = !counted.iter().all(|face| face.has(&shown.rights));
-            (self.divergence(node, &faces, &counted, shown), late.changed, differ)
+            let differ = !counted.iter().all(|seen| seen.has(&shown.rights));
+            (self.divergence(node, &inspected, &counted, shown), late.changed, differ)
         };
-        self.note_differing(node, differ.then_some(&*faces));
+        self.note_differing(node, differ.then_some(&*inspected));
         let before = std::mem::replace(&mut dir.state.write().divergence, divergence.clone());
         Ok(changed
             || before.map(|divergence| divergence.shown.clone())
@@ -118,44 +118,50 @@ impl Tree {
     }
 
     /// What is remembered of copies that do not all have what is shown.
-    fn divergence(&self, node: &Arc<Node>, faces: &[Face], counted: &[&Face], shown: Shown) -> Option<Arc<Divergence>> {
-        let follows = |face: &&Face| {
-            let wanted = || Face::wearing(&shown.rights, face, ChangedAt::default());
+    fn divergence(
+        &self,
+        node: &Arc<Node>,
+        inspected: &[InspectedCopy],
+        counted: &[&InspectedCopy],
+        shown: Shown,
+    ) -> Option<Arc<Divergence>> {
+        let follows = |seen: &&InspectedCopy| {
+            let wanted = || InspectedCopy::wearing(&shown.rights, seen, ChangedAt::default());
             // Memory is no disk of the user's.
-            face.has(&shown.rights)
-                || self.branches.is_staging(face.at.id()) && face.become_like(wanted(), KernelCache::SAME_SHOWN)
+            seen.has(&shown.rights)
+                || self.branches.is_staging(seen.at.id()) && seen.become_like(wanted(), KernelCache::SAME_SHOWN)
         };
-        let (alike, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(follows);
+        let (alike, others): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) = inspected.iter().partition(follows);
         if others.is_empty() && !shown.umask_counts {
             return None;
         }
-        let now = |face: &Face| {
-            if self.branches.is_staging(face.at.id()) { face.at.stat_self().unwrap_or(face.meta) } else { face.meta }
+        let now = |seen: &InspectedCopy| {
+            if self.branches.is_staging(seen.at.id()) { seen.at.stat_self().unwrap_or(seen.meta) } else { seen.meta }
         };
-        let model = counted.iter().find(|face| keeps_all(&face.at)).or(counted.first());
-        let passes_on = faces.iter().filter(|face| face.passes_on(&shown));
+        let model = counted.iter().find(|seen| keeps_all(&seen.at)).or(counted.first());
+        let passes_on = inspected.iter().filter(|seen| seen.passes_on(&shown));
         let staged = alike
             .iter()
-            .filter(|face| self.branches.is_staging(face.at.id()) && !shown.umask_counts)
-            .map(|face| face.at.id());
-        let empty = others.iter().filter(|face| node.id == NodeId::ROOT && is_empty_root(&face.at));
+            .filter(|seen| self.branches.is_staging(seen.at.id()) && !shown.umask_counts)
+            .map(|seen| seen.at.id());
+        let empty = others.iter().filter(|seen| node.id == NodeId::ROOT && is_empty_root(&seen.at));
         Some(Arc::new(Divergence {
-            model: model.map(|face| face.at.id()),
-            left: faces.iter().map(|face| (face.at.id(), look(&now(face)))).collect(),
-            passes_on: passes_on.map(|face| face.at.id()).chain(staged).collect(),
-            empty: empty.map(|face| face.at.id()).collect(),
+            model: model.map(|seen| seen.at.id()),
+            left: inspected.iter().map(|seen| (seen.at.id(), look(&now(seen)))).collect(),
+            passes_on: passes_on.map(|seen| seen.at.id()).chain(staged).collect(),
+            empty: empty.map(|seen| seen.at.id()).collect(),
             shown,
         }))
     }
 
     /// All copies that can be reached now. One that can be reached and not read is an error.
-    pub(crate) fn faces(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<SmallVec<[Face; 2]>> {
+    pub(crate) fn inspect_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<SmallVec<[InspectedCopy; 2]>> {
         let copies = dir.state.read().copies.clone();
-        let mut faces = SmallVec::new();
+        let mut inspected = SmallVec::new();
         for copy in copies.iter().filter(|_| copies.len() > 1) {
             let reached = self.dir_at(node, copy.branch).and_then(|at| at.stat_self().map(|_| at));
             match reached {
-                Ok(at) => faces.push(Face::of(at)?),
+                Ok(at) => inspected.push(InspectedCopy::of(at)?),
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
                 Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
@@ -166,150 +172,154 @@ impl Tree {
                 }
             }
         }
-        Ok(faces)
+        Ok(inspected)
     }
 
     /// Gives copies the changes that they lack; see the module.
-    fn carry_over(&self, node: &Arc<Node>, faces: &mut [Face], cache: KernelCache) -> Late {
-        let mut late = self.finish_interrupted(node, faces, cache);
-        let sound = |face: &&Face| face.mark.is_none() && face.at.online.abilities.ownership;
-        let newest = faces.iter().filter(sound).map(|face| face.note.at).max().unwrap_or_default();
-        let models: Vec<&Face> = faces.iter().filter(sound).filter(|face| face.note.at == newest).collect();
-        let models = if models.is_empty() { faces.iter().collect() } else { models };
-        let is_owed = |face: &Face| {
-            let lacks = face.mark.is_none() && face.note.at < newest && self.is_owed(node, face, &models);
-            (face.mark.is_some() || lacks) && face.at.online.abilities.ownership
+    fn carry_over(&self, node: &Arc<Node>, inspected: &mut [InspectedCopy], cache: KernelCache) -> Late {
+        let mut late = self.finish_interrupted(node, inspected, cache);
+        let sound = |seen: &&InspectedCopy| seen.mark.is_none() && seen.at.online.abilities.ownership;
+        let newest = inspected.iter().filter(sound).map(|seen| seen.note.at).max().unwrap_or_default();
+        let models: Vec<&InspectedCopy> =
+            inspected.iter().filter(sound).filter(|seen| seen.note.at == newest).collect();
+        let models = if models.is_empty() { inspected.iter().collect() } else { models };
+        let is_owed = |seen: &InspectedCopy| {
+            let lacks = seen.mark.is_none() && seen.note.at < newest && self.is_owed(node, seen, &models);
+            (seen.mark.is_some() || lacks) && seen.at.online.abilities.ownership
         };
-        let owed: Vec<bool> = faces.iter().map(is_owed).collect();
+        let owed: Vec<bool> = inspected.iter().map(is_owed).collect();
         if !owed.contains(&true) {
             return late;
         }
         let wanted = self.rule(&models).rights;
-        let keeper = models.iter().find(|face| keeps_all(&face.at) && face.mark.is_none());
+        let keeper = models.iter().find(|seen| keeps_all(&seen.at) && seen.mark.is_none());
         let mut carried = Vec::new();
-        for (face, _) in faces.iter().zip(&owed).filter(|(_, owed)| **owed) {
-            let wanted = Face::wearing(&wanted, keeper.unwrap_or(&face), newest);
-            let is_so = face.mark.is_none() && look(&face.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
-                let abilities = &face.at.online.abilities;
+        for (seen, _) in inspected.iter().zip(&owed).filter(|(_, owed)| **owed) {
+            let wanted = InspectedCopy::wearing(&wanted, keeper.unwrap_or(&seen), newest);
+            let is_so = seen.mark.is_none() && look(&seen.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
+                let abilities = &seen.at.online.abilities;
                 let all = wanted.attributes.as_deref().unwrap_or_default();
-                relocate::kept_of(all, abilities) == relocate::kept_of(&face.attributes, abilities)
+                relocate::kept_of(all, abilities) == relocate::kept_of(&seen.attributes, abilities)
             };
             if is_so {
                 continue;
             }
-            if face.become_like(wanted, cache) {
-                carried.push(face.id());
+            if seen.become_like(wanted, cache) {
+                carried.push(seen.id());
             } else {
-                late.branches.push(face.at.id());
+                late.branches.push(seen.at.id());
             }
         }
         self.owe_no_more(node, &models, &carried);
         late.changed |= !carried.is_empty();
-        reread(faces, &carried);
+        reread(inspected, &carried);
         late
     }
 
     /// Finishes a change that a kill interrupted.
-    fn finish_interrupted(&self, node: &Arc<Node>, faces: &mut [Face], cache: KernelCache) -> Late {
+    fn finish_interrupted(&self, node: &Arc<Node>, inspected: &mut [InspectedCopy], cache: KernelCache) -> Late {
         let mut late = Late::default();
-        let begun = faces.iter().find_map(|face| match &face.mark {
+        let begun = inspected.iter().find_map(|seen| match &seen.mark {
             Some(Mark::Changing(intention)) => Some(intention.clone()),
             _ => None,
         });
         let Some(Intention { rights, copies }) = begun else { return late };
         // All copies are marked before the first is changed, and each loses its mark with the change: one that has none had the whole change, and perhaps
         // later ones, or none of it. The marked ones get what it has.
-        let is_settled = |face: &Face| {
-            face.mark.is_none() && face.at.online.abilities.ownership && !self.branches.is_staging(face.at.id())
+        let is_settled = |seen: &InspectedCopy| {
+            seen.mark.is_none() && seen.at.online.abilities.ownership && !self.branches.is_staging(seen.at.id())
         };
-        if faces.iter().any(|face| is_settled(face) && names(node, &copies, face.id())) {
+        if inspected.iter().any(|seen| is_settled(seen) && names(node, &copies, seen.id())) {
             return late;
         }
-        let is_one = |face: &Face| matches!(face.mark, Some(Mark::Changing(_))) || names(node, &copies, face.id());
+        let is_one =
+            |seen: &InspectedCopy| matches!(seen.mark, Some(Mark::Changing(_))) || names(node, &copies, seen.id());
         // Who is away now did not get it, or not all of it.
         let away: Vec<CopyId> = {
-            let is_here = |copy: &CopyId| faces.iter().any(|face| names(node, &[*copy], face.id()));
+            let is_here = |copy: &CopyId| inspected.iter().any(|seen| names(node, &[*copy], seen.id()));
             copies.iter().filter(|copy| !is_here(copy)).copied().collect()
         };
-        let (ours, others): (Vec<&Face>, Vec<&Face>) = faces.iter().partition(|face| is_one(face));
+        let (ours, others): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) =
+            inspected.iter().partition(|seen| is_one(seen));
         if !away.is_empty() {
-            let dirs: Vec<DirAt> = ours.iter().map(|face| face.at.clone()).collect();
+            let dirs: Vec<DirAt> = ours.iter().map(|seen| seen.at.clone()).collect();
             let _not_noted = note_change(&dirs, &away);
         }
         let mut done = Vec::new();
-        for face in ours {
-            if face.become_like(Face::wearing(&rights, face, ChangedAt::default()), cache) {
-                done.push(face.id());
-            } else if face.at.online.abilities.ownership {
-                late.branches.push(face.at.id());
+        for seen in ours {
+            if seen.become_like(InspectedCopy::wearing(&rights, seen, ChangedAt::default()), cache) {
+                done.push(seen.id());
+            } else if seen.at.online.abilities.ownership {
+                late.branches.push(seen.at.id());
             }
         }
         tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished the change of a directory that the last run left half done");
         late.changed = !done.is_empty();
-        reread(faces, &done);
+        reread(inspected, &done);
         late
     }
 
     /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies have the number of their original).
-    fn is_owed(&self, node: &Arc<Node>, face: &Face, models: &[&Face]) -> bool {
-        let number = |face: &Face| self.inodes.ino_checked(inode_key(&face.at.online, &face.meta), face.meta.btime);
+    fn is_owed(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
+        let number =
+            |seen: &InspectedCopy| self.inodes.ino_checked(inode_key(&seen.at.online, &seen.meta), seen.meta.btime);
         models.iter().any(|model| {
-            names(node, &model.note.owed, face.id()) || node.id != NodeId::ROOT && number(model) == number(face)
+            names(node, &model.note.owed, seen.id()) || node.id != NodeId::ROOT && number(model) == number(seen)
         })
     }
 
     /// Who got a change is not named any more: another directory may get that inode.
-    fn owe_no_more(&self, node: &Arc<Node>, models: &[&Face], carried: &[CopyId]) {
+    fn owe_no_more(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
         let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
-        for face in models.iter().filter(|face| face.note.owed.iter().any(named)) {
-            let mut note = face.note.clone();
+        for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {
+            let mut note = seen.note.clone();
             note.owed.retain(|owed| !named(owed));
-            let dir = Arc::clone(&face.at.fd);
-            let _stays_named = guarded(&face.at, move || relocate::note_change(dir.as_fd(), &note));
+            let dir = Arc::clone(&seen.at.fd);
+            let _stays_named = guarded(&seen.at, move || relocate::note_change(dir.as_fd(), &note));
         }
     }
 
     /// The copies that count.
-    fn counted<'f>(&self, node: &Arc<Node>, faces: &'f [Face], late: &Late) -> Vec<&'f Face> {
-        let mut counted: Vec<&Face> = faces.iter().collect();
-        let mut keep = |counts: &dyn Fn(&Face) -> bool| {
-            let some: Vec<&Face> = counted.iter().copied().filter(|face| counts(face)).collect();
+    fn counted<'f>(&self, node: &Arc<Node>, inspected: &'f [InspectedCopy], late: &Late) -> Vec<&'f InspectedCopy> {
+        let mut counted: Vec<&InspectedCopy> = inspected.iter().collect();
+        let mut keep = |counts: &dyn Fn(&InspectedCopy) -> bool| {
+            let some: Vec<&InspectedCopy> = counted.iter().copied().filter(|seen| counts(seen)).collect();
             let any = !some.is_empty();
             if any {
                 counted = some;
             }
             any
         };
-        keep(&|face| !self.branches.is_staging(face.at.id()));
-        keep(&|face| face.at.online.abilities.ownership);
-        keep(&|face| !late.branches.contains(&face.at.id()));
-        let alike = faces.iter().all(|face| faces.first().is_some_and(|first| face.has(&first.rights())));
-        if node.id == NodeId::ROOT && !alike && !keep(&|face| !is_empty_root(&face.at)) {
+        keep(&|seen| !self.branches.is_staging(seen.at.id()));
+        keep(&|seen| seen.at.online.abilities.ownership);
+        keep(&|seen| !late.branches.contains(&seen.at.id()));
+        let alike = inspected.iter().all(|seen| inspected.first().is_some_and(|first| seen.has(&first.rights())));
+        if node.id == NodeId::ROOT && !alike && !keep(&|seen| !is_empty_root(&seen.at)) {
             counted.truncate(1);
         }
         counted
     }
 
     /// What is shown of these copies.
-    fn rule(&self, counted: &[&Face]) -> Shown {
-        let rights = |faces: &[&Face]| faces.iter().map(|face| face.rights()).collect::<Vec<Rights>>();
+    fn rule(&self, counted: &[&InspectedCopy]) -> Shown {
+        let rights = |inspected: &[&InspectedCopy]| inspected.iter().map(|seen| seen.rights()).collect::<Vec<Rights>>();
         if self.context.spec.directories == DirectoryRule::First {
             return shown(&rights(counted.get(..1).unwrap_or_default()));
         }
-        let (mut full, without_acls): (Vec<&Face>, Vec<&Face>) =
-            counted.iter().copied().partition(|face| face.at.online.abilities.acl);
+        let (mut full, without_acls): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) =
+            counted.iter().copied().partition(|seen| seen.at.online.abilities.acl);
         if full.is_empty() {
             return shown(&rights(counted));
         }
         let of_full = shown(&rights(&full));
-        full.extend(without_acls.into_iter().filter(|face| !face.has(&of_full.rights)));
+        full.extend(without_acls.into_iter().filter(|seen| !seen.has(&of_full.rights)));
         shown(&rights(&full))
     }
 
     /// Counts a directory whose copies differ, or that it is none any more; the first is told in the log.
-    fn note_differing(&self, node: &Arc<Node>, faces: Option<&[Face]>) {
+    fn note_differing(&self, node: &Arc<Node>, inspected: Option<&[InspectedCopy]>) {
         let mut met = self.differing.0.lock();
-        let Some(faces) = faces else {
+        let Some(inspected) = inspected else {
             if met.dirs.remove(&node.ino) && met.example.as_ref().is_some_and(|(ino, _)| *ino == node.ino) {
                 met.example = None;
             }
@@ -317,7 +327,7 @@ impl Tree {
         };
         met.dirs.insert(node.ino);
         if met.example.as_ref().is_none_or(|(ino, _)| *ino == node.ino) {
-            let copies: Vec<String> = faces.iter().map(Face::described).collect();
+            let copies: Vec<String> = inspected.iter().map(InspectedCopy::described).collect();
             let path = String::from_utf8_lossy(&node.path()).into_owned();
             met.example = Some((node.ino, format!("{path}: {}", copies.join(", "))));
         }
@@ -387,10 +397,10 @@ fn names(node: &Arc<Node>, list: &[CopyId], copy: CopyId) -> bool {
 }
 
 /// Looks again at copies that were changed.
-fn reread(faces: &mut [Face], changed: &[CopyId]) {
-    for face in faces.iter_mut().filter(|face| changed.contains(&face.id())) {
-        if let Ok(now) = Face::of(face.at.clone()) {
-            *face = now;
+fn reread(inspected: &mut [InspectedCopy], changed: &[CopyId]) {
+    for seen in inspected.iter_mut().filter(|seen| changed.contains(&seen.id())) {
+        if let Ok(now) = InspectedCopy::of(seen.at.clone()) {
+            *seen = now;
         }
     }
 }

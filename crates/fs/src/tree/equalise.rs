@@ -15,16 +15,16 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
-use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::kernel_cache::KernelCache;
 use crate::node::{Dir, Node, NodeId, key_of};
 use crate::relocate;
-use crate::relocate::{ChangedAt, CopyId, DirFace, Intention};
+use crate::relocate::{ChangedAt, CopyId, DirAttributes, Intention};
 use crate::rights::{Rights, RightsChange};
 use crate::tree::Tree;
 use crate::tree::dirs::Copies;
-use crate::tree::face::{Face, guarded, is_empty_root, keeps_all, note_change};
+use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
     /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
@@ -73,7 +73,9 @@ impl Tree {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         // Before anything is marked: what fails here changes nothing.
         let before = match wanted {
-            Some(_) => copies.iter().map(|copy| Face::of(copy.clone())).collect::<OpResult<Vec<Face>>>()?,
+            Some(_) => {
+                copies.iter().map(|copy| InspectedCopy::of(copy.clone())).collect::<OpResult<Vec<InspectedCopy>>>()?
+            }
             None => Vec::new(),
         };
         // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
@@ -94,9 +96,9 @@ impl Tree {
             // First: what fails changes nothing.
             call(&copy.as_file())?;
             if let Some(wanted) = wanted.filter(|_| divergence) {
-                let face = Face::of(copy.clone())?;
-                if face.can_follow() && !face.has(wanted) {
-                    face.become_like(Face::wearing(wanted, &face, ChangedAt::default()), cache);
+                let seen = InspectedCopy::of(copy.clone())?;
+                if seen.can_follow() && !seen.has(wanted) {
+                    seen.become_like(InspectedCopy::wearing(wanted, &seen, ChangedAt::default()), cache);
                 }
             }
             Ok(())
@@ -104,8 +106,8 @@ impl Tree {
         let done: Vec<OpResult<()>> = copies.iter().map(change).collect();
         if done.iter().any(|done| matches!(done, Err(error) if is_refusal(*error))) {
             // What one copy refuses, none keeps.
-            for (face, _) in before.iter().zip(&done).filter(|(_, done)| done.is_ok()) {
-                face.become_like(Face::wearing(&face.rights(), face, ChangedAt::default()), cache);
+            for (seen, _) in before.iter().zip(&done).filter(|(_, done)| done.is_ok()) {
+                seen.become_like(InspectedCopy::wearing(&seen.rights(), seen, ChangedAt::default()), cache);
             }
             unmark(copies);
             self.compare_later(node, dir);
@@ -133,7 +135,7 @@ impl Tree {
             return Ok(divergence.shown.rights.clone());
         }
         let keeping_all = copies.iter().find(|copy| keeps_all(copy)).or(copies.first());
-        Ok(Face::of(keeping_all.ok_or(OpError::Offline)?.clone())?.rights())
+        Ok(InspectedCopy::of(keeping_all.ok_or(OpError::Offline)?.clone())?.rights())
     }
 
     /// Copies that are known and cannot be reached now: of the root, every branch that is away.
@@ -203,11 +205,12 @@ impl Tree {
         let _attributes = dir.attributes.lock();
         let Some(divergence) = is_empty() else { return };
         if is_empty_root(at)
-            && let Ok(face) = Face::of(at.clone())
+            && let Ok(seen) = InspectedCopy::of(at.clone())
         {
             let rights = &divergence.shown.rights;
             // What it cannot keep, it does not count for.
-            let _kept = face.become_like(Face::wearing(rights, &face, ChangedAt::default()), KernelCache::SAME_SHOWN);
+            let _kept =
+                seen.become_like(InspectedCopy::wearing(rights, &seen, ChangedAt::default()), KernelCache::SAME_SHOWN);
         }
         self.compare_later(&self.root, dir);
     }
@@ -220,10 +223,10 @@ impl Tree {
     }
 
     /// What a new copy of a directory gets besides the times of `source`; `None`: all that `source` has.
-    pub(crate) fn face_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirFace>> {
+    pub(crate) fn attributes_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirAttributes>> {
         let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
-        let face = Face::of(source.clone())?;
-        Ok(Some(Face::wearing(&divergence.shown.rights, &face, ChangedAt::default())))
+        let seen = InspectedCopy::of(source.clone())?;
+        Ok(Some(InspectedCopy::wearing(&divergence.shown.rights, &seen, ChangedAt::default())))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use rustix::fs::OFlags;
 
-use crate::at::FileAt;
 use crate::error::{OpError, OpResult};
-use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
+use crate::ground::at::FileAt;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::Meta;
 use crate::node::{FileState, Node, NodeId};
 use crate::tree::Tree;
 use crate::tree::lookup::Attr;

@@ -1,4 +1,4 @@
-//! Lists directories, all branches together (see [`crate::listing`]).
+//! Lists directories, all branches together (see [`crate::ground::listing`]).
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Ino;
 
-use crate::at::DirAt;
 use crate::branch::HIDDEN;
 use crate::error::{OpError, OpResult};
+use crate::ground::at::DirAt;
+use crate::ground::listing::{Entry, Listing, cookie_of};
 use crate::inode_map::BackingKey;
-use crate::listing::{Entry, Listing, cookie_of};
 use crate::node::{Node, NodeId};
 use crate::tree::Tree;
 use crate::tree::lookup::{Attr, found_one};

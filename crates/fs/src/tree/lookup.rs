@@ -9,14 +9,14 @@ use smallvec::{SmallVec, smallvec};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino};
 
-use crate::at::DirAt;
 use crate::branch::Online;
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::Copies;
-use crate::tree::face::look;
+use crate::tree::inspected_copy::look;
 use crate::tree::{Tree, is_reserved};
 
 /// Attributes of a node as users see them.

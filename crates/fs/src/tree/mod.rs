@@ -9,8 +9,8 @@
 pub(crate) mod dirs;
 pub(crate) mod equal;
 mod equalise;
-pub(crate) mod face;
 mod file;
+pub(crate) mod inspected_copy;
 mod list;
 pub(crate) mod lookup;
 pub(crate) mod orphans;

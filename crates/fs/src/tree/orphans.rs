@@ -13,11 +13,11 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::DirAt;
 use crate::branch::beneath::parent_beneath;
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
-use crate::meta::{Meta, WANTED};
+use crate::ground::at::DirAt;
+use crate::ground::meta::{Meta, WANTED};
 use crate::node::{Backing, Node, path_of};
 use crate::relocate::{BranchUuid, is_doubtful};
 use crate::tree::Tree;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 
-use crate::at::{DirAt, FileAt};
 use crate::error::{OpError, OpResult};
-use crate::meta::Meta;
+use crate::ground::at::{DirAt, FileAt};
+use crate::ground::meta::Meta;
 use crate::node::{Node, inode_key};
-use crate::relocate::{DirFace, EntryAt, clone_dir_whole};
+use crate::relocate::{DirAttributes, EntryAt, clone_dir_whole};
 use crate::tree::Tree;
 
 /// An inode of which something is known, kept from being used again.
@@ -117,7 +117,7 @@ impl Tree {
         let _attributes = dir.attributes.lock();
         let place = node.place();
         let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
-        let as_shown = || self.clone_again(stays, self.face_for_copy(dir, stays)?, above, name);
+        let as_shown = || self.clone_again(stays, self.attributes_for_copy(dir, stays)?, above, name);
         let restored = self.clone_again(gone, None, above, name).or_else(|_| as_shown());
         drop(keeping);
         let noted = restored.and_then(|made| {
@@ -135,14 +135,20 @@ impl Tree {
         }
     }
 
-    fn clone_again(&self, like: &DirAt, face: Option<DirFace>, above: &DirAt, name: &OsStr) -> OpResult<DirAt> {
+    fn clone_again(
+        &self,
+        like: &DirAt,
+        attributes: Option<DirAttributes>,
+        above: &DirAt,
+        name: &OsStr,
+    ) -> OpResult<DirAt> {
         let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
         let (online, temp_name, new_name) = (Arc::clone(&above.online), self.temp_name(), name.to_owned());
         let call = move || {
             let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
             let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
             let place = EntryAt { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), face.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
+            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
         };
         if above.online.guarded || like.online.guarded {
             above.branch.io(move |_| call())?;

@@ -6,8 +6,8 @@ use crate::relocate::Fingerprint;
 
 /// The same to all appearances but the inode number.
 pub(super) fn is_like(now: &Fingerprint, then: &Fingerprint) -> bool {
-    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
-    now.file_type() != FileType::Directory && face(now) == face(then)
+    let identity = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.size, print.mtime, print.rdev);
+    now.file_type() != FileType::Directory && identity(now) == identity(then)
 }
 
 /// Whether a file is what it was, or an earlier state of it that a power loss brought back.

@@ -217,8 +217,8 @@ fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, E
 
 /// Whether two files are the same in everything but their place.
 fn is_equal(a: EntryAt<'_>, seen_a: &Seen, b: EntryAt<'_>, seen_b: &Seen) -> Result<bool, Errno> {
-    let face = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.rdev, print.size);
-    if face(&seen_a.print) != face(&seen_b.print) {
+    let identity = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.rdev, print.size);
+    if identity(&seen_a.print) != identity(&seen_b.print) {
         return Ok(false);
     }
     let (held_a, held_b) = (attrs::hold(a)?, attrs::hold(b)?);

@@ -28,11 +28,11 @@ fn every_attribute_of_a_file_is_kept_between_file_systems() {
         let file = from.join("file");
         fs::write(&file, vec![b'x'; 3_000_000]).unwrap();
         dress(&file);
-        let before = face(&file);
+        let before = snapshot(&file);
         assert_eq!(before.xattrs.len(), 5, "{:?}", before.xattrs);
         let copied = copy_path(&file, &to.join("copy"), &ALL).unwrap();
-        assert_eq!(face(&to.join("copy")), before);
-        assert_eq!(face(&file), before, "the source stays as it was, its access time too");
+        assert_eq!(snapshot(&to.join("copy")), before);
+        assert_eq!(snapshot(&file), before, "the source stays as it was, its access time too");
         assert_eq!(copied.bytes, ByteSize(3_000_000));
         assert_eq!(copied.target.ino, fs::metadata(to.join("copy")).unwrap().ino());
         fs::remove_file(to.join("copy")).unwrap();
@@ -88,7 +88,7 @@ fn empty_files_and_files_of_one_hole_are_copied() {
         let file = pool.a.join("file");
         fs::File::create(&file).unwrap().set_len(size).unwrap();
         let copied = pool.copy("file").unwrap();
-        assert_eq!(face(&pool.temp()), face(&file));
+        assert_eq!(snapshot(&pool.temp()), snapshot(&file));
         assert_eq!(copied.bytes, ByteSize(0));
         fs::remove_file(pool.temp()).unwrap();
     }
@@ -117,9 +117,9 @@ fn special_files_and_long_symbolic_links_are_copied() {
     for path in &mut all {
         set_times(path, (10, 11), (12, 13));
         copy_path(path, &target.path().join("copy"), &ALL).unwrap();
-        let copy = face(&target.path().join("copy"));
+        let copy = snapshot(&target.path().join("copy"));
         assert_eq!(copy.mtime, (12, 13));
-        let (mut copy, mut original) = (copy, face(path));
+        let (mut copy, mut original) = (copy, snapshot(path));
         // Reading a link's target counts as an access on some file systems.
         (copy.atime, original.atime) = ((0, 0), (0, 0));
         assert_eq!(copy, original, "{}", path.display());
@@ -238,10 +238,10 @@ fn a_full_target_is_told_and_left_clean() {
     let target = Tmpfs::new(c"size=256k");
     let file = source.path().join("file");
     fs::write(&file, vec![1; 1 << 20]).unwrap();
-    let before = face(&file);
+    let before = snapshot(&file);
     assert_eq!(copy_path(&file, &target.path().join("copy"), &ALL), Err(RelocateError::NoSpace));
     assert_eq!(fs::read_dir(target.path()).unwrap().count(), 0);
-    assert_eq!(face(&file), before);
+    assert_eq!(snapshot(&file), before);
     fs::write(&file, "small").unwrap();
     copy_path(&file, &target.path().join("copy"), &ALL).unwrap();
 }
@@ -318,7 +318,7 @@ fn a_copy_has_the_times_that_its_file_system_makes_of_them() {
             set_times(path, (-9_000_000_000, 3), mtime);
         }
         copy_path(&file, &copy, &ALL).unwrap();
-        assert_eq!(face(&copy), face(&beside), "{mtime:?}");
+        assert_eq!(snapshot(&copy), snapshot(&beside), "{mtime:?}");
         fs::remove_file(&copy).unwrap();
     }
 }
@@ -335,7 +335,7 @@ fn a_move_of_times_that_the_target_cannot_hold_survives_every_crash() {
                 fs::write(&path, "data").unwrap();
                 set_times(&path, (1000, 0), mtime);
             }
-            let (source, target) = (face(&pool.a.join("file")).mtime, face(&pool.b.join("beside")).mtime);
+            let (source, target) = (snapshot(&pool.a.join("file")).mtime, snapshot(&pool.b.join("beside")).mtime);
             let left = std::cell::Cell::new(stops);
             let stop = |_| match left.replace(left.get() - 1) {
                 0 => ControlFlow::Break(()),
@@ -346,7 +346,11 @@ fn a_move_of_times_that_the_target_cannot_hold_survives_every_crash() {
             assert_eq!(pool.recover().warnings, Vec::<String>::new(), "after {stops} steps");
             let file = pool.only("file");
             let kept = if file.starts_with(&pool.a) { source } else { target };
-            assert_eq!((face(&file).mtime, fs::read(file).unwrap()), (kept, b"data".to_vec()), "after {stops} steps");
+            assert_eq!(
+                (snapshot(&file).mtime, fs::read(file).unwrap()),
+                (kept, b"data".to_vec()),
+                "after {stops} steps"
+            );
             assert_eq!(pool.hidden_files(), Vec::<PathBuf>::new());
         }
     }
@@ -362,7 +366,7 @@ fn an_attribute_too_large_for_the_target_is_a_loss_not_a_full_disk() {
     match result {
         Err(RelocateError::WouldLose { what }) => assert_eq!(what, [Loss::Xattr("trusted.big".into())]),
         // Ext4 with `ea_inode`, xfs and btrfs keep it.
-        Ok(_) => assert_eq!(face(&target.path().join("copy")), face(&file)),
+        Ok(_) => assert_eq!(snapshot(&target.path().join("copy")), snapshot(&file)),
         Err(error) => panic!("{error}"),
     }
 }
@@ -507,9 +511,9 @@ fn a_copy_has_no_acl_that_its_source_lacks() {
     let (file, copy) = (source.path().join("file"), target.path().join("copy"));
     fs::write(&file, "private").unwrap();
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
-    let before = face(&file);
+    let before = snapshot(&file);
     // As a branch's root may have it, and `.umbrella` then inherits it.
     set_xattr(target.path(), "system.posix_acl_default", &acl());
     copy_path(&file, &copy, &ALL).unwrap();
-    assert_eq!(face(&copy), before);
+    assert_eq!(snapshot(&copy), before);
 }

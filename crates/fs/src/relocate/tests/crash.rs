@@ -56,7 +56,7 @@ fn every_crash_of_a_move(names: &[&str], make: impl Fn(&Pool)) {
             || {
                 let pool = Pool::new().dirs(&["d", "d/e"]);
                 make(&pool);
-                *expected.borrow_mut() = Some(face(&pool.a.join(names[0])));
+                *expected.borrow_mut() = Some(snapshot(&pool.a.join(names[0])));
                 let (left, step) = countdown(steps);
                 match pool.relocate(names, Some(&|_| step(&left))) {
                     Ok(()) => ended.set(true),
@@ -68,7 +68,7 @@ fn every_crash_of_a_move(names: &[&str], make: impl Fn(&Pool)) {
             |pool, _| {
                 let paths: Vec<_> = names.iter().map(|name| pool.only(name)).collect();
                 let mut expected = expected.borrow().clone().unwrap();
-                let mut found = face(&paths[0]);
+                let mut found = snapshot(&paths[0]);
                 if paths[0].is_symlink() {
                     (expected.atime, found.atime) = ((0, 0), (0, 0));
                 }
@@ -132,7 +132,7 @@ fn a_move_without_a_crash_keeps_the_times_of_its_directories() {
     pool.relocate(&["d/file"], None).unwrap();
     assert!(pool.b.join("d/file").exists());
     for root in [&pool.a, &pool.b] {
-        assert_eq!(face(&root.join("d")).mtime, (7, 8));
+        assert_eq!(snapshot(&root.join("d")).mtime, (7, 8));
     }
 }
 
@@ -203,7 +203,7 @@ fn cut_short(pool: &Pool, change: impl FnOnce(&mut Fingerprint)) {
 fn a_source_that_a_power_loss_rolled_back_gives_way_to_the_copy() {
     let pool = Pool::new();
     make_file(&pool.a.join("file"));
-    let wanted = face(&pool.a.join("file"));
+    let wanted = snapshot(&pool.a.join("file"));
     cut_short(&pool, |source| {
         source.mtime = Timestamp { secs: source.mtime.secs + 10, nanos: 0 };
         source.ctime = Timestamp { secs: source.ctime.secs + 10, nanos: 0 };
@@ -211,7 +211,7 @@ fn a_source_that_a_power_loss_rolled_back_gives_way_to_the_copy() {
     });
     assert_eq!(pool.recover().finished, 1);
     assert_eq!(pool.only("file"), pool.b.join("file"));
-    assert_eq!(face(&pool.b.join("file")), wanted);
+    assert_eq!(snapshot(&pool.b.join("file")), wanted);
 }
 
 #[test]
@@ -233,9 +233,9 @@ fn a_source_whose_attributes_alone_changed_after_the_crash_wins_too() {
     cut_short(&pool, |_| {});
     std::thread::sleep(std::time::Duration::from_millis(15));
     set_xattr(&pool.a.join("file"), "user.a", b"newer");
-    let newer = face(&pool.a.join("file"));
+    let newer = snapshot(&pool.a.join("file"));
     assert_eq!(pool.recover().undone, 1);
-    assert_eq!(face(&pool.only("file")), newer);
+    assert_eq!(snapshot(&pool.only("file")), newer);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn files_numbered_anew_at_each_mount_are_told_by_their_bytes() {
         let pool = Pool::new();
         make_file(&pool.a.join("file"));
         stopped_after(&pool, &["file"], Step::Synced);
-        // Other inodes with the same face.
+        // Other inodes with the same attributes.
         for root in [&pool.a, &pool.b] {
             copy_path(&root.join("file"), &root.join("other"), &ALL).unwrap();
             fs::rename(root.join("other"), root.join("file")).unwrap();
@@ -289,13 +289,13 @@ fn files_numbered_anew_at_each_mount_are_told_by_their_bytes() {
 fn a_copy_that_is_the_only_one_is_put_in_place() {
     let pool = Pool::new().dirs(&["d"]);
     make_file(&pool.a.join("d/file"));
-    let wanted = face(&pool.a.join("d/file"));
+    let wanted = snapshot(&pool.a.join("d/file"));
     stopped_after(&pool, &["d/file"], Step::IntentWritten);
     fs::remove_file(pool.a.join("d/file")).unwrap();
     fs::remove_dir(pool.b.join("d")).unwrap();
     assert_eq!(pool.recover().finished, 1);
     assert_eq!(pool.only("d/file"), pool.b.join("d/file"));
-    assert_eq!(face(&pool.b.join("d/file")), wanted);
+    assert_eq!(snapshot(&pool.b.join("d/file")), wanted);
     assert!(pool.hidden_files().is_empty());
 }
 
@@ -304,11 +304,11 @@ fn a_copy_that_a_power_loss_brings_back_beside_its_name_is_deleted() {
     for last in [Step::Synced, Step::Removed(0), Step::IntentRemoved] {
         let pool = Pool::new();
         make_file(&pool.a.join("file"));
-        let wanted = face(&pool.a.join("file"));
+        let wanted = snapshot(&pool.a.join("file"));
         stopped_after(&pool, &["file"], last);
         fs::hard_link(pool.b.join("file"), pool.temp()).unwrap();
         pool.recover();
-        assert_eq!(face(&pool.only("file")), wanted);
+        assert_eq!(snapshot(&pool.only("file")), wanted);
         assert_eq!(fs::metadata(pool.b.join("file")).unwrap().nlink(), 1);
         assert!(pool.hidden_files().is_empty());
     }
@@ -398,7 +398,7 @@ fn a_source_that_cannot_be_unlinked_takes_the_copy_back() {
     let pool = Pool::new().dirs(&["d", "e"]);
     make_file(&pool.a.join("d/one"));
     fs::hard_link(pool.a.join("d/one"), pool.a.join("e/two")).unwrap();
-    let wanted = face(&pool.a.join("d/one"));
+    let wanted = snapshot(&pool.a.join("d/one"));
     let dir = fs::File::open(pool.a.join("e")).unwrap();
     // Nothing can be removed from an append-only directory.
     rustix::fs::ioctl_setflags(&dir, rustix::fs::IFlags::APPEND).unwrap();
@@ -407,7 +407,7 @@ fn a_source_that_cannot_be_unlinked_takes_the_copy_back() {
     assert!(matches!(result, Err(RelocateError::Io { doing: "unlink the source", .. })), "{result:?}");
     for name in ["d/one", "e/two"] {
         assert_eq!(pool.only(name), pool.a.join(name));
-        assert_eq!(face(&pool.a.join(name)), wanted);
+        assert_eq!(snapshot(&pool.a.join(name)), wanted);
         assert_eq!(fs::metadata(pool.a.join(name)).unwrap().nlink(), 2);
     }
     assert!(pool.hidden_files().is_empty());
@@ -518,7 +518,7 @@ fn a_rename_over_a_directory_with_files_is_refused_and_the_replaced_ones_return(
     assert_eq!(rename_dir_on(&pool, false, None), Err(RelocateError::Taken));
     assert_eq!(rename_dir_on(&pool, true, None), Err(RelocateError::Taken));
     assert!(pool.a.join("old").exists() && pool.b.join("old").exists() && pool.b.join("p/new/file").exists());
-    assert_eq!(face(&pool.a.join("p/new")).xattrs.len(), 1);
+    assert_eq!(snapshot(&pool.a.join("p/new")).xattrs.len(), 1);
     assert!(pool.hidden_files().is_empty());
 }
 

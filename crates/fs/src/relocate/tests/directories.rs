@@ -19,8 +19,8 @@ fn dressed(path: &Path) {
 }
 
 /// Directories of two file systems differ in size.
-fn look_of(path: &Path) -> Face {
-    Face { size: 0, ..face(path) }
+fn look_of(path: &Path) -> Snapshot {
+    Snapshot { size: 0, ..snapshot(path) }
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_cloned_directory_looks_like_the_first() {
     set_times(target.path(), (5, 6), (7, 8));
     assert_eq!(clone(&from, &to), Ok(true));
     assert_eq!(look_of(&to), look_of(&from));
-    assert_eq!(face(target.path()).mtime, (7, 8), "the parent looks untouched");
+    assert_eq!(snapshot(target.path()).mtime, (7, 8), "the parent looks untouched");
     assert_eq!(clone(&from, &to), Ok(false));
     assert_eq!(look_of(&to), look_of(&from));
 }
@@ -57,8 +57,8 @@ fn attributes_that_are_gone_from_one_directory_go_from_the_other() {
     set_xattr(&to, "user.umbrella.branch", b"mine");
     let lost = sync_dir_attrs(open(&from).as_fd(), open(&to).as_fd(), &ALL).unwrap();
     assert_eq!(lost, []);
-    assert_eq!(face(&to).xattrs, [(OsString::from("user.umbrella.branch"), b"mine".to_vec())]);
-    assert_eq!(Face { xattrs: Vec::new(), ..look_of(&to) }, look_of(&from));
+    assert_eq!(snapshot(&to).xattrs, [(OsString::from("user.umbrella.branch"), b"mine".to_vec())]);
+    assert_eq!(Snapshot { xattrs: Vec::new(), ..look_of(&to) }, look_of(&from));
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn what_a_branch_cannot_keep_of_a_directory_is_told() {
     fs::create_dir(&to).unwrap();
     let without = Abilities { ownership: false, ..ALL };
     assert_eq!(sync_dir_attrs(open(&from).as_fd(), open(&to).as_fd(), &without), Ok(vec![Loss::Ownership]));
-    assert_eq!(face(&to).owner, (0, 0));
+    assert_eq!(snapshot(&to).owner, (0, 0));
 }

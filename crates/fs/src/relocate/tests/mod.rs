@@ -1,4 +1,4 @@
-//! What tests share: a pool of two branches, faces of files to compare, small file systems. They need root.
+//! What tests share: a pool of two branches, snapshots of files to compare, small file systems. They need root.
 
 mod copying;
 mod crash;
@@ -129,7 +129,7 @@ fn set_times(path: &Path, atime: (i64, i64), mtime: (i64, i64)) {
 
 /// Everything of a file that a user can see, except where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Face {
+struct Snapshot {
     mode: u32,
     owner: (u32, u32),
     rdev: u64,
@@ -140,7 +140,7 @@ struct Face {
     data: Vec<u8>,
 }
 
-fn face(path: &Path) -> Face {
+fn snapshot(path: &Path) -> Snapshot {
     let meta = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut xattrs = attrs::xattrs(open(path).as_fd()).unwrap();
     xattrs.sort();
@@ -152,7 +152,7 @@ fn face(path: &Path) -> Face {
         assert!(meta.file_type().is_fifo() || meta.file_type().is_socket() || meta.rdev() != 0 || meta.is_dir());
         Vec::new()
     };
-    Face {
+    Snapshot {
         mode: meta.mode(),
         owner: (meta.uid(), meta.gid()),
         rdev: meta.rdev(),

@@ -29,7 +29,7 @@ use super::error::Doing;
 use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
 use crate::branch::Abilities;
-use crate::fd_path::proc_path;
+use crate::ground::fd_path::proc_path;
 use crate::rights::Rights;
 
 /// The mark. Some file systems take names of the second kind only.
@@ -87,7 +87,7 @@ pub(crate) enum Mark {
 
 /// What a directory is besides its entries and times.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DirFace {
+pub struct DirAttributes {
     /// Permission bits, 07777.
     pub perm: u32,
     /// Owner.
@@ -225,8 +225,12 @@ pub fn kept_of(attributes: &[(OsString, Vec<u8>)], abilities: &Abilities) -> Att
     attributes.iter().filter(|(name, _)| kept(name)).cloned().collect()
 }
 
-/// Gives a directory's copy this face; returns what could not be done. Times stay. A copy that is marked keeps its mark meanwhile.
-pub fn level_dir(dir: BorrowedFd<'_>, wanted: &DirFace, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
+/// Gives a directory's copy these attributes; returns what could not be done. Times stay. A copy that is marked keeps its mark meanwhile.
+pub fn apply_dir_attributes(
+    dir: BorrowedFd<'_>,
+    wanted: &DirAttributes,
+    abilities: &Abilities,
+) -> Result<Vec<Loss>, RelocateError> {
     let mut lost = Vec::new();
     match mark(dir, b"1", XattrFlags::CREATE) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -297,7 +301,7 @@ fn set_mode(dir: BorrowedFd<'_>, perm: u32) -> Result<(), Errno> {
     chmodat(CWD, proc_path(dir), Mode::from_raw_mode(perm), AtFlags::empty())
 }
 
-fn set_owner(dir: BorrowedFd<'_>, wanted: &DirFace) -> Result<(), Errno> {
+fn set_owner(dir: BorrowedFd<'_>, wanted: &DirAttributes) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
     chownat(dir, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)
 }

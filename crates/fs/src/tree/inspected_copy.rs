@@ -7,18 +7,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 
-use crate::at::DirAt;
 use crate::error::OpResult;
-use crate::fd_path::proc_path;
-use crate::kernel_cache::KernelCache;
-use crate::meta::Meta;
+use crate::ground::at::DirAt;
+use crate::ground::fd_path::proc_path;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::Meta;
 use crate::node::Look;
 use crate::relocate;
-use crate::relocate::{Attributes, ChangedAt, CopyId, DirFace, FoundAttributes, Mark, Note};
+use crate::relocate::{Attributes, ChangedAt, CopyId, DirAttributes, FoundAttributes, Mark, Note};
 use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
 
 /// One copy of a directory, as it was found.
-pub(crate) struct Face {
+pub(crate) struct InspectedCopy {
     pub(crate) at: DirAt,
     pub(crate) meta: Meta,
     pub(crate) attributes: Attributes,
@@ -26,15 +26,15 @@ pub(crate) struct Face {
     pub(crate) note: Note,
 }
 
-impl Face {
-    pub(crate) fn of(at: DirAt) -> OpResult<Face> {
+impl InspectedCopy {
+    pub(crate) fn of(at: DirAt) -> OpResult<InspectedCopy> {
         let meta = at.stat_self()?;
         let dir = Arc::clone(&at.fd);
         let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
         let FoundAttributes { attributes, mark, plain_mark, note } = found;
         // Whoever may write to the directory may set this one, so it counts only where there is no other.
         let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
-        Ok(Face { at, meta, attributes, mark, note })
+        Ok(InspectedCopy { at, meta, attributes, mark, note })
     }
 
     pub(crate) fn id(&self) -> CopyId {
@@ -70,8 +70,8 @@ impl Face {
         !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
     }
 
-    /// A face with these rights, and with the other attributes of `like`.
-    pub(crate) fn wearing(wanted: &Rights, like: &Face, changed: ChangedAt) -> DirFace {
+    /// A directory with these rights, and with the other attributes of `like`.
+    pub(crate) fn wearing(wanted: &Rights, like: &InspectedCopy, changed: ChangedAt) -> DirAttributes {
         let mut attributes: Attributes =
             like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
         for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
@@ -79,17 +79,17 @@ impl Face {
         }
         attributes.sort();
         let Rights { perm, uid, gid, .. } = *wanted;
-        DirFace { perm, uid, gid, attributes: Some(attributes), changed }
+        DirAttributes { perm, uid, gid, attributes: Some(attributes), changed }
     }
 
     /// Makes it so. False: it could not be done, or not all of it.
-    pub(crate) fn become_like(&self, wanted: DirFace, _: KernelCache) -> bool {
+    pub(crate) fn become_like(&self, wanted: DirAttributes, _: KernelCache) -> bool {
         if !self.can_follow() {
             return false;
         }
         let (dir, abilities) = (Arc::clone(&self.at.fd), self.at.online.abilities);
         let done = guarded(&self.at, move || {
-            relocate::level_dir(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
+            relocate::apply_dir_attributes(dir.as_fd(), &wanted, &abilities).map_err(|error| error.errno())
         });
         let branch = &self.at.branch.spec.name;
         let path = || std::fs::read_link(proc_path(self.at.fd.as_fd())).unwrap_or_default();

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Ino;
 
-use crate::at::DirAt;
+use crate::ground::at::DirAt;
 
 /// One name.
 pub struct Entry {

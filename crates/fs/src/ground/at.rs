@@ -13,9 +13,9 @@ use umbrella_units::BranchId;
 
 use crate::branch::{Branch, BranchFd, ErrorSource, Online};
 use crate::error::{OpError, OpResult};
-use crate::fd_path::proc_path;
-use crate::kernel_cache::KernelCache;
-use crate::meta::{Meta, WANTED};
+use crate::ground::fd_path::proc_path;
+use crate::ground::kernel_cache::KernelCache;
+use crate::ground::meta::{Meta, WANTED};
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -162,7 +162,7 @@ impl DirAt {
     /// Creates and opens a file that must not exist. The calling thread's umask applies (see `creds`).
     pub(crate) fn create(&self, name: &OsStr, flags: OFlags, perm: u32, umask: u32) -> OpResult<FileAt> {
         let fd = self.change(name, move |fd, name| {
-            crate::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask);
             let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(fd, name, flags, Mode::from_raw_mode(perm))
         })?;
@@ -172,7 +172,7 @@ impl DirAt {
     /// Creates a file without a name in this directory.
     pub(crate) fn create_unnamed(&self, flags: OFlags, perm: u32, umask: u32) -> OpResult<FileAt> {
         let fd = self.change(OsStr::new("."), move |fd, name| {
-            crate::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask);
             rustix::fs::openat(fd, name, flags | OFlags::TMPFILE | OFlags::CLOEXEC, Mode::from_raw_mode(perm))
         })?;
         Ok(self.file(fd))
@@ -180,14 +180,14 @@ impl DirAt {
 
     pub(crate) fn mkdir(&self, name: &OsStr, perm: u32, umask: u32) -> OpResult<()> {
         self.change(name, move |fd, name| {
-            crate::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask);
             rustix::fs::mkdirat(fd, name, Mode::from_raw_mode(perm))
         })
     }
 
     pub(crate) fn mknod(&self, name: &OsStr, mode: u32, umask: u32, rdev: u64) -> OpResult<()> {
         self.change(name, move |fd, name| {
-            crate::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask);
             let kind = rustix::fs::FileType::from_raw_mode(mode);
             rustix::fs::mknodat(fd, name, kind, Mode::from_raw_mode(mode & 0o7777), rdev)
         })
@@ -385,12 +385,12 @@ impl FileAt {
 
     /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.
     pub(crate) fn is_open_elsewhere(&self) -> Option<bool> {
-        crate::lease::is_open_elsewhere(self.fd.as_fd())
+        crate::ground::lease::is_open_elsewhere(self.fd.as_fd())
     }
 
     /// Whether anybody has the file open for writing, mappings included. `None`: this file system cannot say.
     pub(crate) fn is_open_for_writing(&self) -> Option<bool> {
-        crate::lease::is_open_for_writing(self.fd.as_fd())
+        crate::ground::lease::is_open_for_writing(self.fd.as_fd())
     }
 
     /// What `close` would report: late write errors of network file systems.

@@ -1,0 +1,12 @@
+//! What the rooms stand on: calls on one branch, threads for calls that may hang, attributes, listings, who asks.
+
+pub(crate) mod at;
+pub(crate) mod attention;
+pub(crate) mod creds;
+pub(crate) mod fd_path;
+pub mod inode_flags;
+pub(crate) mod kernel_cache;
+pub(crate) mod lease;
+pub(crate) mod listing;
+pub(crate) mod meta;
+pub(crate) mod workers;
