@@ -41,6 +41,10 @@ impl Workload for Requests {
     }
 }
 
+fn requests(pages: u64, write: bool) -> Requests {
+    Requests { left: REQUESTS, random: SplitMix64::new(1), pages, write }
+}
+
 fn run(policy: &str, memory_pages: u64, requests: Requests) {
     let cache = page_cache::Config { pages: memory_pages, ..page_cache::Config::default() };
     let config = Config { cache, ..Config::default() };
@@ -59,29 +63,15 @@ fn cost(c: &mut Criterion) {
     for policy in ["file", "zone_segment", "cscan", "sweep"] {
         // 64 MiB of hot pages in 1 GiB: below the background threshold, so nothing but the last pages reaches the disk.
         group.bench_function(format!("cache only, {policy}"), |b| {
-            b.iter(|| {
-                run(
-                    policy,
-                    262_144,
-                    Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 16_384, write: true },
-                )
-            });
+            b.iter(|| run(policy, 262_144, requests(16_384, true)));
         });
         // 16 GiB of pages in 64 MiB: nearly every write makes the disk write one.
         group.bench_function(format!("to disk, {policy}"), |b| {
-            b.iter(|| {
-                run(
-                    policy,
-                    16_384,
-                    Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 1 << 22, write: true },
-                )
-            });
+            b.iter(|| run(policy, 16_384, requests(1 << 22, true)));
         });
     }
     group.bench_function("reads from disk", |b| {
-        b.iter(|| {
-            run("file", 16_384, Requests { left: REQUESTS, random: SplitMix64::new(1), pages: 1 << 22, write: false })
-        });
+        b.iter(|| run("file", 16_384, requests(1 << 22, false)));
     });
     group.finish();
 }

@@ -24,7 +24,7 @@ pub(super) struct Seen {
     pub(super) directory: bool,
     pub(super) mount_root: bool,
     /// Who it is as a branch, if it was one.
-    pub(super) identity: Option<[u8; 16]>,
+    pub(super) identity: Option<uuid::Uuid>,
     pub(super) total: Option<ByteSize>,
     /// How reads there change access times.
     pub(super) reads: Reads,

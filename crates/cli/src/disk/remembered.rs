@@ -83,7 +83,7 @@ fn id_of(path: &Path) -> Option<String> {
 /// What stays with the file system of a file. The number that XFS gives is that of its device, which another one may have next time.
 fn file_system_of(path: &Path) -> Option<String> {
     if let Some(uuid) = xfs_uuid(&fs::File::open(path).ok()?) {
-        return Some(format!("{:x}", u128::from_be_bytes(uuid)));
+        return Some(format!("{:x}", uuid.as_u128()));
     }
     Some(format!("{:x}", rustix::fs::statvfs(path).ok()?.f_fsid))
 }

@@ -15,8 +15,8 @@ struct Geometry {
 const XFS_IOC_FSGEOMETRY_V1: rustix::ioctl::Opcode = opcode::read::<Geometry>(b'X', 100);
 
 /// The UUID of the XFS file system that a file lies on; nothing if it lies on another one.
-pub(super) fn xfs_uuid(file: &File) -> Option<[u8; 16]> {
+pub(super) fn xfs_uuid(file: &File) -> Option<uuid::Uuid> {
     // SAFETY: the kernel fills in the structure, all of which is bytes.
     let geometry = unsafe { ioctl(file, Getter::<XFS_IOC_FSGEOMETRY_V1, Geometry>::new()) };
-    geometry.ok().map(|geometry| geometry.uuid)
+    geometry.ok().map(|geometry| uuid::Uuid::from_bytes(geometry.uuid))
 }

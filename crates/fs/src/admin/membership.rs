@@ -177,11 +177,11 @@ impl Admin {
             self.branches.topology.fetch_add(1, Ordering::AcqRel);
             // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
             self.forget_rights();
-            self.tree.forget_copies_away(u128::from_le_bytes(online.uuid));
+            self.tree.forget_copies_away(online.uuid.to_u128_le());
         } else {
             let known = self.context.state.branch(&branch.spec.name);
             if let Some(known) = &known {
-                self.tree.remember_copies(branch.id, u128::from_le_bytes(known.uuid));
+                self.tree.remember_copies(branch.id, known.uuid.to_u128_le());
             }
             self.let_go(branch, known.as_ref());
             return true;
@@ -211,7 +211,7 @@ impl Admin {
     pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
         if let Some(known) = known {
-            self.tree.forget_copies_away(u128::from_le_bytes(known.uuid));
+            self.tree.forget_copies_away(known.uuid.to_u128_le());
         }
     }
 

@@ -90,7 +90,7 @@ const NAMES: [&str; 14] = [
 
 impl<'a> Trial<'a> {
     fn begin(tmp: BorrowedFd<'a>) -> Result<Trial<'a>> {
-        let name = format!("trial-{}", random_name()?);
+        let name = format!("trial-{}", random_name());
         rustix::fs::mkdirat(tmp, &name, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(tmp, &name, flags, Mode::empty()) {

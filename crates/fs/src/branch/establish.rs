@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
+use uuid::Uuid;
 
 use super::HIDDEN;
 use super::closer::Closer;
@@ -25,7 +26,7 @@ use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
 use super::prober::look_within;
-use super::state::{Remembered, StateDir, Uuid, new_uuid, uuid_text};
+use super::state::{Remembered, StateDir};
 use super::status::Abilities;
 use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
 use crate::disk::block_device;
@@ -120,7 +121,7 @@ impl Plan {
             Some(known) if known.uuid != identity.uuid => BranchError::Another {
                 path: self.path(),
                 name: self.spec.name.clone(),
-                found: format!("its marker says {}", uuid_text(&identity.uuid)),
+                found: format!("its marker says {}", identity.uuid.simple()),
                 hides: false,
                 theirs: Some(other),
             },
@@ -234,8 +235,7 @@ impl Plan {
         let uuid = match (&marker, &known) {
             (Some(marker), _) => marker.uuid,
             (None, Some(known)) => known.uuid,
-            (None, None) => new_uuid()
-                .map_err(|error| self.io("making an identity")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?,
+            (None, None) => Uuid::new_v4(),
         };
         Ok(Identity { uuid, marker, marker_unread, known })
     }
@@ -273,7 +273,7 @@ impl Plan {
         };
         match marker {
             Some(marker) if marker.uuid == known.uuid => Ok(()),
-            Some(marker) => another(format!("its marker says {}", uuid_text(&marker.uuid))),
+            Some(marker) => another(format!("its marker says {}", marker.uuid.simple())),
             None if known.has_marker && kind.is_mount => another("it has no marker".to_owned()),
             None if known.has_marker && known.was_mount => Err(BranchError::NotMounted { path: self.path() }),
             None if known.has_marker => Err(BranchError::NoMarker { path: self.path(), name: self.spec.name.clone() }),

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::closer::Closer;
-use super::state::{Uuid, hex, new_uuid, uuid_text};
 use super::{BranchFd, HIDDEN, Hidden, HiddenProblem};
 
 /// Name of the marker in the hidden folder.
@@ -20,10 +20,10 @@ const MOST: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Marker {
     version: u32,
-    #[serde(with = "hex")]
+    #[serde(with = "uuid::serde::simple")]
     pub(super) uuid: Uuid,
     pub(super) slot: u16,
-    #[serde(with = "hex")]
+    #[serde(with = "uuid::serde::simple")]
     pub(super) pool: Uuid,
 }
 
@@ -103,7 +103,7 @@ impl Marker {
     /// Puts the marker in place: write, fsync, rename, fsync of the folder.
     pub(super) fn write(&self, hidden: &Hidden) -> rustix::io::Result<()> {
         let text = serde_json::to_vec_pretty(self).map_err(|_| Errno::INVAL)?;
-        let name = format!("marker-{}", random_name()?);
+        let name = format!("marker-{}", random_name());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&hidden.tmp, &name, flags, Mode::RUSR | Mode::WUSR)?;
         let write = || {
@@ -119,8 +119,8 @@ impl Marker {
 }
 
 /// Thirty-two characters that nobody can have guessed.
-pub(super) fn random_name() -> rustix::io::Result<String> {
-    new_uuid().map(|uuid| uuid_text(&uuid)).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+pub(super) fn random_name() -> String {
+    Uuid::new_v4().simple().to_string()
 }
 
 /// Writes all of it.
@@ -128,7 +128,7 @@ pub(super) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::R
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
             Ok(0) => return Err(Errno::IO),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Ok(count) => bytes = bytes.get(count..).ok_or(Errno::IO)?,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
@@ -210,7 +210,7 @@ fn check_owner(root: BorrowedFd<'_>, dir: &OwnedFd, may_write: bool) -> Result<(
     if !may_write {
         return Err(wrong);
     }
-    let name = format!("{HIDDEN}-{}", random_name()?);
+    let name = format!("{HIDDEN}-{}", random_name());
     rustix::fs::mkdirat(root, &name, Mode::RWXU)?;
     let made = open_dir(root, &name).and_then(|dir| rustix::fs::fstat(&dir));
     let _ = rustix::fs::unlinkat(root, &name, AtFlags::REMOVEDIR);

@@ -87,7 +87,7 @@ pub struct Online {
     /// file there can keep the process from ending.
     pub marker: Option<OwnedFd>,
     /// Identity.
-    pub uuid: [u8; 16],
+    pub uuid: uuid::Uuid,
     /// Range of inode numbers: 1 to [`state::MAX_SLOT`], unique in the pool, the same at every mount.
     pub slot: u16,
     /// Device of the root.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use uuid::Uuid;
 
 use super::BranchErrors;
 use super::status::Abilities;
@@ -45,14 +46,11 @@ pub enum StateError {
     NoSlot,
 }
 
-/// Sixteen random bytes that name a pool or a branch; text form: 32 hexadecimal digits.
-pub type Uuid = [u8; 16];
-
 /// What is remembered of one branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// Identity.
-    #[serde(with = "hex")]
+    #[serde(with = "uuid::serde::simple")]
     pub uuid: Uuid,
     /// Its range of inode numbers.
     pub slot: u16,
@@ -76,7 +74,7 @@ pub struct Remembered {
 struct PoolFile {
     version: u32,
     mount: PathBuf,
-    #[serde(with = "hex")]
+    #[serde(with = "uuid::serde::simple")]
     pool: Uuid,
     branches: BTreeMap<String, Remembered>,
     /// Slots of branches that are gone. Their numbers may live on in files that moved, so they are not used again.
@@ -124,7 +122,7 @@ impl StateDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => PoolFile {
                 version: VERSION,
                 mount: mount.to_owned(),
-                pool: new_uuid().map_err(|source| StateError::Io { path: URANDOM.into(), source })?,
+                pool: Uuid::new_v4(),
                 branches: BTreeMap::new(),
                 retired_slots: BTreeSet::new(),
                 draining: BTreeSet::new(),
@@ -377,51 +375,10 @@ fn read_pool(file: &Path, mount: &Path, text: &[u8]) -> Result<PoolFile, StateEr
     Ok(pool)
 }
 
-const URANDOM: &str = "/dev/urandom";
-
-/// A fresh random identity (RFC 9562, version 4).
-pub fn new_uuid() -> std::io::Result<Uuid> {
-    let mut uuid = [0; 16];
-    File::open(URANDOM)?.read_exact(&mut uuid)?;
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(uuid)
-}
-
 /// FNV-1a.
 fn path_hash(path: &Path) -> u64 {
     path.as_os_str()
         .as_bytes()
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// A uuid as 32 hexadecimal digits.
-pub fn uuid_text(uuid: &Uuid) -> String {
-    format!("{:032x}", u128::from_be_bytes(*uuid))
-}
-
-/// Serde form of a uuid.
-pub(super) mod hex {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use super::Uuid;
-
-    pub(in crate::branch) fn serialize<S: Serializer>(uuid: &Uuid, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(&super::uuid_text(uuid))
-    }
-
-    pub(in crate::branch) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Uuid, D::Error> {
-        let text = String::deserialize(from)?;
-        let bad = || D::Error::custom("a uuid has 32 hexadecimal digits");
-        if text.len() != 32 || !text.is_ascii() {
-            return Err(bad());
-        }
-        let mut uuid = [0; 16];
-        for (byte, digits) in uuid.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
-        }
-        Ok(uuid)
-    }
 }

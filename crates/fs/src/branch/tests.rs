@@ -273,7 +273,7 @@ fn a_damaged_marker_is_reported_and_kept() {
 fn the_marker_of_the_first_version_can_be_read() {
     let text = br#"{"version":1,"uuid":"000102030405060708090a0b0c0d0e0f","slot":7,"pool":"00000000000000000000000000000001"}"#;
     let marker = Marker::decode(text).unwrap();
-    assert_eq!((marker.slot, marker.uuid[15]), (7, 15));
+    assert_eq!((marker.slot, marker.uuid.as_bytes()[15]), (7, 15));
     Marker::decode(br#"{"version":2,"uuid":"000102030405060708090a0b0c0d0e0f","slot":7,"pool":"00000000000000000000000000000001"}"#)
         .unwrap_err();
 }

@@ -113,13 +113,7 @@ pub(crate) fn btrfs_uuid(dir: BorrowedFd<'_>) -> Option<String> {
     let mut info = FsInfo { max_id: 0, devices: 0, uuid: [0; 16], rest: [0; 992] };
     // SAFETY: the directory is open, and the kernel writes 1024 bytes, which is what there is.
     let done = unsafe { libc::ioctl(dir.as_raw_fd(), BTRFS_IOC_FS_INFO, &raw mut info) };
-    (done == 0).then(|| {
-        let text = info.uuid.iter().enumerate().map(|(index, byte)| {
-            let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
-            format!("{dash}{byte:02x}")
-        });
-        text.collect()
-    })
+    (done == 0).then(|| uuid::Uuid::from_bytes(info.uuid).to_string())
 }
 
 /// How many errors the file system on this device has counted, over mounts too; `None` where it counts none.

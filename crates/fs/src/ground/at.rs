@@ -162,7 +162,7 @@ impl DirAt {
     /// Creates and opens a file that must not exist. The calling thread's umask applies (see `creds`).
     pub(crate) fn create(&self, name: &OsStr, flags: OFlags, perm: u32, umask: u32) -> OpResult<FileAt> {
         let fd = self.change(name, move |fd, name| {
-            crate::ground::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask)?;
             let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             rustix::fs::openat(fd, name, flags, Mode::from_raw_mode(perm))
         })?;
@@ -172,7 +172,7 @@ impl DirAt {
     /// Creates a file without a name in this directory.
     pub(crate) fn create_unnamed(&self, flags: OFlags, perm: u32, umask: u32) -> OpResult<FileAt> {
         let fd = self.change(OsStr::new("."), move |fd, name| {
-            crate::ground::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask)?;
             rustix::fs::openat(fd, name, flags | OFlags::TMPFILE | OFlags::CLOEXEC, Mode::from_raw_mode(perm))
         })?;
         Ok(self.file(fd))
@@ -180,14 +180,14 @@ impl DirAt {
 
     pub(crate) fn mkdir(&self, name: &OsStr, perm: u32, umask: u32) -> OpResult<()> {
         self.change(name, move |fd, name| {
-            crate::ground::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask)?;
             rustix::fs::mkdirat(fd, name, Mode::from_raw_mode(perm))
         })
     }
 
     pub(crate) fn mknod(&self, name: &OsStr, mode: u32, umask: u32, rdev: u64) -> OpResult<()> {
         self.change(name, move |fd, name| {
-            crate::ground::creds::set_umask(umask);
+            crate::ground::creds::set_umask(umask)?;
             let kind = rustix::fs::FileType::from_raw_mode(mode);
             rustix::fs::mknodat(fd, name, kind, Mode::from_raw_mode(mode & 0o7777), rdev)
         })

@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
+use rustix::io::Errno;
+
 /// The caller of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
@@ -72,20 +74,24 @@ thread_local! {
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Sets this thread's umask. The first call gives the thread a file-system context of its own.
-pub(crate) fn set_umask(umask: u32) {
+/// Sets this thread's umask. The first call gives the thread a file-system context of its own; where that fails nothing is
+/// changed, since the umask would be that of all threads.
+pub(crate) fn set_umask(umask: u32) -> rustix::io::Result<()> {
     UMASK.with(|current| {
         if current.get() == Some(umask) {
-            return;
+            return Ok(());
         }
         if current.get().is_none() {
             // SAFETY: CLONE_FS only stops this thread from sharing umask, root and working directory with the others.
             let unshared = unsafe { libc::unshare(libc::CLONE_FS) };
-            debug_assert_eq!(unshared, 0, "unshare(CLONE_FS) cannot fail for root");
+            if unshared != 0 {
+                return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::PERM));
+            }
         }
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
         current.set(Some(umask));
-    });
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -106,6 +112,36 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert!(!may_write);
+    }
+
+    /// From now on the kernel refuses `unshare` to this thread.
+    fn forbid_unshare() {
+        let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        let give = (libc::BPF_RET | libc::BPF_K) as u16;
+        let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        let mut filter = [
+            libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
+            libc::sock_filter { code: jump, jt: 0, jf: 1, k: libc::SYS_unshare as u32 },
+            libc::sock_filter { code: give, jt: 0, jf: 0, k: refused },
+            libc::sock_filter { code: give, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: the program and its instructions live until the kernel has copied them.
+        let set = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+        };
+        assert_eq!(set, 0);
+    }
+
+    #[test]
+    fn a_thread_that_cannot_have_a_umask_of_its_own_creates_nothing() {
+        let set = std::thread::spawn(|| {
+            forbid_unshare();
+            set_umask(0o027)
+        });
+        assert_eq!(set.join().unwrap(), Err(Errno::PERM));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl LogFile {
                 Ok(0) => return Err(Errno::IO),
                 Ok(count) => {
                     at += count as u64;
-                    bytes = bytes.get(count..).unwrap_or_default();
+                    bytes = bytes.get(count..).ok_or(Errno::IO)?;
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),

@@ -241,7 +241,8 @@ impl Io {
             Err(OpError::Sys(Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP)) => {
                 let mut buffer = vec![0; length.min(1 << 20)];
                 let got = source.read(&mut buffer, offset)?;
-                target.write(buffer.get(..got).unwrap_or_default(), at)?
+                buffer.truncate(got);
+                target.write(&buffer, at)?
             }
             done => done?,
         };

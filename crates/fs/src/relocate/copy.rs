@@ -430,8 +430,8 @@ impl<'a> Pump<'a> {
 
     fn buffered_slice(&mut self, at: u64, len: u64) -> Result<u64, RelocateError> {
         let len = (len as usize).min(BUFFER);
-        self.buffer.resize(BUFFER, 0);
-        let buffer = self.buffer.get_mut(..len).unwrap_or_default();
+        self.buffer.resize(len, 0);
+        let buffer = self.buffer.as_mut_slice();
         let read = retry_on_intr(|| pread(self.input, &mut *buffer, at))
             .map_err(|errno| RelocateError::Read { offset: at, errno })?;
         if read == 0 {

@@ -205,8 +205,8 @@ impl Intent {
         let mut out = Vec::new();
         let kind = match self {
             Intent::Move { from, to, names, temp, source, target } => {
-                out.extend_from_slice(&from.0);
-                out.extend_from_slice(&to.0);
+                out.extend_from_slice(from.0.as_bytes());
+                out.extend_from_slice(to.0.as_bytes());
                 out.extend_from_slice(&(names.len() as u32).to_le_bytes());
                 for name in names {
                     put_bytes(&mut out, relative(name));
@@ -221,7 +221,7 @@ impl Intent {
                 put_bytes(&mut out, relative(to));
                 out.extend_from_slice(&(branches.len() as u32).to_le_bytes());
                 for branch in branches {
-                    out.extend_from_slice(&branch.0);
+                    out.extend_from_slice(branch.0.as_bytes());
                 }
                 out.extend_from_slice(&[u8::from(*replaced), verdict.code()]);
                 2
@@ -229,9 +229,9 @@ impl Intent {
             Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict } => {
                 put_bytes(&mut out, relative(from));
                 put_bytes(&mut out, relative(to));
-                out.extend_from_slice(&winner.0);
+                out.extend_from_slice(winner.0.as_bytes());
                 put_fingerprint(&mut out, winner_file);
-                out.extend_from_slice(&loser.0);
+                out.extend_from_slice(loser.0.as_bytes());
                 put_fingerprint(&mut out, loser_file);
                 out.push(verdict.code());
                 3
@@ -241,7 +241,7 @@ impl Intent {
                 put_bytes(&mut out, relative(other));
                 out.extend_from_slice(&(sites.len() as u32).to_le_bytes());
                 for site in sites {
-                    out.extend_from_slice(&site.branch.0);
+                    out.extend_from_slice(site.branch.0.as_bytes());
                     for print in [&site.one, &site.other] {
                         out.push(u8::from(print.is_some()));
                         if let Some(print) = print {
@@ -351,7 +351,7 @@ impl<'a> Reader<'a> {
     }
 
     fn uuid(&mut self) -> Result<BranchUuid, DecodeError> {
-        self.array().map(BranchUuid)
+        self.array().map(uuid::Uuid::from_bytes).map(BranchUuid)
     }
 
     /// A count of items of at least `least` bytes each: never more than there is room for.

@@ -109,7 +109,7 @@ pub(super) fn read_file(dir: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Vec<
         if count == 0 {
             return Ok(Some(bytes));
         }
-        bytes.extend_from_slice(chunk.get(..count).unwrap_or_default());
+        bytes.extend_from_slice(chunk.get(..count).ok_or(Errno::IO)?);
     }
     Ok(None)
 }

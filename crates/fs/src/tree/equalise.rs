@@ -140,7 +140,7 @@ impl Tree {
 
     /// Copies that are known and cannot be reached now: of the root, every branch that is away.
     fn copies_away(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
-        let identity = |name: &str| self.context.state.branch(name).map(|known| u128::from_le_bytes(known.uuid));
+        let identity = |name: &str| self.context.state.branch(name).map(|known| known.uuid.to_u128_le());
         let branches = self.branches.list.load();
         let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
         let known = dir.state.read().copies.clone();
@@ -257,7 +257,7 @@ fn outcome(done: impl Iterator<Item = OpResult<()>>) -> OpResult<()> {
 fn copy_id(dir: &Dir, copy: &DirAt) -> CopyId {
     let state = dir.state.read();
     let ino = state.copies.iter().find(|known| known.branch == copy.id()).map_or(0, |known| known.backing.ino);
-    CopyId { branch: u128::from_le_bytes(copy.online.uuid), ino }
+    CopyId { branch: copy.online.uuid.to_u128_le(), ino }
 }
 
 /// Takes the marks off copies.

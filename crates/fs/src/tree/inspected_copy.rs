@@ -38,7 +38,7 @@ impl InspectedCopy {
     }
 
     pub(crate) fn id(&self) -> CopyId {
-        CopyId { branch: u128::from_le_bytes(self.at.online.uuid), ino: self.meta.ino }
+        CopyId { branch: self.at.online.uuid.to_u128_le(), ino: self.meta.ino }
     }
 
     /// Whether changes of mode and owner come to it.
@@ -149,7 +149,7 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
         .collect();
     let latest = noted.iter().map(|note| note.at).max();
     let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
-    let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| u128::from_le_bytes(copy.online.uuid) == lacks.branch);
+    let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| copy.online.uuid.to_u128_le() == lacks.branch);
     let mut lacking: Vec<CopyId> =
         noted.iter().flat_map(|note| &note.owed).filter(|lacks| !gets_it(lacks)).copied().collect();
     lacking.extend(owed);

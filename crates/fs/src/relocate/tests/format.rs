@@ -35,7 +35,7 @@ fn fingerprint() -> impl Strategy<Value = Fingerprint> {
 }
 
 fn uuid() -> impl Strategy<Value = BranchUuid> {
-    any::<[u8; 16]>().prop_map(BranchUuid)
+    any::<[u8; 16]>().prop_map(|bytes| BranchUuid(uuid::Uuid::from_bytes(bytes)))
 }
 
 fn intent() -> impl Strategy<Value = Intent> {

@@ -90,8 +90,8 @@ fn back(uuid: BranchUuid) -> Returned<'static> {
     Returned { uuid, given_up: &|_| false }
 }
 
-const A: BranchUuid = BranchUuid([0xaa; 16]);
-const B: BranchUuid = BranchUuid([0xbb; 16]);
+const A: BranchUuid = BranchUuid(uuid::Uuid::from_bytes([0xaa; 16]));
+const B: BranchUuid = BranchUuid(uuid::Uuid::from_bytes([0xbb; 16]));
 const ACL: &str = "system.posix_acl_access";
 const ALL: Abilities = EVERYTHING;
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::crash::{GO, STOP, countdown};
 use super::*;
 
-const C: BranchUuid = BranchUuid([0xcc; 16]);
+const C: BranchUuid = BranchUuid(uuid::Uuid::from_bytes([0xcc; 16]));
 const UUIDS: [BranchUuid; 3] = [A, B, C];
 
 /// Three branches that have `old`, and what `new` is to be, empty or not.
