@@ -208,7 +208,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     };
     match (explanation.exists, explanation.on.as_slice()) {
         (false, _) => {
-            fact("is on", "no branch: the file does not exist (a new file of this name would go to the branch shown)")
+            fact("is on", "no branch: the file does not exist (a new file of this name would go to the branch shown)");
         }
         (true, []) => fact("is on", "no branch that is online"),
         (true, on) => fact("is on", &on.join(", ")),

@@ -49,7 +49,7 @@ const ROOMS: &[&str] = &[
 fn rank(module: &str) -> Option<usize> {
     let is_in =
         |room: &&str| module == *room || module.strip_prefix(*room).is_some_and(|below| below.starts_with("::"));
-    ROOMS.iter().position(|room| is_in(&room))
+    ROOMS.iter().position(|room| is_in(room))
 }
 
 #[test]

@@ -71,7 +71,9 @@ fn what_waits_for_a_slow_file_is_bounded_and_what_is_left_out_is_counted() {
 fn a_writer_that_hangs_does_not_keep_the_pool_from_ending() {
     let lines = Arc::new(Lines { begun: Instant::now(), waiting: Mutex::default(), changed: Condvar::new() });
     let (let_go, hangs) = std::sync::mpsc::channel::<()>();
-    let writer = thread::spawn(move || drop(hangs.recv()));
+    let writer = thread::spawn(move || {
+        let _ = hangs.recv();
+    });
     drop(RequestTrace { lines, writer: Some(writer) });
     drop(let_go);
 }
