@@ -47,8 +47,7 @@ const ROOMS: &[&str] = &[
 
 /// Where a module is among the rooms.
 fn rank(module: &str) -> Option<usize> {
-    let is_in =
-        |room: &&str| module == *room || module.strip_prefix(*room).is_some_and(|below| below.starts_with("::"));
+    let is_in = |room: &str| module.strip_prefix(room).is_some_and(|below| below.is_empty() || below.starts_with("::"));
     ROOMS.iter().position(|room| is_in(room))
 }
 
