@@ -546,7 +546,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         &["cannot listen on 192.0.2.1:1"],
     );
     house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["there is no memory for"]);
-    house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; say its size"]);
+    house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; to make it, give its size"]);
     house.refused(&["serve"], 2, &["required"]);
     house.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);
     house.refused(
