@@ -19,10 +19,19 @@ pub trait Answer: sealed::Parts {}
 impl<T: sealed::Parts> Answer for T {}
 
 pub(crate) mod sealed {
+    use std::sync::Arc;
+
+    use crate::backing::BackingFile;
+
     /// The pieces of an answer, in the order in which the kernel reads them.
     pub trait Parts {
         /// Calls with the pieces.
         fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R;
+
+        /// The backing file that it names, if it does.
+        fn backing(&self) -> Option<&Arc<BackingFile>> {
+            None
+        }
     }
 }
 
@@ -42,7 +51,6 @@ macro_rules! one_struct {
 
 one_struct! {
     Entry => |it| it.wire();
-    Opened => |it| it.wire();
     Written => |it| abi::WriteOut { size: it.0, padding: 0 };
     Copied => |it| abi::CopyFileRangeOut { bytes_copied: it.0 };
     Offset => |it| abi::LseekOut { offset: it.0 };
@@ -52,7 +60,7 @@ one_struct! {
     Lock => |it| abi::LkOut { lk: it.wire() };
 }
 
-/// The word is done.
+/// Success, and nothing more to say.
 impl Parts for () {
     fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
         call(&[])
@@ -191,6 +199,16 @@ impl Opened {
     }
 }
 
+impl Parts for Opened {
+    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
+        call(&[self.wire().as_bytes()])
+    }
+
+    fn backing(&self) -> Option<&Arc<BackingFile>> {
+        self.backing.as_ref()
+    }
+}
+
 /// A file that was made and opened.
 #[derive(Debug, Clone)]
 pub struct Created {
@@ -203,6 +221,10 @@ pub struct Created {
 impl Parts for Created {
     fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
         call(&[self.entry.wire().as_bytes(), self.opened.wire().as_bytes()])
+    }
+
+    fn backing(&self) -> Option<&Arc<BackingFile>> {
+        self.opened.backing.as_ref()
     }
 }
 

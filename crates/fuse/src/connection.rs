@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::abi::{self, opcode};
 use crate::device::{Device, Incoming};
 use crate::flags::InitFlags;
-use crate::memory::Pages;
+use crate::memory::{Pages, page_size};
 use crate::operation::{Shape, split_header};
 
 /// What the kernel can do.
@@ -76,11 +76,13 @@ pub(crate) fn agree(
     agreement.flags &= offer.flags - InitFlags::OVER_IO_URING;
     agreement.max_readahead = agreement.max_readahead.min(offer.max_readahead);
     // Without MAX_PAGES the kernel takes 32 pages for the most.
-    let most = if offer.flags.contains(InitFlags::MAX_PAGES) { u32::MAX } else { 32 * 4096 };
-    Ok(Agreed { unique, offer, agreement, max_write: max_write.min(most) })
+    let pages = if offer.flags.contains(InitFlags::MAX_PAGES) { u16::MAX } else { 32 };
+    let most = usize::from(pages) * page_size();
+    let max_write = max_write.min(u32::try_from(most).unwrap_or(u32::MAX));
+    Ok(Agreed { unique, offer, agreement, max_write })
 }
 
-/// Reads INIT. A kernel of a later major version is told ours, and asks once more.
+/// Reads INIT. A kernel of a later major version gets ours as the answer, and asks once more.
 fn receive(device: &Device) -> io::Result<(u64, Offer)> {
     let mut buffer = Pages::new(abi::MIN_READ_BUFFER)?;
     loop {
@@ -120,7 +122,7 @@ impl Agreed {
 
     /// The most bytes that a request or an answer has, besides headers.
     pub(crate) fn payload(&self) -> usize {
-        (self.max_write as usize).next_multiple_of(4096).max(abi::MIN_READ_BUFFER)
+        (self.max_write as usize).next_multiple_of(page_size()).max(abi::MIN_READ_BUFFER)
     }
 
     /// Answers INIT. From here on requests come; with rings of so many entries a queue, when those are ready.
@@ -141,7 +143,7 @@ impl Agreed {
             congestion_threshold,
             max_write: self.max_write,
             time_gran: self.agreement.time_granularity,
-            max_pages: (self.payload() / 4096) as u16,
+            max_pages: u16::try_from(self.payload() / page_size()).unwrap_or(u16::MAX),
             flags2: (flags.bits() >> 32) as u32,
             max_stack_depth: self.agreement.max_stack_depth,
             request_timeout: self.agreement.request_timeout,

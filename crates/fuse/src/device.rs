@@ -5,14 +5,18 @@ use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno as Sys;
 use zerocopy::IntoBytes;
 
-use crate::abi;
+use crate::abi::{self, notify_code, opcode};
+use crate::backing::BackingFile;
 use crate::channel::Channel;
 use crate::memory::Pages;
+use crate::transport::poke;
 use crate::types::{Errno, RequestId};
 
 /// More parts than any answer has.
@@ -23,10 +27,19 @@ thread_local! {
     static SCRATCH: RefCell<Option<Pages>> = const { RefCell::new(None) };
 }
 
+/// Ids of retrievals have this bit: no request has.
+const RETRIEVE: u64 = 1 << 62;
+/// Ids of pokes have this one too.
+const POKE: u64 = 1 << 61;
+
 /// One connection with the kernel.
 #[derive(Debug)]
 pub(crate) struct Device {
     file: OwnedFd,
+    /// Retrievals so far, by anyone: the kernel tells them apart by their ids.
+    retrievals: AtomicU64,
+    /// Why requests may wait in the kernel.
+    shortage: OnceLock<String>,
 }
 
 /// What a read brought.
@@ -44,12 +57,11 @@ impl Device {
     /// A new connection, which no mount has yet.
     pub(crate) fn open() -> io::Result<Device> {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/fuse")?;
-        Ok(Device { file: file.into() })
+        Ok(Device::from_fd(file.into()))
     }
 
-    #[cfg(test)]
     pub(crate) fn from_fd(file: OwnedFd) -> Device {
-        Device { file }
+        Device { file, retrievals: AtomicU64::new(0), shortage: OnceLock::new() }
     }
 
     /// Waits for a request.
@@ -80,6 +92,41 @@ impl Device {
         if written == length { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
+    /// Asks for the data that the kernel has in its cache of a node. It comes as a NOTIFY_REPLY with the id that is returned.
+    pub(crate) fn retrieve(&self, node: u64, offset: u64, size: u32) -> io::Result<u64> {
+        self.send_retrieve(RETRIEVE, node, offset, size)
+    }
+
+    /// Has the kernel put a request into the queue of the processor that this thread runs on ([`poke`]).
+    pub(crate) fn poke(&self) -> io::Result<()> {
+        self.send_retrieve(RETRIEVE | POKE, poke::NODE.0, 0, 0).map(drop)
+    }
+
+    fn send_retrieve(&self, kind: u64, nodeid: u64, offset: u64, size: u32) -> io::Result<u64> {
+        // Even: the lowest bit has a meaning of its own.
+        let notify_unique = kind | ((self.retrievals.fetch_add(1, Ordering::Relaxed) + 1) * 2 & (POKE - 1));
+        let body = abi::NotifyRetrieveOut { notify_unique, nodeid, offset, size, padding: 0 };
+        // The number of a notification stands where answers have their error.
+        self.write(0, notify_code::RETRIEVE, &[body.as_bytes()])?;
+        Ok(notify_unique)
+    }
+
+    /// Whether a request is what [`Device::poke`] asked for.
+    pub(crate) fn is_poke(header: &abi::InHeader) -> bool {
+        header.opcode == opcode::NOTIFY_REPLY && header.unique & POKE != 0
+    }
+
+    /// Says, once, that requests may wait in the kernel.
+    pub(crate) fn warn_of_shortage(&self, shortage: String) {
+        if self.shortage.set(shortage).is_ok() {
+            tracing::warn!("{}", self.shortage().unwrap_or_default());
+        }
+    }
+
+    pub(crate) fn shortage(&self) -> Option<&str> {
+        self.shortage.get().map(String::as_str)
+    }
+
     /// Whether the mount is still there.
     pub(crate) fn is_connected(&self) -> bool {
         let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
@@ -98,6 +145,9 @@ impl AsFd for Device {
 }
 
 impl Channel for Device {
+    /// The caller has it until the answer was written, and then the kernel has that.
+    fn keep(&self, _backing: &Arc<BackingFile>) {}
+
     fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
         let sent = match answer {
             Ok(parts) => self.write(id.0, 0, parts),
@@ -112,14 +162,14 @@ impl Channel for Device {
         }
     }
 
-    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
-        // Taken out: what `put` does may come here again.
+    fn fill(&self, id: RequestId, size: usize, write: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
+        // Taken out: what `write` does may come here again.
         let kept = SCRATCH.take().filter(|kept| kept.len() >= size);
         let Some(mut buffer) = kept.or_else(|| Pages::new(size).ok()) else {
             return self.send(id, Err(Errno::ENOMEM));
         };
         let room = buffer.as_mut_slice().get_mut(..size).unwrap_or_default();
-        match put(room) {
+        match write(room) {
             Ok(filled) => self.send(id, Ok(&[room.get(..filled).unwrap_or_default()])),
             Err(error) => self.send(id, Err(error)),
         }

@@ -18,6 +18,7 @@ use crate::connection::{Agreement, Offer};
 use crate::operation::{self, Operation, Shape};
 use crate::reply::{Observed, Observer, Pending, Reply};
 use crate::request;
+use crate::transport::poke;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 
 /// Who asks.
@@ -254,17 +255,24 @@ impl<F: Filesystem> Serve for Server<F> {
 }
 
 impl<F: Filesystem> Server<F> {
+    fn forget(&self, request: &request::Forget) {
+        // The file system never had that one.
+        if request.node != poke::NODE {
+            self.filesystem.forget(request);
+        }
+    }
+
     #[allow(clippy::too_many_lines, reason = "one arm an operation, and nothing else")]
     fn carry_out(&self, context: &Context<'_>, operation: Operation<'_>, pending: Pending) {
         use Operation as Op;
         let to = &self.filesystem;
         match operation {
             Op::Forget(request) => {
-                to.forget(&request);
+                self.forget(&request);
                 pending.done();
             }
             Op::BatchForget(all) => {
-                all.iter().for_each(|request| to.forget(&request));
+                all.iter().for_each(|request| self.forget(&request));
                 pending.done();
             }
             Op::Interrupt(id) => {

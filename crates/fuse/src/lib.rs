@@ -66,13 +66,13 @@ pub use extensions::{Extensions, SecurityContext};
 pub use filesystem::{Context, Filesystem};
 pub use flags::{AttributeFlags, InitFlags, IoctlFlags, OpenFlags, RenameFlags, WriteFlags};
 pub use ioctl::{FileIoctl, FsXattr};
+pub use memory::RingMemory;
 pub use mount::{MountOptions, MountSpec, Unmounter};
 pub use notify::Notifier;
 pub use reply::{Finished, Observer, Reply};
 pub use request::*;
 pub use session::{Config, Session, TransportInUse};
 pub use transport::Transport;
-pub use transport::poker::run_poker;
 pub use types::{
     Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId,
     PollHandle, RequestId, Timestamp,

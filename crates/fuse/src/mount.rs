@@ -5,11 +5,11 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno as Sys;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
@@ -32,9 +32,10 @@ bitflags::bitflags! {
         const NO_EXEC = 1 << 3;
         /// Reading does not change access times.
         const NO_ATIME = 1 << 4;
-        /// The kernel checks permissions, by the attributes that the file system answers.
+        /// The kernel checks permissions, by the attributes that the file system answers. Without it anyone who may use the mount may do
+        /// everything that the file system's methods allow.
         const DEFAULT_PERMISSIONS = 1 << 5;
-        /// Other users may use it too.
+        /// Other users may use it too. Without it only the user that mounts, not even root if that is another.
         const ALLOW_OTHER = 1 << 6;
     }
 }
@@ -83,8 +84,8 @@ impl MountSpec {
     }
 }
 
-/// What a file system on `/dev/fuse` must be given: mode of the root, owner.
-fn values(device: &Device) -> [(&'static str, String); 4] {
+/// Options that every mount of `/dev/fuse` needs: its descriptor, the mode of the root, the owner.
+fn required_options(device: &Device) -> [(&'static str, String); 4] {
     [
         ("fd", device.as_fd().as_raw_fd().to_string()),
         ("rootmode", "40000".to_owned()),
@@ -97,8 +98,8 @@ fn values(device: &Device) -> [(&'static str, String); 4] {
 pub(crate) enum Mounting {
     /// Nobody sees it.
     Detached(OwnedFd),
-    /// It is where it belongs.
-    Attached,
+    /// It is where it belongs, with this number.
+    Attached(Option<u64>),
 }
 
 impl Mounting {
@@ -108,7 +109,7 @@ impl Mounting {
             Ok(mount) => Ok(Mounting::Detached(mount)),
             Err(Sys::NOSYS | Sys::PERM | Sys::OPNOTSUPP) => {
                 classic(device, spec, at)?;
-                Ok(Mounting::Attached)
+                Ok(Mounting::Attached(mount_id(at)))
             }
             Err(error) => Err(error.into()),
         }
@@ -119,23 +120,39 @@ impl Mounting {
         match self {
             // It goes with its descriptor.
             Mounting::Detached(_) => {}
-            Mounting::Attached => drop(rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)),
+            Mounting::Attached(mount) => clear(at, mount),
+        }
+    }
+
+    /// Where it is, while nobody sees it.
+    pub(crate) fn detached(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Mounting::Detached(mount) => Some(mount.as_fd()),
+            Mounting::Attached(_) => None,
         }
     }
 
     /// Shows it.
     pub(crate) fn attach(self, device: Arc<Device>, at: PathBuf) -> io::Result<Unmounter> {
-        if let Mounting::Detached(mount) = self {
-            move_mount(&mount, "", CWD, &at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-        }
-        let mount = mount_id(&at);
-        Ok(Unmounter { device, at, mount })
+        let stat = match &self {
+            Mounting::Detached(mount) => stat(mount, "", AtFlags::EMPTY_PATH),
+            Mounting::Attached(_) => stat(CWD, &at, AtFlags::SYMLINK_NOFOLLOW),
+        };
+        let connection = stat.map(|stat| stat.stx_dev_minor);
+        let mount = match self {
+            Mounting::Detached(mount) => {
+                move_mount(&mount, "", CWD, &at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+                mount_id(&at)
+            }
+            Mounting::Attached(mount) => mount,
+        };
+        Ok(Unmounter { device, at, mount, connection })
     }
 }
 
 fn detached(device: &Device, spec: &MountSpec) -> Result<OwnedFd, Sys> {
     let context = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in values(device) {
+    for (key, value) in required_options(device) {
         fsconfig_set_string(context.as_fd(), key, value)?;
     }
     fsconfig_set_string(context.as_fd(), "source", &spec.source)?;
@@ -153,7 +170,7 @@ fn detached(device: &Device, spec: &MountSpec) -> Result<OwnedFd, Sys> {
 }
 
 fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
-    let mut data = values(device).map(|(key, value)| format!("{key}={value}")).join(",");
+    let mut data = required_options(device).map(|(key, value)| format!("{key}={value}")).join(",");
     for switch in spec.switches() {
         data.push(',');
         data.push_str(switch);
@@ -163,14 +180,29 @@ fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags(), Some(data.as_c_str()))?)
 }
 
+/// Ends a connection, by the file system that the kernel has for that (`fusectl`).
+fn abort(connection: u32) -> io::Result<()> {
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let control = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(control, format!("{connection}/abort"), flags, Mode::empty())?;
+    rustix::io::write(file, b"1")?;
+    Ok(())
+}
+
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no later mount gets.
 const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// The number of what is mounted at a path. The file system there is not asked.
 fn mount_id(at: &Path) -> Option<u64> {
-    let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-    let stat = rustix::fs::statx(CWD, at, flags, StatxFlags::MNT_ID | UNIQUE).ok()?;
+    let stat = stat(CWD, at, AtFlags::SYMLINK_NOFOLLOW)?;
     (stat.stx_mask & (StatxFlags::MNT_ID | UNIQUE).bits() != 0).then_some(stat.stx_mnt_id)
+}
+
+fn stat(directory: impl AsFd, path: impl rustix::path::Arg, flags: AtFlags) -> Option<Statx> {
+    let flags = flags | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    rustix::fs::statx(directory, path, flags, StatxFlags::MNT_ID | UNIQUE).ok()
 }
 
 /// Unmounts. A failed attempt can be repeated.
@@ -179,6 +211,7 @@ pub struct Unmounter {
     device: Arc<Device>,
     at: PathBuf,
     mount: Option<u64>,
+    connection: Option<u32>,
 }
 
 impl Unmounter {
@@ -197,10 +230,20 @@ impl Unmounter {
         }
     }
 
-    /// Takes a mount that answers nobody any more out of the tree, and no other that came on top of it.
+    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: who waits gets an error.
     pub(crate) fn clear(&self) {
-        if self.mount.is_some() && mount_id(&self.at) == self.mount {
-            let _ = rustix::mount::unmount(&self.at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        clear(&self.at, self.mount);
+        if self.device.is_connected()
+            && let Some(Err(error)) = self.connection.map(abort)
+        {
+            tracing::warn!(%error, at = %self.at.display(), "the connection cannot be ended: callers may wait until this process ends");
         }
+    }
+}
+
+/// Takes a mount that answers nobody out of the tree, and no other that came on top of it.
+fn clear(at: &Path, mount: Option<u64>) {
+    if mount.is_some() && mount_id(at) == mount {
+        let _ = rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     }
 }

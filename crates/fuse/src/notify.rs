@@ -1,4 +1,4 @@
-//! What a file system tells the kernel unasked.
+//! Notifications: messages to the kernel that answer no request.
 //!
 //! Most of these take locks of the kernel that a request may hold while it waits for its answer: call them from a thread that answers
 //! nothing, or for a file or directory that no request under way is about. [`Notifier::inc_epoch`] and [`Notifier::resend`] take none.
@@ -8,7 +8,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::IntoBytes;
 
@@ -21,20 +20,22 @@ use crate::types::{NodeId, PollHandle, RequestId};
 #[derive(Debug, Clone)]
 pub struct Notifier {
     device: Arc<Device>,
-    retrieves: Arc<AtomicU64>,
 }
-
-/// Ids of retrievals have this bit: no request has.
-const RETRIEVE: u64 = 1 << 62;
 
 impl Notifier {
     pub(crate) fn new(device: Arc<Device>) -> Notifier {
-        Notifier { device, retrieves: Arc::default() }
+        Notifier { device }
     }
 
     /// Whether the mount is still there.
     pub fn is_mounted(&self) -> bool {
         self.device.is_connected()
+    }
+
+    /// Why some requests may wait in the kernel until others are answered, if they may: over io_uring a processor could get no further
+    /// thread. It was logged too.
+    pub fn shortage(&self) -> Option<&str> {
+        self.device.shortage()
     }
 
     /// Registers a file, so that others can be passed through to it: see [`Opened::passthrough`](crate::Opened::passthrough). On an
@@ -45,14 +46,14 @@ impl Notifier {
 
     /// Wakes the pollers of a file, which ask again.
     pub fn poll_wakeup(&self, wake: PollHandle) -> io::Result<()> {
-        self.tell(notify_code::POLL, &[abi::NotifyPollWakeupOut { kh: wake.0 }.as_bytes()])
+        self.send(notify_code::POLL, &[abi::NotifyPollWakeupOut { kh: wake.0 }.as_bytes()])
     }
 
     /// Drops attributes and cached data of a node, from `offset` on for `length` bytes (0: to the end). A negative offset drops the
     /// attributes only.
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> io::Result<()> {
         let body = abi::NotifyInvalInodeOut { ino: node.0, off: offset, len: length };
-        self.tell(notify_code::INVAL_INODE, &[body.as_bytes()])
+        self.send(notify_code::INVAL_INODE, &[body.as_bytes()])
     }
 
     /// Drops a name.
@@ -67,51 +68,47 @@ impl Notifier {
 
     fn inval(&self, parent: NodeId, name: &OsStr, flags: u32) -> io::Result<()> {
         let body = abi::NotifyInvalEntryOut { parent: parent.0, namelen: name.len() as u32, flags };
-        self.tell(notify_code::INVAL_ENTRY, &[body.as_bytes(), name.as_bytes(), &[0]])
+        self.send(notify_code::INVAL_ENTRY, &[body.as_bytes(), name.as_bytes(), &[0]])
     }
 
     /// Says that a name of this node was removed: watchers of the directory get an event.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &OsStr) -> io::Result<()> {
         let namelen = name.len() as u32;
         let body = abi::NotifyDeleteOut { parent: parent.0, child: child.0, namelen, padding: 0 };
-        self.tell(notify_code::DELETE, &[body.as_bytes(), name.as_bytes(), &[0]])
+        self.send(notify_code::DELETE, &[body.as_bytes(), name.as_bytes(), &[0]])
     }
 
     /// Puts data into the kernel's cache of a file.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> io::Result<()> {
         let body = abi::NotifyStoreOut { nodeid: node.0, offset, size: data.len() as u32, padding: 0 };
-        self.tell(notify_code::STORE, &[body.as_bytes(), data])
+        self.send(notify_code::STORE, &[body.as_bytes(), data])
     }
 
     /// Asks for the data that the kernel has in its cache of a file. It arrives at [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
-        // Even: the lowest bit has a meaning of its own.
-        let id = RETRIEVE | (self.retrieves.fetch_add(2, Ordering::Relaxed) + 2);
-        let body = abi::NotifyRetrieveOut { notify_unique: id, nodeid: node.0, offset, size, padding: 0 };
-        self.tell(notify_code::RETRIEVE, &[body.as_bytes()])?;
-        Ok(RequestId(id))
+        self.device.retrieve(node.0, offset, size).map(RequestId)
     }
 
     /// Makes the kernel send unanswered requests again that were read from `/dev/fuse` ([`Context::resent`](crate::Context::resent)). Those
     /// that came over io_uring are not sent again. Linux 6.9.
     pub fn resend(&self) -> io::Result<()> {
-        self.tell(notify_code::RESEND, &[])
+        self.send(notify_code::RESEND, &[])
     }
 
     /// Expires every name. Linux 6.16.
     pub fn inc_epoch(&self) -> io::Result<()> {
-        self.tell(notify_code::INC_EPOCH, &[])
+        self.send(notify_code::INC_EPOCH, &[])
     }
 
     /// Asks the kernel to forget nodes that nobody uses. Linux 6.18.
     pub fn prune(&self, nodes: &[NodeId]) -> io::Result<()> {
         let ids: Vec<u64> = nodes.iter().map(|node| node.0).collect();
         let body = abi::NotifyPruneOut { count: ids.len() as u32, padding: 0, spare: 0 };
-        self.tell(notify_code::PRUNE, &[body.as_bytes(), ids.as_bytes()])
+        self.send(notify_code::PRUNE, &[body.as_bytes(), ids.as_bytes()])
     }
 
     /// The number of the notification stands where answers have their error.
-    fn tell(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
+    fn send(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
         self.device.write(0, code, parts)
     }
 }

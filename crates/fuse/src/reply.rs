@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub struct Finished<'a> {
     pub new_name: Option<&'a OsStr>,
     /// When it arrived.
     pub since: Instant,
-    /// From the arrival to the answer. What it waited before, in the kernel, nobody is told.
+    /// From the arrival to the answer. The time that it waited in the kernel before is not known.
     pub took: Duration,
     /// Why it failed.
     pub error: Option<Errno>,
@@ -40,13 +41,14 @@ pub struct Finished<'a> {
     pub found: Option<NodeId>,
 }
 
-/// Is told of each request that was answered, and of each that wants no answer when it is done.
+/// Sees each request that was answered, and each that wants no answer when it is done.
 pub trait Observer: Send + Sync {
-    /// Called on the thread that answers, after the answer: be quick.
+    /// Called on the thread that answers. Be quick: from `/dev/fuse` the caller has its answer by then, over io_uring it may wait
+    /// until this returns.
     fn finished(&self, request: &Finished<'_>);
 }
 
-/// What an observer will be told.
+/// What an observer will get to see.
 pub(crate) struct Observed {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) since: Instant,
@@ -69,7 +71,11 @@ impl Pending {
         let Observed { observer, since, operation, node, pid, names: [name, new_name] } = *observed;
         let (name, new_name) = (name.as_deref(), new_name.as_deref());
         let took = since.elapsed();
-        observer.finished(&Finished { id: self.id, operation, node, pid, name, new_name, since, took, error, found });
+        let finished = Finished { id: self.id, operation, node, pid, name, new_name, since, took, error, found };
+        // The request is answered; and this may run while a panic drops its reply, where a second one ends the process.
+        if catch_unwind(AssertUnwindSafe(|| observer.finished(&finished))).is_err() {
+            tracing::error!(operation = abi::operation_name(operation), "the observer of a request panicked");
+        }
     }
 
     /// The request is done, and wants no answer.
@@ -114,6 +120,9 @@ impl<A: Answer> Reply<A> {
     #[allow(clippy::needless_pass_by_value, reason = "most answers are made in place")]
     pub fn ok(mut self, answer: A) {
         if let Some(pending) = self.pending.take() {
+            if let Some(backing) = answer.backing() {
+                pending.to.keep(backing);
+            }
             answer.with(|parts| pending.send(Ok(parts)));
         }
     }
@@ -135,15 +144,15 @@ impl Reply<Data> {
         }
     }
 
-    /// Answers with what is put into a buffer of at most `size` bytes, which begins at a page: over io_uring it is the memory that the
-    /// kernel takes the data from. What is in it before has no meaning.
-    pub fn fill(mut self, size: usize, put: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+    /// Answers with what is written into a buffer of at most `size` bytes, which begins at a page: over io_uring it is the memory that
+    /// the kernel takes the data from. What is in it before has no meaning.
+    pub fn fill(mut self, size: usize, write: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
         let Some(pending) = &self.pending else { return };
-        let (mut put, mut failed) = (Some(put), None);
-        // A panic in `put` leaves the reply, which is dropped: EIO.
+        let (mut write, mut failed) = (Some(write), None);
+        // A panic in `write` leaves the reply, which is dropped: EIO.
         pending.to.fill(pending.id, size, &mut |buffer| {
             let room = buffer.len();
-            let filled = put.take().map_or(Err(Errno::EIO), |put| put(buffer)).map(|filled| filled.min(room));
+            let filled = write.take().map_or(Err(Errno::EIO), |write| write(buffer)).map(|filled| filled.min(room));
             failed = filled.err();
             filled
         });

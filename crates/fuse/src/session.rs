@@ -3,18 +3,18 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use crate::connection::{self, Agreed};
 use crate::device::Device;
 use crate::filesystem::{Filesystem, Interruptions, Serve, Server};
+use crate::memory::RingMemory;
 use crate::mount::{MountSpec, Mounting, Unmounter};
 use crate::notify::Notifier;
 use crate::reply::Observer;
 use crate::transport::Transport;
-use crate::transport::dev::{Crew, Readers};
-use crate::transport::poker::Pokers;
+use crate::transport::dev::{DeviceReaders, ThreadLimits};
+use crate::transport::processors;
 use crate::transport::ring::{self, Refused, Rings};
 
 /// The transport in use.
@@ -40,10 +40,9 @@ pub struct Config {
     /// of these is answered: nothing that these need to be answered may be among them. Each takes a thread, a ring and a buffer, which stay
     /// until the connection ends: some 30 KiB, and as much in the kernel.
     pub max_entries: usize,
-    /// The program that keeps requests from waiting beside a free entry, over io_uring: it must call [`run_poker`](crate::run_poker)
-    /// and do nothing else. Without it this process forks once, at mount.
-    pub poker: Option<Command>,
-    /// Called after every request.
+    /// Memory for the buffers of requests over io_uring, instead of the process's own.
+    pub ring_memory: Option<RingMemory>,
+    /// Sees every request when it was answered.
     pub observer: Option<Arc<dyn Observer>>,
     /// Called by every serving thread when it starts: for `prctl` settings such as `PR_SET_IO_FLUSHER`.
     pub thread_start: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -57,18 +56,20 @@ impl Default for Config {
             threads: 4,
             max_threads: 256,
             max_entries: 256,
-            poker: None,
+            ring_memory: None,
             observer: None,
             thread_start: None,
         }
     }
 }
 
-/// A file system that is mounted and about to be served. Dropping it without serving unmounts it.
+/// A file system that is mounted and about to be served.
+///
+/// Dropping it without serving takes the mount away and ends the connection: who waits gets an error.
 pub struct Session<F: Filesystem> {
     server: Arc<Server<F>>,
     device: Arc<Device>,
-    readers: Arc<Readers>,
+    readers: Arc<DeviceReaders>,
     rings: Option<Arc<Rings>>,
     transport: TransportInUse,
     unmounter: Unmounter,
@@ -78,18 +79,18 @@ impl<F: Filesystem> Session<F> {
     /// Mounts a file system on a directory. Requests wait until [`Session::run`].
     ///
     /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and their threads made before it is answered; 3. rings registered, or the
-    /// connection given back to `/dev/fuse`; 4. the mount put into place.
-    pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, mut config: Config) -> io::Result<Session<F>> {
+    /// connection given back to `/dev/fuse`; 4. with rings, a file of the kernel's that they need, looked up by a child process for a moment;
+    /// 5. the mount put into place.
+    pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, config: Config) -> io::Result<Session<F>> {
         let at = std::path::absolute(at)?;
-        // Before rings, descriptors and threads: it shall have none of them.
-        let pokers = ring::possible(config.transport).and_then(|processors| {
-            let pokers = Pokers::start(&at, config.poker.take()).map_err(|error| format!("no poker: {error}"))?;
-            Ok((processors, pokers))
-        });
         warn_of_request_timeout();
         let device = Arc::new(Device::open()?);
         let mounting = Mounting::new(&device, spec, &at)?;
-        let served = match Session::connect(filesystem, Arc::clone(&device), &config, pokers) {
+        let queues = match mounting.detached() {
+            Some(_) => processors::queues(config.transport),
+            None => Err("it needs the mount interface of Linux 5.2, which is forbidden here".to_owned()),
+        };
+        let served = match Session::connect(filesystem, Arc::clone(&device), config, queues) {
             Ok(served) => served,
             Err(error) => {
                 mounting.abandon(&at);
@@ -97,6 +98,9 @@ impl<F: Filesystem> Session<F> {
             }
         };
         let Served { server, readers, rings, transport } = served;
+        if let (Some(rings), Some(mount)) = (&rings, mounting.detached()) {
+            rings.prepare_pokes(mount);
+        }
         match mounting.attach(Arc::clone(&device), at) {
             Ok(unmounter) => Ok(Session { server, device, readers, rings, transport, unmounter }),
             Err(error) => {
@@ -111,8 +115,8 @@ impl<F: Filesystem> Session<F> {
     fn connect(
         mut filesystem: F,
         device: Arc<Device>,
-        config: &Config,
-        pokers: Result<(usize, Pokers), String>,
+        config: Config,
+        queues: Result<usize, String>,
     ) -> io::Result<Served<F>> {
         let agreed =
             connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
@@ -123,17 +127,18 @@ impl<F: Filesystem> Session<F> {
             observer: config.observer.clone(),
             thread_start: config.thread_start.clone(),
         });
-        let (rings, transport) = match connect_rings(&agreed, &device, &server, config, pokers) {
+        let (threads, max_threads) = (config.threads.max(2), config.max_threads);
+        let (rings, transport) = match connect_rings(&agreed, &device, &server, config, queues) {
             Ok(rings) => (Some(rings), TransportInUse::IoUring),
             Err(NoRings::Reason(reason)) => (None, TransportInUse::Dev(reason)),
             Err(NoRings::Connection(error)) => return Err(error),
         };
-        let crew = match rings {
-            Some(_) => Crew { least: 2, most: 4 },
-            None => Crew { least: config.threads.max(2), most: config.max_threads },
+        let limits = match rings {
+            Some(_) => ThreadLimits { least: 2, most: 4 },
+            None => ThreadLimits { least: threads, most: max_threads },
         };
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(&server);
-        let readers = Readers::new(device, serve, crew, agreed.payload());
+        let readers = DeviceReaders::new(device, serve, limits, agreed.payload());
         Ok(Served { server, readers, rings, transport })
     }
 
@@ -168,7 +173,7 @@ impl<F: Filesystem> Session<F> {
         ended
     }
 
-    /// Whoever ended the connection may have left the mount, which answers nobody.
+    /// Whoever ended the connection may have left the mount, which answers nobody; and a connection that was not ended ends now.
     fn end(&self) {
         self.unmounter.clear();
         if let Some(rings) = &self.rings {
@@ -192,7 +197,7 @@ impl<F: Filesystem> AsFd for Session<F> {
 /// A connection that has agreed with the kernel.
 struct Served<F> {
     server: Arc<Server<F>>,
-    readers: Arc<Readers>,
+    readers: Arc<DeviceReaders>,
     rings: Option<Arc<Rings>>,
     transport: TransportInUse,
 }
@@ -209,17 +214,18 @@ fn connect_rings<F: Filesystem>(
     agreed: &Agreed,
     device: &Arc<Device>,
     server: &Arc<Server<F>>,
-    config: &Config,
-    pokers: Result<(usize, Pokers), String>,
+    config: Config,
+    queues: Result<usize, String>,
 ) -> Result<Arc<Rings>, NoRings> {
     let most = config.max_entries.max(2);
-    let prepared = pokers.and_then(|(processors, pokers)| {
+    let prepared = queues.and_then(|queues| {
         if !agreed.offers_rings() {
             return Err("the kernel does not offer it".to_owned());
         }
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(server);
-        let sizes = ring::Sizes { queues: processors, most, payload: agreed.payload() };
-        Rings::prepare(device, serve, sizes, pokers).map_err(|error| format!("its rings cannot be made: {error}"))
+        let sizes = ring::Sizes { queues, most, payload: agreed.payload() };
+        let prepared = Rings::prepare(device, serve, sizes, config.ring_memory);
+        prepared.map_err(|error| format!("its rings cannot be made: {}", ring::with_remedy(&error)))
     });
     match prepared {
         Err(reason) => {

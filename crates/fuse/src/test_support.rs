@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use crate::backing::BackingFile;
 use crate::channel::Channel;
 use crate::device::Device;
 use crate::types::{Errno, RequestId};
@@ -17,13 +18,15 @@ pub(crate) type Answered = (RequestId, Result<Vec<u8>, Errno>);
 pub(crate) struct Remembering(pub(crate) Mutex<Vec<Answered>>);
 
 impl Channel for Remembering {
+    fn keep(&self, _backing: &Arc<BackingFile>) {}
+
     fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
         self.0.lock().unwrap().push((id, answer.map(<[&[u8]]>::concat)));
     }
 
-    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
+    fn fill(&self, id: RequestId, size: usize, write: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
         let mut buffer = vec![0; size];
-        let filled = put(&mut buffer);
+        let filled = write(&mut buffer);
         self.0.lock().unwrap().push((id, filled.map(|filled| buffer[..filled].to_vec())));
     }
 }

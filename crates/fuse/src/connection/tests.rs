@@ -65,6 +65,16 @@ fn requests_in_the_background_leave_half_of_the_entries() {
 }
 
 #[test]
+fn a_write_of_more_pages_than_the_answer_can_name_is_cut() {
+    let (device, kernel) = fake_kernel();
+    send_init(&kernel, 2, &modern());
+    let agreed = agree(&device, u32::MAX, |_, _| Ok(())).unwrap();
+    agreed.answer(&device, None).unwrap();
+    let (_, out) = answer(&kernel);
+    assert_eq!((out.max_pages, out.max_write), (u16::MAX, u32::from(u16::MAX) * page_size() as u32));
+}
+
+#[test]
 fn an_older_kernel_sends_less_and_takes_smaller_writes() {
     let (device, kernel) = fake_kernel();
     let header = abi::InHeader { opcode: opcode::INIT, unique: 2, ..abi::InHeader::default() };
@@ -79,7 +89,7 @@ fn an_older_kernel_sends_less_and_takes_smaller_writes() {
 }
 
 #[test]
-fn a_later_major_version_is_told_ours_and_asks_again() {
+fn a_later_major_version_gets_ours_and_asks_again() {
     let (device, kernel) = fake_kernel();
     send_init(&kernel, 2, &abi::InitIn { major: 8, ..modern() });
     send_init(&kernel, 4, &modern());

@@ -11,7 +11,7 @@ use super::*;
 use crate::abi::opcode;
 use crate::channel::Channel;
 use crate::test_support::{Remembering, fake_kernel};
-use crate::transport::dev::{Crew, Readers};
+use crate::transport::dev::{DeviceReaders, ThreadLimits};
 
 /// Answers a few operations, forgets some, panics in others.
 struct Erratic;
@@ -95,8 +95,8 @@ fn any_bytes_of_a_device_do_no_harm_and_every_request_is_answered() {
     println!("SEED={seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (device, kernel) = fake_kernel();
-    let crew = Crew { least: 3, most: 8 };
-    let readers = Readers::new(device, Arc::new(server()), crew, 1 << 16);
+    let limits = ThreadLimits { least: 3, most: 8 };
+    let readers = DeviceReaders::new(device, Arc::new(server()), limits, 1 << 16);
     let served = std::thread::spawn(move || readers.run());
     for unique in 1..5_000_u64 {
         if random.random_bool(0.1) {
@@ -128,4 +128,19 @@ fn an_interruption_that_comes_before_its_request_is_remembered() {
         |id| Context { id: RequestId(id), uid: 0, gid: 0, pid: 0, resent: false, interruptions: &server.interruptions };
     assert!(asks(42).is_interrupted() && !asks(44).is_interrupted());
     assert!(answers.0.lock().unwrap().is_empty(), "nobody waits for an answer to it");
+}
+
+#[test]
+fn an_observer_that_panics_at_a_malformed_request_harms_no_thread() {
+    struct Panics;
+    impl Observer for Panics {
+        fn finished(&self, _request: &crate::reply::Finished<'_>) {
+            panic!("as it was asked for");
+        }
+    }
+    let server = Server { observer: Some(Arc::new(Panics)), ..server() };
+    let answers = Arc::<Remembering>::default();
+    let header = abi::InHeader { opcode: opcode::WRITE, unique: 8, ..abi::InHeader::default() };
+    server.serve(&header, Body::joined(b"short"), Arc::<Remembering>::clone(&answers) as Arc<dyn Channel>);
+    assert_eq!(*answers.0.lock().unwrap(), [(RequestId(8), Err(Errno::EIO))]);
 }

@@ -45,7 +45,7 @@ fn a_reply_goes_from_another_thread_too() {
 }
 
 #[test]
-fn a_panic_while_data_is_put_answers_eio() {
+fn a_panic_while_data_is_written_answers_eio() {
     let to = Arc::<Remembering>::default();
     let reply = Reply::<Data>::new(pending(&to));
     let panicked = catch_unwind(AssertUnwindSafe(|| reply.fill(10, |_| panic!("as it was asked for"))));
@@ -83,7 +83,7 @@ impl Observer for Seen {
 }
 
 #[test]
-fn an_observer_is_told_of_every_end_once() {
+fn an_observer_sees_every_end_once() {
     let (to, seen) = (Arc::<Remembering>::default(), Arc::<Seen>::default());
     let observed = || {
         let observer: Arc<dyn Observer> = Arc::<Seen>::clone(&seen);
@@ -99,4 +99,30 @@ fn an_observer_is_told_of_every_end_once() {
     observed().done();
     let all = [None, Some(Errno::EPERM), Some(Errno::EIO), Some(Errno::EISDIR), None, None];
     assert_eq!(*seen.0.lock().unwrap(), all);
+}
+
+struct Panics;
+
+impl Observer for Panics {
+    fn finished(&self, _request: &Finished<'_>) {
+        panic!("as it was asked for");
+    }
+}
+
+#[test]
+fn an_observer_that_panics_harms_neither_the_answer_nor_who_answers() {
+    let to = Arc::<Remembering>::default();
+    let observed = || {
+        let observer: Arc<dyn Observer> = Arc::new(Panics);
+        let observed =
+            Observed { observer, since: Instant::now(), operation: 15, node: NodeId(2), pid: 3, names: [None, None] };
+        Pending { observed: Some(Box::new(observed)), ..pending(&to) }
+    };
+    Reply::<()>::new(observed()).ok(());
+    let handler = catch_unwind(AssertUnwindSafe(|| {
+        let _reply = Reply::<()>::new(observed());
+        panic!("in a handler");
+    }));
+    assert!(handler.is_err());
+    assert_eq!(answers(&to), [Ok(vec![]), Err(Errno::EIO)]);
 }

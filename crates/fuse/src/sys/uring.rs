@@ -16,6 +16,10 @@ use crate::transport::slot::Slot;
 
 /// `IORING_SETUP_SQE128`
 const SUBMISSIONS_OF_128_BYTES: u32 = 1 << 10;
+/// `IORING_SETUP_SINGLE_ISSUER`: one thread makes the ring and uses it.
+const ONE_THREAD: u32 = 1 << 12;
+/// `IORING_SETUP_DEFER_TASKRUN`: a request is written to the buffers only while this thread waits for one.
+const DELIVER_IN_WAIT: u32 = 1 << 13;
 /// `IORING_OFF_SQES`
 const SUBMISSIONS: u64 = 0x1000_0000;
 /// `IORING_ENTER_GETEVENTS`
@@ -25,20 +29,32 @@ const COMMAND: u8 = 46;
 /// Commands at once: the kernel wants a power of two.
 const ENTRIES: u32 = 1;
 
-/// `io_sqring_offsets` and `io_cqring_offsets`
+/// `io_sqring_offsets`
 #[repr(C)]
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Offsets {
+struct SubmissionOffsets {
     head: u32,
     tail: u32,
     ring_mask: u32,
     ring_entries: u32,
-    /// Of submissions flags; of completions overflow.
-    fifth: u32,
-    /// Of submissions dropped ones; of completions the entries.
-    sixth: u32,
-    /// Of submissions the array of indices; of completions flags.
-    seventh: u32,
+    flags: u32,
+    dropped: u32,
+    array: u32,
+    reserved: u32,
+    user_addr: u64,
+}
+
+/// `io_cqring_offsets`
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+struct CompletionOffsets {
+    head: u32,
+    tail: u32,
+    ring_mask: u32,
+    ring_entries: u32,
+    overflow: u32,
+    cqes: u32,
+    flags: u32,
     reserved: u32,
     user_addr: u64,
 }
@@ -55,8 +71,8 @@ struct Params {
     features: u32,
     wq_fd: u32,
     reserved: [u32; 3],
-    submissions: Offsets,
-    completions: Offsets,
+    submissions: SubmissionOffsets,
+    completions: CompletionOffsets,
 }
 
 /// `io_uring_sqe` of 128 bytes, for commands.
@@ -94,7 +110,7 @@ struct Ring {
 impl Ring {
     fn new() -> io::Result<Ring> {
         let mut at = Params::new_zeroed();
-        at.flags = SUBMISSIONS_OF_128_BYTES;
+        at.flags = SUBMISSIONS_OF_128_BYTES | ONE_THREAD | DELIVER_IN_WAIT;
         // SAFETY: the kernel reads and fills a struct of this kind; the descriptor that it returns belongs to nobody yet.
         let file = unsafe {
             let number = libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut at);
@@ -104,8 +120,8 @@ impl Ring {
             OwnedFd::from_raw_fd(number as RawFd)
         };
         // One mapping has both rings (Linux 5.4): the longer one counts. A completion has 16 bytes.
-        let of_submissions = at.submissions.seventh as usize + at.sq_entries as usize * 4;
-        let of_completions = at.completions.sixth as usize + at.cq_entries as usize * 16;
+        let of_submissions = at.submissions.array as usize + at.sq_entries as usize * 4;
+        let of_completions = at.completions.cqes as usize + at.cq_entries as usize * 16;
         let rings = Pages::of_file(file.as_fd(), 0, of_submissions.max(of_completions))?;
         let submissions = Pages::of_file(file.as_fd(), SUBMISSIONS, at.sq_entries as usize * size_of::<Submission>())?;
         let ring = Ring { file, rings, submissions, at };
@@ -114,21 +130,21 @@ impl Ring {
         Ok(ring)
     }
 
-    /// A number that the kernel looks at too.
-    fn word(&self, offset: u32) -> &AtomicU32 {
+    /// A number that the kernel reads and writes too.
+    fn shared(&self, offset: u32) -> &AtomicU32 {
         // SAFETY: offsets are the kernel's, aligned and within the mapping, which lives as long as the ring.
         unsafe { AtomicU32::from_ptr(self.rings.start().as_ptr().add(offset as usize).cast()) }
     }
 
     /// Puts a command into the ring.
     fn push(&self, submission: &Submission) {
-        let tail = self.word(self.at.submissions.tail);
+        let tail = self.shared(self.at.submissions.tail);
         let now = tail.load(Ordering::Relaxed);
-        let index = now & self.word(self.at.submissions.ring_mask).load(Ordering::Relaxed);
+        let index = now & self.shared(self.at.submissions.ring_mask).load(Ordering::Relaxed);
         let places: NonNull<Submission> = self.submissions.start().cast();
         // SAFETY: the index is below the number of entries, and the kernel took the last command before its completion came.
         unsafe { places.as_ptr().add(index as usize).write(*submission) };
-        self.word(self.at.submissions.seventh + index * 4).store(index, Ordering::Relaxed);
+        self.shared(self.at.submissions.array + index * 4).store(index, Ordering::Relaxed);
         tail.store(now.wrapping_add(1), Ordering::Release);
     }
 
@@ -144,24 +160,24 @@ impl Ring {
 
     /// Commands that the kernel has not taken yet.
     fn waiting(&self) -> u32 {
-        let tail = self.word(self.at.submissions.tail).load(Ordering::Relaxed);
-        tail.wrapping_sub(self.word(self.at.submissions.head).load(Ordering::Acquire))
+        let tail = self.shared(self.at.submissions.tail).load(Ordering::Relaxed);
+        tail.wrapping_sub(self.shared(self.at.submissions.head).load(Ordering::Acquire))
     }
 
     /// The result of the next completion, which stays.
     fn peek(&self) -> Option<i32> {
-        let head = self.word(self.at.completions.head).load(Ordering::Relaxed);
-        if head == self.word(self.at.completions.tail).load(Ordering::Acquire) {
+        let head = self.shared(self.at.completions.head).load(Ordering::Relaxed);
+        if head == self.shared(self.at.completions.tail).load(Ordering::Acquire) {
             return None;
         }
-        let index = head & self.word(self.at.completions.ring_mask).load(Ordering::Relaxed);
+        let index = head & self.shared(self.at.completions.ring_mask).load(Ordering::Relaxed);
         // The result stands behind the eight bytes of user data.
-        Some(self.word(self.at.completions.sixth + index * 16 + 8).load(Ordering::Relaxed) as i32)
+        Some(self.shared(self.at.completions.cqes + index * 16 + 8).load(Ordering::Relaxed) as i32)
     }
 
     /// Takes the next completion away.
     fn advance(&self) {
-        self.word(self.at.completions.head).fetch_add(1, Ordering::Release);
+        self.shared(self.at.completions.head).fetch_add(1, Ordering::Release);
     }
 }
 
@@ -175,9 +191,10 @@ pub(crate) struct Fetched {
     pub(crate) commit_id: u64,
 }
 
-/// An entry of a queue, with its ring.
+/// An entry of a queue, with its ring. The thread that made it uses it, and no other.
 pub(crate) struct Entry {
-    // Goes first: with it the kernel lets go of the slot's memory.
+    // Dropped first. The kernel closes a ring later, on its own, so the device holds the entry until then, but it writes to the
+    // slot's memory only while `wait` waits.
     ring: Ring,
     slot: Arc<Slot>,
     device: RawFd,
@@ -208,9 +225,7 @@ impl Entry {
         (submission.addr, submission.len) = (places.as_ptr() as u64, places.len() as u32);
         self.ring.push(&submission);
         // The places are read within this call.
-        while self.ring.waiting() > 0 {
-            tolerate_interruption(self.ring.enter(1, 0))?;
-        }
+        self.submit()?;
         // A refusal comes at once. Anything else is a request, for `wait`.
         match self.ring.peek() {
             Some(result) if result < 0 => Err(io::Error::from_raw_os_error(-result)),
@@ -223,6 +238,14 @@ impl Entry {
         (submission.opcode, submission.fd, submission.cmd_op) = (COMMAND, self.device, operation);
         submission.command = abi::UringCmdReq { commit_id, qid: self.queue, ..abi::UringCmdReq::default() };
         submission
+    }
+
+    /// Sends the answer, if there is one, and does not wait. Whether the entry is free: its buffers are unused until [`Entry::wait`].
+    pub(crate) fn submit(&mut self) -> io::Result<bool> {
+        while self.ring.waiting() > 0 {
+            tolerate_interruption(self.ring.enter(self.ring.waiting(), 0))?;
+        }
+        Ok(self.ring.peek().is_none())
     }
 
     /// Waits for a request, and sends the answer before it if there is one.
@@ -244,7 +267,7 @@ impl Entry {
         Ok(Fetched { header, operation: headers.op_in, payload: payload_sz as usize, commit_id })
     }
 
-    /// Lays out the answer, whose payload has this length; [`Entry::wait`] sends it and asks for the next request.
+    /// Lays out the answer, whose payload has this length. [`Entry::submit`] or [`Entry::wait`] sends it.
     pub(crate) fn answer(&mut self, fetched: &Fetched, error: i32, length: usize) {
         let mut headers = abi::UringReqHeader::default();
         let whole = size_of::<abi::OutHeader>() + length;

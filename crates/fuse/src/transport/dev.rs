@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::channel::Channel;
 use crate::device::{Device, Incoming};
 use crate::filesystem::Serve;
-use crate::memory::Pages;
+use crate::memory::{Pages, page_size};
 use crate::operation::split_header;
 
 /// Where a request is put, so that the data of a write begins at a page.
@@ -20,18 +20,18 @@ const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>(
 
 /// How many threads read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Crew {
-    /// So many stay.
+pub(crate) struct ThreadLimits {
+    /// Threads that stay.
     pub(crate) least: usize,
-    /// So many there may be while handlers wait.
+    /// Threads while handlers wait, at most.
     pub(crate) most: usize,
 }
 
 /// Reads and serves requests.
-pub(crate) struct Readers {
+pub(crate) struct DeviceReaders {
     device: Arc<Device>,
     server: Arc<dyn Serve>,
-    crew: Crew,
+    limits: ThreadLimits,
     /// The most bytes of a write.
     payload: usize,
     state: Mutex<State>,
@@ -48,16 +48,21 @@ struct State {
     failed: Option<io::Error>,
 }
 
-impl Readers {
-    pub(crate) fn new(device: Arc<Device>, server: Arc<dyn Serve>, crew: Crew, payload: usize) -> Arc<Readers> {
+impl DeviceReaders {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        server: Arc<dyn Serve>,
+        limits: ThreadLimits,
+        payload: usize,
+    ) -> Arc<DeviceReaders> {
         let (state, changed, threads) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Arc::new(Readers { device, server, crew, payload, state, changed, threads })
+        Arc::new(DeviceReaders { device, server, limits, payload, state, changed, threads })
     }
 
     /// Serves until the connection ends and every handler has returned.
-    pub(crate) fn run(self: &Arc<Readers>) -> io::Result<()> {
+    pub(crate) fn run(self: &Arc<DeviceReaders>) -> io::Result<()> {
         self.start()?;
-        for _ in 1..self.crew.least {
+        for _ in 1..self.limits.least {
             // Started later, when it is needed, if it cannot be now.
             let _ = self.start();
         }
@@ -75,8 +80,8 @@ impl Readers {
         failed.map_or(Ok(()), Err)
     }
 
-    fn start(self: &Arc<Readers>) -> io::Result<()> {
-        let buffer = Pages::new(4096 + self.payload)?;
+    fn start(self: &Arc<DeviceReaders>) -> io::Result<()> {
+        let buffer = Pages::new(page_size() + self.payload)?;
         self.change(|state| {
             state.all += 1;
             state.waiting += 1;
@@ -105,10 +110,10 @@ impl Readers {
         result
     }
 
-    fn read_on(self: Arc<Readers>, mut buffer: Pages) {
+    fn read_on(self: Arc<DeviceReaders>, mut buffer: Pages) {
         self.server.thread_starts();
         loop {
-            let room = buffer.as_mut_slice().get_mut(4096 - BEFORE_DATA..).unwrap_or_default();
+            let room = buffer.as_mut_slice().get_mut(page_size() - BEFORE_DATA..).unwrap_or_default();
             match self.device.read(room) {
                 Ok(Incoming::Again) => {}
                 Ok(Incoming::Request(length)) => {
@@ -130,10 +135,10 @@ impl Readers {
         self.server.serve(&header, Body::joined(body), channel);
     }
 
-    fn before_handler(self: &Arc<Readers>) {
+    fn before_handler(self: &Arc<DeviceReaders>) {
         let wants_another = self.change(|state| {
             state.waiting -= 1;
-            state.waiting == 0 && !state.ended && state.all < self.crew.most
+            state.waiting == 0 && !state.ended && state.all < self.limits.most
         });
         if wants_another {
             let _ = self.start();
@@ -143,7 +148,7 @@ impl Readers {
     /// Whether this thread is to go on.
     fn after_handler(&self) -> bool {
         self.change(|state| {
-            if state.waiting >= 2 * self.crew.least {
+            if state.waiting >= 2 * self.limits.least {
                 state.all -= 1;
                 return false;
             }

@@ -2,7 +2,8 @@
 //! INIT come by the first in any case.
 
 pub(crate) mod dev;
-pub(crate) mod poker;
+pub(crate) mod poke;
+pub(crate) mod processors;
 pub(crate) mod ring;
 pub(crate) mod slot;
 

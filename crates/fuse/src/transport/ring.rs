@@ -1,38 +1,41 @@
 //! Requests over io_uring (Linux 6.14).
 //!
-//! The kernel has a queue for each possible processor, and puts a request into the queue of who asks. A queue has entries: an entry takes one
-//! request and is free again when that was answered. What the kernel does shapes what is done here:
+//! The kernel has a queue for each possible processor, and puts a request into the queue of the caller's processor. A queue has
+//! entries: an entry takes one request and is free again when that was answered. What the kernel does shapes what is done here:
 //!
 //! - A request is delivered in the context of the thread that submitted its entry's last command. So each entry has a thread and a ring of its
 //!   own: a handler that waits keeps nobody else's request.
-//! - A new entry does not fetch what waits in its queue. So there is a spare before the handler that takes the last free entry is
-//!   called, up to a stated number, and a poke after it was registered ([`poker`](super::poker)).
+//! - A new entry does not fetch what waits in its queue; one that becomes free by an answer does. So there is a spare before the
+//!   handler that takes the last free entry is called, up to a stated number. After it registered, its thread sends a [`poke`]: a request
+//!   to its own queue. Either the new entry takes it, and its answer fetches what waits, or another request took the entry before,
+//!   and the handler of that makes the next spare. The thread must be on the queue's processor to do so.
 //! - The entry that became free last is taken first: the thread that is warm. The others sleep.
 //! - Once INIT's answer accepts io_uring the kernel holds every request back until each queue has an entry or a registration fails. So rings,
-//!   buffers and threads are made before. Once the rings are ready there is no way back.
+//!   buffers and threads are made before. Once each queue has an entry there is no way back.
 //! - Entries are never given back before the connection ends.
 //! - Forgets and interruptions come from `/dev/fuse`: they get through when all entries are taken.
 //!
 //! An idle entry holds some 30 KiB of the process (stack, ring) and as much in the kernel, and what its buffer was used for. Of entries beyond the first
-//! [`WARM`] of a queue, which only a burst needs, the buffer gives a large request's memory back.
+//! [`WARM`] of a queue, which only a burst needs, the buffer gives the memory of a large request or answer back once that is done.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use super::Transport;
-use super::poker::{MOST_PROCESSORS, Pokers, pin_this_thread};
+use super::poke;
+use super::processors::{self, pin_this_thread};
 use super::slot::Slot;
-use crate::abi::opcode;
 use crate::body::Body;
 use crate::channel::Channel;
 use crate::device::Device;
 use crate::filesystem::Serve;
+use crate::memory::RingMemory;
 use crate::operation::is_one_way;
 use crate::sys::uring::{Entry, Fetched};
+use crate::types::RequestId;
 
 /// Entries of a queue at the beginning: one that works, and the spare.
 const AT_FIRST: usize = 2;
@@ -40,8 +43,6 @@ const AT_FIRST: usize = 2;
 const WARM: usize = 4;
 /// More than this of a buffer is given back.
 const KEPT: usize = 64 << 10;
-/// Where root allows the kernel to do it.
-const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What the rings are made for.
 #[derive(Debug, Clone, Copy)]
@@ -54,44 +55,16 @@ pub(crate) struct Sizes {
     pub(crate) payload: usize,
 }
 
-/// Whether io_uring may be tried: the number of queues, or the reason against it. Allows the kernel to do it, if it must be.
-pub(crate) fn possible(transport: Transport) -> Result<usize, String> {
-    if transport == Transport::Dev {
-        return Err("it was asked for".to_owned());
-    }
-    // Loads the kernel's module, which has the switch.
-    let _ = Device::open();
-    let switch = std::fs::read_to_string(SWITCH).map_err(|_| "this kernel has no FUSE over io_uring".to_owned())?;
-    if switch.trim() != "Y" {
-        std::fs::write(SWITCH, "Y").map_err(|error| format!("{SWITCH} is N and cannot be changed: {error}"))?;
-        tracing::info!("FUSE over io_uring was off and is now on ({SWITCH})");
-    }
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").map_err(|error| error.to_string())?;
-    queues_for(&text)
-}
-
-/// One queue for each processor up to the last of this list of possible ones.
-fn queues_for(possible: &str) -> Result<usize, String> {
-    match last_processor(possible) {
-        Some(last) if last < MOST_PROCESSORS => Ok(last + 1),
-        Some(last) => Err(format!("it needs threads for each of {} possible processors", last + 1)),
-        None => Err("the possible processors are not known".to_owned()),
-    }
-}
-
-/// The last of a list as `0-3` or `0,2-5`.
-fn last_processor(list: &str) -> Option<usize> {
-    list.trim().rsplit(['-', ',']).next()?.parse().ok()
-}
-
 /// All queues of a connection.
 pub(crate) struct Rings {
     device: Arc<Device>,
     server: Arc<dyn Serve>,
     sizes: Sizes,
+    memory: Option<RingMemory>,
     queues: Vec<Queue>,
-    pokers: Pokers,
     gate: Gate,
+    /// Keeps the file that pokes need.
+    watch: OnceLock<OwnedFd>,
     ended: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     slots: Mutex<Vec<Arc<Slot>>>,
@@ -101,11 +74,12 @@ pub(crate) struct Rings {
 #[derive(Default)]
 #[repr(align(64))]
 struct Queue {
+    /// Registered entries, and those of them that have no request.
     all: AtomicUsize,
     free: AtomicUsize,
+    /// Whose place in [`RingMemory`] is given away.
+    made: AtomicUsize,
     growing: Mutex<()>,
-    /// It was said that it cannot grow.
-    warned: AtomicBool,
 }
 
 /// Holds threads back: until the rings are to be registered, and until requests are to be served.
@@ -120,6 +94,10 @@ enum Phase {
     #[default]
     Prepared,
     Registering,
+    /// Nobody sees the mount: requests are for [`poke`].
+    Detached,
+    /// They are the file system's, and wait.
+    Attached,
     Serving,
     Ended,
 }
@@ -128,6 +106,10 @@ impl Gate {
     fn set(&self, phase: Phase) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
         self.changed.notify_all();
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until this phase is there or over.
@@ -140,9 +122,16 @@ impl Gate {
 /// Rings that the kernel does not know yet, with threads that wait.
 pub(crate) struct Prepared {
     rings: Arc<Rings>,
-    registered: Vec<Receiver<io::Result<()>>>,
+    starting: Vec<(usize, Starting)>,
     /// Made before it is needed: by then there may be no descriptors.
     give_back: Entry,
+}
+
+/// Says how an entry's thread got on: first that it has its ring, then that this is registered.
+type Starting = Receiver<io::Result<()>>;
+
+fn hear(starting: &Starting) -> io::Result<()> {
+    starting.recv().unwrap_or_else(|_| Err(ended()))
 }
 
 /// Why there are no rings after all.
@@ -160,41 +149,84 @@ impl Rings {
         device: &Arc<Device>,
         server: Arc<dyn Serve>,
         sizes: Sizes,
-        pokers: Pokers,
+        memory: Option<RingMemory>,
     ) -> io::Result<Prepared> {
+        if let Some(memory) = &memory {
+            memory.reserve(sizes.queues * sizes.most * Slot::stride(sizes.payload))?;
+        }
         let rings = Arc::new(Rings {
             device: Arc::clone(device),
             server,
             sizes,
+            memory,
             queues: (0..sizes.queues).map(|_| Queue::default()).collect(),
-            pokers,
             gate: Gate::default(),
+            watch: OnceLock::new(),
             ended: AtomicBool::new(false),
             threads: Mutex::default(),
             slots: Mutex::default(),
         });
-        let prepared = (0..sizes.queues).flat_map(|queue| [queue; AT_FIRST]).map(|queue| rings.start(queue));
-        let prepared = prepared.collect::<io::Result<_>>().and_then(|registered| {
-            let slot = Arc::new(Slot::new(4096)?);
+        let starting = (0..sizes.queues).flat_map(|queue| [queue; AT_FIRST]);
+        let starting = starting.map(|queue| Ok((queue, rings.start(queue)?))).collect::<io::Result<_>>();
+        let prepared = starting.and_then(|starting| {
+            let slot = Arc::new(Slot::new(1)?);
             let give_back = Entry::new(&slot, device.as_fd().as_raw_fd(), 0)?;
-            Ok(Prepared { rings: Arc::clone(&rings), registered, give_back })
+            Ok(Prepared { rings: Arc::clone(&rings), starting, give_back })
         });
         prepared.inspect_err(|_| rings.end())
     }
 
-    /// Starts one entry's thread, which registers when the gate lets it and says how that went.
-    fn start(self: &Arc<Rings>, queue: usize) -> io::Result<Receiver<io::Result<()>>> {
-        let slot = Arc::new(Slot::new(self.sizes.payload)?);
-        let entry = Entry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16)?;
-        let (say, hear) = sync_channel(1);
-        let is_warm = self.queues.get(queue).is_none_or(|queue| queue.all.load(Ordering::SeqCst) < WARM);
-        let (rings, kept) = (Arc::clone(self), Arc::clone(&slot));
-        let thread = Builder::new().name(format!("fuse-ring-{queue}")).spawn(move || {
-            Worker { rings, queue, slot, entry, is_warm, pinned: false, tries: 0 }.run(&say);
+    /// Starts one entry's thread and waits for its ring. The thread registers when the gate lets it, and says how that went.
+    fn start(self: &Arc<Rings>, number: usize) -> io::Result<Starting> {
+        let Some(queue) = self.queues.get(number) else { return Err(ended()) };
+        let index = queue.made.load(Ordering::SeqCst);
+        let slot = Arc::new(match &self.memory {
+            Some(_) if index >= self.sizes.most => return Err(io::Error::other("its memory is used up")),
+            Some(memory) => Slot::within(memory, number * self.sizes.most + index, self.sizes.payload)?,
+            None => Slot::new(self.sizes.payload)?,
+        });
+        let (rings, its_slot) = (Arc::clone(self), Arc::clone(&slot));
+        let (say, starting) = sync_channel(2);
+        let thread = Builder::new().name(format!("fuse-ring-{number}")).spawn(move || {
+            rings.run_entry(number, its_slot, index < WARM, &say);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-        Ok(hear)
+        hear(&starting)?;
+        queue.made.store(index + 1, Ordering::SeqCst);
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        Ok(starting)
+    }
+
+    /// The life of an entry's thread.
+    fn run_entry(self: Arc<Rings>, queue: usize, slot: Arc<Slot>, is_warm: bool, say: &SyncSender<io::Result<()>>) {
+        self.server.thread_starts();
+        let entry = match Entry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16) {
+            Ok(entry) => entry,
+            Err(error) => return drop(say.send(Err(error))),
+        };
+        let _ = say.send(Ok(()));
+        let mut worker =
+            Worker { rings: self, queue, slot, entry, is_warm, pinned: false, tries: 0, is_serving: false };
+        if let Err(error) = worker.run(say)
+            && worker.rings.device.is_connected()
+        {
+            tracing::warn!(processor = queue, %error, "a thread for requests ended: io_uring refused to go on with it");
+        }
+    }
+
+    /// Makes pokes possible, while the mount is at this descriptor only. From here on requests are the file system's.
+    pub(crate) fn prepare_pokes(&self, mount: BorrowedFd<'_>) {
+        self.gate.set(Phase::Detached);
+        let poked = poke::keep_file(mount).and_then(|watch| {
+            let _ = self.watch.set(watch);
+            self.device.poke()
+        });
+        if let Err(error) = poked {
+            self.device.warn_of_shortage(format!(
+                "io_uring: queues cannot be poked: {error}; while requests wait, others of their processor may wait too (set transport to dev)"
+            ));
+        }
+        self.gate.set(Phase::Attached);
     }
 
     /// Lets requests be served.
@@ -202,7 +234,7 @@ impl Rings {
         self.gate.set(Phase::Serving);
     }
 
-    /// The connection is over: threads that sleep or hold a request end; those in a handler when it returns.
+    /// The connection is over, or was never used: threads that sleep or hold a request end; those in a handler when it returns.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.gate.set(Phase::Ended);
@@ -224,20 +256,33 @@ impl Rings {
         if queue.free.load(Ordering::SeqCst) > 0 || self.ended.load(Ordering::SeqCst) {
             return;
         }
-        let most = self.sizes.most;
-        let grown = if queue.all.load(Ordering::SeqCst) < most {
-            self.start(number).and_then(|hear| hear.recv().unwrap_or_else(|_| Err(ended())))
-        } else {
-            Err(io::Error::other("it has as many as it may have"))
-        };
-        match grown {
-            Ok(()) => self.pokers.poke(number),
-            Err(error) if self.device.is_connected() && !queue.warned.swap(true, Ordering::SeqCst) => {
-                tracing::warn!(processor = number, most, %error, "no further entry: requests may wait in the kernel");
-            }
-            Err(_) => {}
+        let all = queue.all.load(Ordering::SeqCst);
+        if all >= self.sizes.most {
+            return self.warn(number, format!("all {all} threads for requests of this processor are taken"));
+        }
+        if let Err(error) = self.start(number).and_then(|starting| hear(&starting)) {
+            self.warn(number, format!("no further thread for requests after {all}: {}", with_remedy(&error)));
         }
     }
+
+    fn warn(&self, processor: usize, why: impl std::fmt::Display) {
+        if self.device.is_connected() {
+            let what = "callers on it may wait until another request there is answered";
+            self.device.warn_of_shortage(format!("processor {processor}: {why}; {what}"));
+        }
+    }
+}
+
+/// An error of making a ring or its thread, with what to do about it.
+pub(crate) fn with_remedy(error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EPERM) => "a seccomp filter or kernel.io_uring_disabled forbids io_uring",
+        Some(libc::ENOMEM) => "raise the limit of locked memory (LimitMEMLOCK= in a unit) or of memory",
+        Some(libc::EMFILE) => "raise the limit of descriptors (LimitNOFILE= in a unit)",
+        Some(libc::EAGAIN) => "raise the limit of threads (TasksMax= in a unit)",
+        _ => return error.to_string(),
+    };
+    format!("{error} ({remedy})")
 }
 
 fn ended() -> io::Error {
@@ -250,23 +295,28 @@ impl Prepared {
         self.rings.end();
     }
 
-    /// Registers all entries. If one fails, all end, and `/dev/fuse` has the requests.
+    /// Registers all entries. If a queue gets none, all end, and `/dev/fuse` has the requests. If only a spare fails, the rings are in use
+    /// and there is no way back: it is started again when it is needed.
     pub(crate) fn register(mut self) -> Result<Arc<Rings>, Refused> {
         self.rings.gate.set(Phase::Registering);
-        let mut result = Ok(());
-        for hear in &self.registered {
-            result = result.and(hear.recv().unwrap_or_else(|_| Err(ended())));
+        let mut failed = None;
+        for (queue, starting) in &self.starting {
+            if let Err(error) = hear(starting) {
+                failed = Some((*queue, error));
+            }
         }
-        if let Err(error) = result {
-            // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that far.
-            let refused = self.give_back.register_too_short();
-            self.rings.end();
-            return Err(match refused {
-                Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => Refused::GivenBack(error),
-                _ => Refused::Stuck(error),
-            });
+        let Some((queue, error)) = failed else { return Ok(self.rings) };
+        if self.rings.queues.iter().all(|queue| queue.all.load(Ordering::SeqCst) > 0) {
+            self.rings.warn(queue, format!("its second thread for requests is missing: {}", with_remedy(&error)));
+            return Ok(self.rings);
         }
-        Ok(self.rings)
+        // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that far.
+        let refused = self.give_back.register_too_short();
+        self.rings.end();
+        Err(match refused {
+            Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => Refused::GivenBack(error),
+            _ => Refused::Stuck(error),
+        })
     }
 }
 
@@ -280,52 +330,77 @@ struct Worker {
     pinned: bool,
     /// Requests that came while it was not.
     tries: u32,
+    /// The gate lets requests through.
+    is_serving: bool,
 }
 
 impl Worker {
-    fn run(mut self, say: &SyncSender<io::Result<()>>) {
-        self.rings.server.thread_starts();
+    fn run(&mut self, say: &SyncSender<io::Result<()>>) -> io::Result<()> {
         if self.rings.gate.wait(Phase::Registering) == Phase::Ended {
-            let _ = say.send(Err(ended()));
-            return;
+            return Ok(());
         }
-        self.pinned = pin_this_thread(self.queue);
-        let registered = self.entry.register();
-        if let (Ok(()), Some(queue)) = (&registered, self.rings.queues.get(self.queue)) {
+        self.pinned = pin_this_thread(self.queue).is_ok();
+        if let Err(error) = self.entry.register() {
+            return Ok(drop(say.send(Err(error))));
+        }
+        if let Some(queue) = self.rings.queues.get(self.queue) {
             queue.all.fetch_add(1, Ordering::SeqCst);
             queue.free.fetch_add(1, Ordering::SeqCst);
         }
-        let failed = registered.is_err();
-        let _ = say.send(registered);
-        if failed || self.rings.gate.wait(Phase::Serving) == Phase::Ended {
-            return;
+        self.is_serving = self.rings.gate.phase() == Phase::Serving;
+        let _ = say.send(Ok(()));
+        if self.rings.gate.wait(Phase::Detached) == Phase::Ended {
+            return Ok(());
+        }
+        if self.is_serving {
+            self.poke();
         }
         // A request may have come with the registration.
-        while let Ok(fetched) = self.entry.wait() {
-            let Some((error, length)) = self.carry_out(&fetched) else { break };
+        loop {
+            let fetched = self.entry.wait()?;
+            let Some((error, length)) = self.carry_out(&fetched) else { return Ok(()) };
             if let Some(queue) = self.rings.queues.get(self.queue) {
                 queue.free.fetch_add(1, Ordering::SeqCst);
             }
-            if !self.is_warm && fetched.payload > KEPT {
-                self.slot.give_back_from(length);
-            }
-            self.entry.answer(&fetched, error, length);
+            self.answer(&fetched, error, length)?;
         }
+    }
+
+    /// Lays out the answer. What must wait until the kernel has it is done here, else the next wait sends it.
+    fn answer(&mut self, fetched: &Fetched, error: i32, length: usize) -> io::Result<()> {
+        self.entry.answer(fetched, error, length);
+        let backing = self.slot.take_backing();
+        let gives_back = !self.is_warm && fetched.payload.max(length) > KEPT;
+        if (backing.is_some() || gives_back) && self.entry.submit()? && gives_back {
+            self.slot.payload().give_back();
+        }
+        Ok(())
     }
 
     /// The answer's error number and length; none when the connection ended.
     fn carry_out(&mut self, fetched: &Fetched) -> Option<(i32, usize)> {
         let header = &fetched.header;
-        if header.opcode == opcode::STATFS && self.rings.pokers.asked(header.pid) {
-            // It need not count: the entry is free again at once.
-            self.take();
-            return Some((-libc::EINTR, 0));
+        let takes_last = self.take();
+        if Device::is_poke(header) {
+            // The entry is free again at once.
+            return Some((0, 0));
         }
-        if self.take() {
+        self.slot.begin(fetched.payload > 0);
+        if !self.is_serving && self.rings.gate.phase() == Phase::Detached {
+            poke::answer(header, |answer| {
+                let parts = answer.as_ref().map(std::slice::from_ref).map_err(|error| *error);
+                self.slot.send(RequestId(header.unique), parts);
+            });
+            return self.slot.wait_for_answer();
+        }
+        if !self.is_serving && self.rings.gate.wait(Phase::Serving) == Phase::Ended {
+            return None;
+        }
+        self.is_serving = true;
+        self.pin_again();
+        if takes_last {
             self.rings.grow(self.queue);
         }
-        self.pin_again();
-        self.slot.begin(fetched.payload > 0);
         let channel: Arc<dyn Channel> = Arc::<Slot>::clone(&self.slot);
         let payload = self.slot.request(fetched.payload);
         self.rings.server.serve(header, Body::split(&fetched.operation, payload), channel);
@@ -341,16 +416,26 @@ impl Worker {
         queue.free.fetch_sub(1, Ordering::SeqCst) <= 1
     }
 
+    /// Makes the queue look for what waits.
+    fn poke(&self) {
+        if processors::current() != Some(self.queue) {
+            return self
+                .rings
+                .warn(self.queue, "the daemon may not run on it any more (AllowedCPUs= in a unit, cpuset.cpus)");
+        }
+        if let Err(error) = self.rings.device.poke() {
+            self.rings.warn(self.queue, format!("its queue cannot be poked: {error}"));
+        }
+    }
+
     /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed, it is tried ever
     /// more seldom.
     fn pin_again(&mut self) {
-        // SAFETY: asks which processor this thread runs on.
-        let is_there = usize::try_from(unsafe { libc::sched_getcpu() }) == Ok(self.queue);
-        if is_there && self.pinned {
+        if self.pinned && processors::current() == Some(self.queue) {
             return;
         }
         self.tries = self.tries.wrapping_add(1);
-        self.pinned = self.tries.is_power_of_two() && pin_this_thread(self.queue);
+        self.pinned = self.tries.is_power_of_two() && pin_this_thread(self.queue).is_ok();
         if self.pinned {
             self.tries = 0;
         }

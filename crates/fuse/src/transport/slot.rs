@@ -4,14 +4,17 @@
 //! answer to such a request is kept beside it until then. Requests without (READ, GETATTR) are answered into the payload itself.
 
 use std::io;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use zerocopy::FromBytes;
 
 use crate::abi;
+use crate::backing::BackingFile;
 use crate::channel::Channel;
-use crate::memory::Pages;
+use crate::memory::{Pages, RingMemory, page_size};
 use crate::types::{Errno, RequestId};
+
+const HEADERS: usize = size_of::<abi::UringReqHeader>();
 
 /// See the module.
 pub(crate) struct Slot {
@@ -32,13 +35,29 @@ struct State {
     waited_for: bool,
     /// The answer, where the payload is in use.
     beside: Vec<u8>,
+    /// Named by the answer: to be kept until the kernel has that.
+    backing: Option<Arc<BackingFile>>,
     ended: bool,
 }
 
 impl Slot {
     pub(crate) fn new(payload: usize) -> io::Result<Slot> {
-        let headers = Pages::new(size_of::<abi::UringReqHeader>())?;
-        Ok(Slot { headers, payload: Pages::new(payload)?, state: Mutex::default(), answered: Condvar::new() })
+        Ok(Slot::of(Pages::new(HEADERS)?, Pages::new(payload)?))
+    }
+
+    /// The entry of this number among all, in memory that its caller gave.
+    pub(crate) fn within(memory: &RingMemory, number: usize, payload: usize) -> io::Result<Slot> {
+        let start = number * Slot::stride(payload);
+        Ok(Slot::of(memory.map(start, HEADERS)?, memory.map(start + page_size(), payload)?))
+    }
+
+    /// Bytes of such memory for each entry: a page for the headers, and the payload.
+    pub(crate) fn stride(payload: usize) -> usize {
+        page_size() + payload.next_multiple_of(page_size())
+    }
+
+    fn of(headers: Pages, payload: Pages) -> Slot {
+        Slot { headers, payload, state: Mutex::default(), answered: Condvar::new() }
     }
 
     pub(crate) fn headers(&self) -> &Pages {
@@ -52,8 +71,7 @@ impl Slot {
     /// What the kernel wrote before the payload.
     pub(crate) fn read_headers(&self) -> abi::UringReqHeader {
         // SAFETY: the page is larger than the struct, and the kernel writes to it only while the entry is free, which it is not.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.headers.start().as_ptr(), size_of::<abi::UringReqHeader>()) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.headers.start().as_ptr(), HEADERS) };
         abi::UringReqHeader::read_from_bytes(bytes).unwrap_or_default()
     }
 
@@ -86,15 +104,15 @@ impl Slot {
         let mut state = self.answered.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         let (error, length) = state.answer.take()?;
         if state.in_use && length > 0 {
-            // SAFETY: the handler has returned and so nobody looks at the payload; `put` kept the length within it.
+            // SAFETY: the handler has returned and so nobody looks at the payload; `copy_answer` kept the length within it.
             unsafe { self.payload_mut(length) }.copy_from_slice(state.beside.get(..length)?);
         }
         Some((error, length))
     }
 
-    /// Gives back the memory behind an answer of this length, which is in the payload and not yet committed.
-    pub(crate) fn give_back_from(&self, length: usize) {
-        self.payload.give_back_from(length);
+    /// The backing file that the answer names, if it does.
+    pub(crate) fn take_backing(&self) -> Option<Arc<BackingFile>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).backing.take()
     }
 
     /// Nobody waits any more.
@@ -120,7 +138,7 @@ impl Slot {
     }
 
     /// Copies an answer to where it may be; its length.
-    fn put(&self, state: &mut State, parts: &[&[u8]]) -> Result<usize, Errno> {
+    fn copy_answer(&self, state: &mut State, parts: &[&[u8]]) -> Result<usize, Errno> {
         let length = parts.iter().map(|part| part.len()).sum();
         if length > self.payload.len() {
             return Err(Errno::EIO);
@@ -144,26 +162,30 @@ impl Slot {
 }
 
 impl Channel for Slot {
+    fn keep(&self, backing: &Arc<BackingFile>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).backing = Some(Arc::clone(backing));
+    }
+
     fn send(&self, _id: RequestId, answer: Result<&[&[u8]], Errno>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.ended {
             return;
         }
-        let answer = answer.and_then(|parts| self.put(&mut state, parts));
+        let answer = answer.and_then(|parts| self.copy_answer(&mut state, parts));
         self.finish(&mut state, answer);
     }
 
-    fn fill(&self, id: RequestId, size: usize, put: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
+    fn fill(&self, id: RequestId, size: usize, write: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
         let in_use = self.state.lock().unwrap_or_else(PoisonError::into_inner).in_use;
         let size = size.min(self.payload.len());
         if in_use {
             let mut buffer = vec![0; size];
-            let filled = put(&mut buffer);
+            let filled = write(&mut buffer);
             let parts = [buffer.get(..filled.unwrap_or(0)).unwrap_or_default()];
             return self.send(id, filled.map(|_| &parts[..]));
         }
         // SAFETY: the request is not in the payload, the size was limited, and one reply exists, which is here.
-        let filled = put(unsafe { self.payload_mut(size) });
+        let filled = write(unsafe { self.payload_mut(size) });
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.finish(&mut state, filled);
     }

@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use umbrella_fuse::{Config, MountOptions, MountSpec, Session, Transport};
+use umbrella_fuse::{Config, MountOptions, MountSpec, RingMemory, Session, Transport};
 
 use crate::server::{Count, Memory};
 
@@ -23,9 +24,14 @@ pub(crate) struct Setup {
     pub(crate) forbidden: Option<libc::c_long>,
     /// The server may have so many descriptors, if that is limited.
     pub(crate) descriptors: Option<u32>,
-    /// Queues are poked by a program, not by a fork of the server.
-    pub(crate) poker: &'static str,
+    /// The second thread of processor 1's queue cannot register.
+    pub(crate) no_spare: bool,
+    /// Buffers lie in a memfd at [`MEMORY`].
+    pub(crate) ring_memory: bool,
 }
+
+/// Where buffers lie, if that is asked for.
+pub(crate) const MEMORY: usize = 0x5200_0000_0000;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Confined {
@@ -36,8 +42,15 @@ pub(crate) enum Confined {
     Affinity,
 }
 
-pub(crate) const DEV: Setup =
-    Setup { transport: "dev", max_entries: 256, confined: Confined::No, forbidden: None, descriptors: None, poker: "" };
+pub(crate) const DEV: Setup = Setup {
+    transport: "dev",
+    max_entries: 256,
+    confined: Confined::No,
+    forbidden: None,
+    descriptors: None,
+    no_spare: false,
+    ring_memory: false,
+};
 pub(crate) const RING: Setup = Setup { transport: "io_uring", ..DEV };
 
 /// What each thread of a server sets for itself, in nanoseconds.
@@ -47,9 +60,6 @@ pub(crate) const SLACK: u64 = 123_456;
 #[test]
 fn server_process() {
     let Ok(at) = std::env::var("UMBRELLA_FUSE_SERVE") else { return };
-    if at == "poke" {
-        umbrella_fuse::run_poker();
-    }
     let _ = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false).try_init();
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     let counts: Arc<Mutex<HashMap<u32, u64>>> = Arc::default();
@@ -62,16 +72,21 @@ fn server_process() {
         subtype: "memory".into(),
         options: MountOptions::DEFAULT_PERMISSIONS | MountOptions::ALLOW_OTHER,
     };
+    let (rings, no_spare) = (AtomicUsize::new(0), of("NO_SPARE") == "true");
     let config = Config {
         transport: if of("TRANSPORT") == "dev" { Transport::Dev } else { Transport::Auto },
         max_entries: of("MAX_ENTRIES").parse().unwrap(),
         observer: Some(Arc::new(Count(counts))),
-        poker: (of("POKER") == "program").then(|| {
-            let mut program = Command::new(std::env::current_exe().unwrap());
-            program.args(["--exact", "harness::server_process", "--nocapture"]).env("UMBRELLA_FUSE_SERVE", "poke");
-            program
+        ring_memory: (of("RING_MEMORY") == "true").then(|| {
+            let flags = rustix::fs::MemfdFlags::CLOEXEC;
+            let file = rustix::fs::memfd_create("fuse-rings", flags).unwrap().into();
+            RingMemory { file, address: MEMORY }
         }),
-        thread_start: Some(Arc::new(|| {
+        thread_start: Some(Arc::new(move || {
+            let is_of_second = std::thread::current().name() == Some("fuse-ring-1");
+            if no_spare && is_of_second && rings.fetch_add(1, Ordering::SeqCst) == 1 {
+                forbid_submissions().unwrap();
+            }
             // SAFETY: a setting of the calling thread.
             let _ = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK) };
         })),
@@ -89,6 +104,9 @@ fn server_process() {
             }
         }
     });
+    if let Some(shortage) = session.notifier().shortage() {
+        fs::write(Path::new(&at).with_extension("shortage"), shortage).unwrap();
+    }
     fs::write(Path::new(&at).with_extension("ready"), format!("{:?}", session.transport())).unwrap();
     session.run().unwrap();
     fs::write(Path::new(&at).with_extension("ended"), "").unwrap();
@@ -132,7 +150,8 @@ impl Mount {
             .args(["--exact", "harness::server_process", "--nocapture"])
             .env("UMBRELLA_FUSE_SERVE", &at)
             .env("TRANSPORT", setup.transport)
-            .env("POKER", setup.poker)
+            .env("NO_SPARE", setup.no_spare.to_string())
+            .env("RING_MEMORY", setup.ring_memory.to_string())
             .env("MAX_ENTRIES", setup.max_entries.to_string())
             .stdin(Stdio::null())
             .spawn()
@@ -171,8 +190,8 @@ impl Mount {
         if answer.is_empty() { "gone".to_owned() } else { answer }
     }
 
-    /// Lets the server tell the kernel something; what came of it.
-    pub(crate) fn tell(&self, order: &str) -> String {
+    /// Lets the server notify the kernel; what came of it.
+    pub(crate) fn notify(&self, order: &str) -> String {
         set_xattr(&self.root(), "user.do", order.as_bytes());
         let mut done = None;
         wait_for("the order", || {
@@ -182,9 +201,16 @@ impl Mount {
         done.unwrap()
     }
 
+    /// Bytes of memory that the server's process has for itself.
+    pub(crate) fn anonymous_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// How many requests of a kind were answered.
     pub(crate) fn count(&self, operation: &str) -> u64 {
-        // An observer is told after the caller.
+        // An observer may see it after the caller.
         std::thread::sleep(Duration::from_millis(30));
         get_xattr(&self.root(), &format!("user.count.{operation}")).unwrap().parse().unwrap()
     }
@@ -202,16 +228,59 @@ impl Drop for Mount {
     }
 }
 
+/// Clients that read what is never there, in processes of their own, all on one processor.
+pub(crate) fn blocked_readers(mount: &Mount, name: &str, many: usize, processor: usize) -> Vec<Child> {
+    let path = mount.path(name);
+    let start = |_| {
+        let mut command = Command::new("cat");
+        command.arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
+        // SAFETY: one system call between fork and exec.
+        unsafe { command.pre_exec(move || pin(processor)) };
+        command.spawn().unwrap()
+    };
+    (0..many).map(start).collect()
+}
+
+/// Keeps this thread on a processor.
+pub(crate) fn pin(processor: usize) -> std::io::Result<()> {
+    // SAFETY: a set of processors is plain bits, and the call reads one.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
 /// Makes a system call fail with EPERM, here and in what is started from here.
 fn forbid(call: libc::c_long) -> std::io::Result<()> {
-    let statement = |code, k, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-    let mut filter = [
-        // The number of the call comes first.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 1),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    filter(call, &[])
+}
+
+/// This thread may make rings and enter them, but submit nothing.
+fn forbid_submissions() -> std::io::Result<()> {
+    // The low half of the second argument: how much is submitted. None is allowed.
+    let load = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 24, 0, 0);
+    filter(libc::SYS_io_uring_enter, &[load, statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, 0)])
+}
+
+fn statement(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+/// Refuses a call with EPERM, unless these statements jump over that.
+fn filter(call: libc::c_long, unless: &[libc::sock_filter]) -> std::io::Result<()> {
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    // The number of the call comes first.
+    let mut filter = vec![
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, unless.len() as u8 + 1),
     ];
+    filter.extend_from_slice(unless);
+    filter.push(statement(libc::BPF_RET | libc::BPF_K, refuse, 0, 0));
+    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which outlives the call.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } {

@@ -28,6 +28,7 @@ on_both_transports! {
     a_group_of_the_caller_comes_with_a_new_file
     the_mount_can_be_mapped_to_other_ids
     an_open_file_is_passed_through
+    a_backing_file_stays_until_the_kernel_has_the_answer
     absent_names_are_kept_until_the_kernel_is_told
     notifications_arrive
 }
@@ -60,7 +61,7 @@ fn data_is_written_and_read_back(setup: Setup) {
     let mount = Mount::new(setup);
     let data: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
     fs::write(mount.path("large"), &data).unwrap();
-    assert_eq!(mount.tell("inval_inode large"), "done");
+    assert_eq!(mount.notify("inval_inode large"), "done");
     assert!(fs::read(mount.path("large")).unwrap() == data);
     let file = OpenOptions::new().read(true).write(true).open(mount.path("large")).unwrap();
     file.write_all_at(b"here", 5_000_001).unwrap();
@@ -226,7 +227,7 @@ fn poll_wakes_when_it_is_told_to(setup: Setup) {
         });
         wait_for("the poll's request", || mount.count("poll") > 0);
         writer.write_at(b"now", 0).unwrap();
-        assert_eq!(mount.tell("wake quiet"), "done");
+        assert_eq!(mount.notify("wake quiet"), "done");
         assert_eq!(polled.join().unwrap(), 1);
     });
 }
@@ -302,6 +303,17 @@ fn an_open_file_is_passed_through(setup: Setup) {
     assert_eq!(mount.count("read") + mount.count("write"), 0, "the kernel asked nobody");
 }
 
+/// The file system lets go of it as soon as it has answered.
+fn a_backing_file_stays_until_the_kernel_has_the_answer(setup: Setup) {
+    let mount = Mount::with_backing(setup, Some(b"from below"));
+    for create in [true, false] {
+        let file = OpenOptions::new().read(true).write(true).create(create).open(mount.path("through-once")).unwrap();
+        let mut text = [0; 10];
+        assert_eq!(file.read_at(&mut text, 0).unwrap(), 10);
+        assert_eq!(&text, b"from below");
+    }
+}
+
 fn absent_names_are_kept_until_the_kernel_is_told(setup: Setup) {
     let mount = Mount::new(setup);
     let lookups = |mount: &Mount| {
@@ -311,9 +323,9 @@ fn absent_names_are_kept_until_the_kernel_is_told(setup: Setup) {
     };
     assert_eq!(lookups(&mount), 1);
     assert_eq!(lookups(&mount), 0);
-    assert_eq!(mount.tell("inval_entry absent"), "done");
+    assert_eq!(mount.notify("inval_entry absent"), "done");
     assert_eq!(lookups(&mount), 1);
-    assert_eq!(mount.tell("inc_epoch"), "done");
+    assert_eq!(mount.notify("inc_epoch"), "done");
     assert_eq!(lookups(&mount), 1, "every name is asked for again");
 }
 
@@ -321,21 +333,21 @@ fn notifications_arrive(setup: Setup) {
     let mount = Mount::new(setup);
     fs::write(mount.path("file"), "on disk").unwrap();
     let before = mount.count("lookup");
-    assert_eq!(mount.tell("expire_entry file"), "done");
+    assert_eq!(mount.notify("expire_entry file"), "done");
     assert!(mount.path("file").exists());
     assert_eq!(mount.count("lookup"), before + 1);
-    assert_eq!(mount.tell("store file in-core"), "done");
+    assert_eq!(mount.notify("store file in-core"), "done");
     assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "in-core");
-    assert_eq!(mount.tell("retrieve file"), "done");
+    assert_eq!(mount.notify("retrieve file"), "done");
     wait_for("the retrieved data", || {
         get_xattr(&mount.root(), "user.retrieved").is_some_and(|text| text.starts_with("in-core"))
     });
-    assert_eq!(mount.tell("resend"), "done");
+    assert_eq!(mount.notify("resend"), "done");
     let forgets = mount.path("pruned");
     fs::write(&forgets, "").unwrap();
-    assert_eq!(mount.tell("prune pruned"), "done");
+    assert_eq!(mount.notify("prune pruned"), "done");
     assert!(forgets.exists());
-    assert_eq!(mount.tell("delete file"), "done");
+    assert_eq!(mount.notify("delete file"), "done");
     let mut text = String::new();
     File::open(mount.path("pruned")).unwrap().read_to_string(&mut text).unwrap();
 }

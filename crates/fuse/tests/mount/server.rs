@@ -1,8 +1,9 @@
 //! A file system in memory, with names that do something special:
 //! - `panic` in any directory: the handler panics;
 //! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted;
-//! - writes to `held*` are answered later, from another thread;
-//! - `user.do` of the root, set to words, tells the kernel something; `user.count.NAME` counts requests.
+//! - writes to `held*` are answered once a thousand of them wait, from another thread;
+//! - `through*` is passed through to the backing file, which is registered once; for each open of `through-once`;
+//! - `user.do` of the root, set to words, notifies the kernel; `user.count.NAME` counts requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -71,11 +72,12 @@ impl Memory {
     pub(crate) fn new(counts: Arc<Mutex<HashMap<u32, u64>>>, backing: Option<PathBuf>) -> Memory {
         let (held, answers) = channel::<(usize, Reply<Written>)>();
         std::thread::spawn(move || {
-            while let Ok(first) = answers.recv() {
-                std::thread::sleep(Duration::from_millis(2));
-                for (length, reply) in std::iter::once(first).chain(answers.try_iter()) {
-                    reply.ok(Written(length as u32));
+            loop {
+                let held: Vec<_> = answers.iter().take(1000).collect();
+                if held.len() < 1000 {
+                    break;
                 }
+                held.into_iter().for_each(|(length, reply)| reply.ok(Written(length as u32)));
             }
         });
         let root = Inode { kind: Some(FileType::Directory), mode: 0o755, nlink: 2, ..Inode::default() };
@@ -163,12 +165,16 @@ impl Memory {
     fn opened(&self, node: NodeId) -> Opened {
         let handle = FileHandle(self.handles.fetch_add(1, Ordering::Relaxed));
         let name = self.name_of(node);
-        if let (Some(backing), true) = (&self.backing, name == "through") {
-            let mut ids = self.backing_ids.lock().unwrap();
-            let id = ids.entry(node.0).or_insert_with(|| {
+        if let (Some(backing), true) = (&self.backing, name.starts_with("through")) {
+            let register = || {
                 let file = std::fs::OpenOptions::new().read(true).write(true).open(backing).unwrap();
                 Arc::new(self.notifier.get().unwrap().open_backing(file.as_fd()).unwrap())
-            });
+            };
+            if name == "through-once" {
+                return Opened::passthrough(handle, OpenFlags::empty(), register());
+            }
+            let mut ids = self.backing_ids.lock().unwrap();
+            let id = ids.entry(node.0).or_insert_with(register);
             return Opened::passthrough(handle, OpenFlags::empty(), Arc::clone(id));
         }
         let direct = name.starts_with("gate") || name.starts_with("held") || name.starts_with("slow");

@@ -1,54 +1,23 @@
 //! What a transport has to bear.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Confined, DEV, Mount, RING, SLACK, Setup, wait_for};
+use crate::harness::{DEV, Mount, RING, SLACK, Setup, blocked_readers, pin, wait_for};
 use crate::on_both_transports;
 
 on_both_transports! {
     a_panic_answers_eio_and_the_next_request_is_served
     a_read_that_waits_can_be_interrupted
-    a_thousand_held_writes_are_answered
-    waiting_requests_keep_nobody_else_waiting
-    a_burst_of_requests_that_wait_all_get_a_handler
     every_thread_that_serves_begins_with_what_was_asked
     a_loop_device_keeps_its_data_in_a_file_of_the_mount
     an_unmount_that_fails_can_be_tried_again
     an_aborted_connection_ends_the_session_and_takes_the_mount_away
     a_server_that_is_killed_leaves_no_one_waiting
     many_clients_at_once_get_their_own_answers
-}
-
-/// Clients that read what is never there, in processes of their own, all on one processor.
-fn blocked_readers(mount: &Mount, name: &str, many: usize, processor: usize) -> Vec<Child> {
-    let path = mount.path(name);
-    let start = |_| {
-        let mut command = Command::new("cat");
-        command.arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: one system call between fork and exec.
-        unsafe { command.pre_exec(move || pin(processor)) };
-        command.spawn().unwrap()
-    };
-    (0..many).map(start).collect()
-}
-
-fn pin(processor: usize) -> std::io::Result<()> {
-    // SAFETY: a set of processors is plain bits, and the call reads one.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(processor, &mut set);
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    }
 }
 
 fn end(children: Vec<Child>) {
@@ -81,124 +50,6 @@ fn a_read_that_waits_can_be_interrupted(setup: Setup) {
     // SAFETY: a signal to a child of ours.
     unsafe { libc::kill(reader[0].id() as i32, libc::SIGTERM) };
     wait_for("the end of the reader", || reader[0].try_wait().unwrap().is_some());
-}
-
-fn a_thousand_held_writes_are_answered(setup: Setup) {
-    let mount = Mount::new(setup);
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(mount.path("held")).unwrap();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= 1000 {
-                        break;
-                    }
-                    assert_eq!(file.write_at(&[number as u8; 4096], number as u64 * 4096).unwrap(), 4096);
-                }
-            });
-        }
-    });
-    let data = fs::read(mount.path("held")).unwrap();
-    assert!(data.len() == 4_096_000 && (0..1000).all(|number| data[number * 4096 + 7] == number as u8));
-}
-
-fn waiting_requests_keep_nobody_else_waiting(setup: Setup) {
-    let mount = Mount::new(setup);
-    File::create(mount.path("gate")).unwrap();
-    fs::write(mount.path("file"), "text").unwrap();
-    let mut readers = blocked_readers(&mount, "gate", 60, 0);
-    readers.extend(blocked_readers(&mount, "gate", 20, 1));
-    // While they come and after: a request that got stuck beside a free entry would stop this.
-    for round in 0..200 {
-        let _ = pin(round % 2);
-        assert!(!mount.path(&format!("absent-{round}")).exists());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    File::create(mount.path("open-gates")).unwrap();
-    for reader in &mut readers {
-        wait_for("a reader", || reader.try_wait().unwrap().is_some());
-    }
-}
-
-/// All at once, before the first of them can make a spare: those that wait beside a free entry stay there without a poke.
-fn burst(mount: &Mount, many: u64) {
-    let file = File::create(mount.path("gate")).unwrap();
-    let file = File::open(mount.path("gate")).map(|open| (open, file)).unwrap().0;
-    let start = std::sync::Barrier::new(many as usize);
-    std::thread::scope(|scope| {
-        for number in 0..many {
-            let (file, start) = (&file, &start);
-            scope.spawn(move || {
-                pin(0).unwrap();
-                start.wait();
-                file.read_at(&mut [0; 10], number * 4096).unwrap();
-            });
-        }
-        let waiting = || fs::read_to_string(mount.file("waiting")).unwrap_or_default();
-        let until = Instant::now() + Duration::from_secs(10);
-        while waiting() != many.to_string() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let arrived = waiting();
-        pin(1).unwrap();
-        File::create(mount.path("open-gates")).unwrap();
-        assert_eq!(arrived, many.to_string(), "so many requests had a handler");
-    });
-}
-
-fn a_burst_of_requests_that_wait_all_get_a_handler(setup: Setup) {
-    burst(&Mount::new(setup), 60);
-}
-
-#[test]
-fn queues_are_poked_by_a_program_too() {
-    burst(&Mount::new(Setup { poker: "program", ..RING }), 40);
-}
-
-/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody is stuck.
-#[test]
-fn requests_beyond_the_last_entry_wait_in_the_kernel() {
-    let mount = Mount::new(Setup { max_entries: 8, ..RING });
-    File::create(mount.path("gate")).unwrap();
-    let at_gates = |many: usize| {
-        wait_for("callers at the gates", || {
-            fs::read_to_string(mount.file("waiting")).is_ok_and(|text| text == many.to_string())
-        });
-    };
-    let mut readers = blocked_readers(&mount, "gate", 7, 0);
-    at_gates(7);
-    pin(0).unwrap();
-    for round in 0..100 {
-        assert!(!mount.path(&format!("absent-{round}")).exists());
-    }
-    readers.extend(blocked_readers(&mount, "gate", 23, 0));
-    at_gates(8);
-    pin(1).unwrap();
-    assert!(!mount.path("absent").exists(), "the other processor's queue is free");
-    std::thread::sleep(Duration::from_millis(200));
-    at_gates(8);
-    assert!(readers.iter_mut().all(|reader| reader.try_wait().unwrap().is_none()));
-    File::create(mount.path("open-gates")).unwrap();
-    for reader in &mut readers {
-        wait_for("a reader", || reader.try_wait().unwrap().is_some());
-    }
-    pin(0).unwrap();
-    assert!(!mount.path("absent-on-0").exists());
-}
-
-#[test]
-fn a_server_confined_to_one_processor_serves_all() {
-    for confined in [Confined::Cpuset, Confined::Affinity] {
-        let mount = Mount::new(Setup { confined, ..RING });
-        assert_eq!(mount.transport, "IoUring");
-        for processor in [0, 1] {
-            pin(processor).unwrap();
-            fs::write(mount.path("file"), "text").unwrap();
-            assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
-        }
-    }
 }
 
 fn an_aborted_connection_ends_the_session_and_takes_the_mount_away(setup: Setup) {
@@ -259,7 +110,7 @@ fn requests_that_are_not_answered_come_again_when_that_is_asked() {
     File::create(mount.path("gate")).unwrap();
     let mut readers = blocked_readers(&mount, "gate", 1, 0);
     wait_for("the reader", || mount.file("waiting").exists());
-    assert_eq!(mount.tell("resend"), "done");
+    assert_eq!(mount.notify("resend"), "done");
     wait_for("the same request", || mount.file("resent").exists());
     File::create(mount.path("open-gates")).unwrap();
     wait_for("the reader's end", || readers[0].try_wait().unwrap().is_some());
@@ -293,7 +144,7 @@ fn without_rings_requests_come_from_the_device_and_the_reason_is_said() {
 fn a_server_that_may_not_use_io_uring_reads_the_device() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
         let mount = Mount::new(Setup { forbidden: Some(call), ..RING });
-        assert!(mount.transport.contains("its rings cannot be made: "), "{}", mount.transport);
+        assert!(mount.transport.contains("or kernel.io_uring_disabled forbids io_uring"), "{}", mount.transport);
         fs::write(mount.path("file"), "text").unwrap();
         assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
     }
@@ -358,7 +209,7 @@ fn a_server_that_is_killed_leaves_no_one_waiting(setup: Setup) {
     assert_eq!(fs::metadata(mount.path("gate")).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
 }
 
-/// The rings, their threads and the process that pokes them: none of these may keep a killed server from ending.
+/// Neither the rings nor their threads may keep a killed server from ending.
 #[test]
 fn a_file_system_that_is_killed_while_its_queues_grow_ends() {
     let runs = std::env::var("KILLS").map_or(3, |runs| runs.parse().unwrap());
@@ -380,25 +231,48 @@ fn a_file_system_that_is_killed_while_its_queues_grow_ends() {
 
 fn many_clients_at_once_get_their_own_answers(setup: Setup) {
     let mount = Mount::new(setup);
-    let stop = AtomicBool::new(false);
+    let rounds = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for client in 0..8_u8 {
-            let (mount, stop) = (&mount, &stop);
+            let (mount, rounds) = (&mount, &rounds);
             scope.spawn(move || {
                 for round in 0..100_usize {
                     let path = mount.path(&format!("{client}-{round}"));
                     let data = vec![client ^ round as u8; 3000 + round * 50];
                     fs::write(&path, &data).unwrap();
-                    let mut found = Vec::new();
-                    let mut file = File::open(&path).unwrap();
-                    assert!(file.as_raw_fd() > 0);
-                    file.read_to_end(&mut found).unwrap();
-                    assert!(found == data, "client {client}, round {round}");
+                    assert!(fs::read(&path).unwrap() == data, "client {client}, round {round}");
                     fs::remove_file(&path).unwrap();
+                    rounds.fetch_add(1, Ordering::Relaxed);
                 }
-                stop.store(true, Ordering::Relaxed);
             });
         }
     });
-    assert!(stop.into_inner());
+    assert_eq!(rounds.into_inner(), 800);
+}
+
+#[test]
+fn a_session_that_is_dropped_leaves_no_caller_waiting() {
+    struct Nothing;
+    impl umbrella_fuse::Filesystem for Nothing {}
+    for transport in [umbrella_fuse::Transport::Auto, umbrella_fuse::Transport::Dev] {
+        let at = tempfile::tempdir().unwrap();
+        let options = umbrella_fuse::MountOptions::empty();
+        let spec = umbrella_fuse::MountSpec { source: "nothing".into(), subtype: String::new(), options };
+        let config = umbrella_fuse::Config { transport, ..umbrella_fuse::Config::default() };
+        let session = umbrella_fuse::Session::mount(Nothing, at.path(), &spec, config).unwrap();
+        let notifier = session.notifier();
+        let mut caller = Command::new("stat").arg("-f").arg(at.path()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(caller.try_wait().unwrap().is_none(), "nobody answers");
+        drop(session);
+        let until = Instant::now() + Duration::from_secs(10);
+        while caller.try_wait().unwrap().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended = caller.try_wait().unwrap();
+        let _ = caller.kill();
+        let _ = caller.wait();
+        assert!(ended.is_some_and(|status| !status.success()), "the caller gets an error");
+        assert!(!notifier.is_mounted());
+    }
 }

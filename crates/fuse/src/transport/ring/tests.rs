@@ -1,20 +1,6 @@
 use super::*;
 
 #[test]
-fn the_last_possible_processor_is_read_from_any_list() {
-    for (list, last) in [("0\n", Some(0)), ("0-3\n", Some(3)), ("0,2-17", Some(17)), ("0-3,5", Some(5)), ("", None)] {
-        assert_eq!(last_processor(list), last, "{list:?}");
-    }
-}
-
-#[test]
-fn very_many_possible_processors_get_no_queues() {
-    assert_eq!(queues_for("0-255\n"), Ok(256));
-    assert_eq!(queues_for("0-256\n").unwrap_err(), "it needs threads for each of 257 possible processors");
-    assert!(queues_for("none").is_err());
-}
-
-#[test]
 fn a_gate_lets_through_what_is_over() {
     let gate = Gate::default();
     gate.set(Phase::Serving);
@@ -32,7 +18,7 @@ mod live {
     use crate::connection;
     use crate::filesystem::{Context, Filesystem, Interruptions, Server};
     use crate::mount::{MountOptions, MountSpec, Mounting};
-    use crate::transport::dev::{Crew, Readers};
+    use crate::transport::dev::{DeviceReaders, ThreadLimits};
     use crate::{Reply, Space, StatFs};
 
     struct Nothing;
@@ -46,8 +32,7 @@ mod live {
     #[test]
     fn a_registration_that_fails_gives_the_connection_back_to_the_device() {
         let folder = tempfile::tempdir().unwrap();
-        let queues = possible(Transport::Auto).unwrap();
-        let pokers = Pokers::start(folder.path(), None).unwrap();
+        let queues = processors::queues(crate::Transport::Auto).unwrap();
         let device = Arc::new(Device::open().unwrap());
         let spec = MountSpec { source: "nothing".into(), subtype: String::new(), options: MountOptions::empty() };
         let mounting = Mounting::new(&device, &spec, folder.path()).unwrap();
@@ -57,12 +42,12 @@ mod live {
         let server: Arc<dyn Serve> = Arc::new(server);
         // Shorter than what was agreed on: the kernel refuses it.
         let sizes = Sizes { queues, most: 2, payload: 4096 };
-        let prepared = Rings::prepare(&device, Arc::clone(&server), sizes, pokers).unwrap();
+        let prepared = Rings::prepare(&device, Arc::clone(&server), sizes, None).unwrap();
         agreed.answer(&device, Some(sizes.most)).unwrap();
         let refused = prepared.register().err().unwrap();
         assert!(matches!(refused, Refused::GivenBack(error) if error.raw_os_error() == Some(libc::EINVAL)));
         let unmounter = mounting.attach(Arc::clone(&device), folder.path().to_owned()).unwrap();
-        let readers = Readers::new(device, server, Crew { least: 2, most: 2 }, agreed.payload());
+        let readers = DeviceReaders::new(device, server, ThreadLimits { least: 2, most: 2 }, agreed.payload());
         let served = std::thread::spawn(move || readers.run());
         let output =
             Command::new("timeout").args(["10", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();

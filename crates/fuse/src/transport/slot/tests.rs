@@ -38,16 +38,16 @@ fn data_is_put_where_the_kernel_takes_it() {
 }
 
 #[test]
-fn memory_behind_an_answer_is_given_back_and_the_answer_is_not() {
-    let slot = Slot::new(1 << 20).unwrap();
-    // SAFETY: nobody else has the slot.
-    unsafe { slot.payload_mut(1 << 20) }.fill(7);
-    slot.begin(true);
+fn slots_of_given_memory_lie_one_behind_the_other() {
+    let memory = RingMemory { file: tempfile::tempfile().unwrap(), address: 0x5100_0000_0000 };
+    memory.reserve(2 * Slot::stride(8192)).unwrap();
+    let slot = Slot::within(&memory, 1, 8192).unwrap();
+    let start = memory.address + page_size() + 8192;
+    assert_eq!(slot.headers().start().as_ptr().addr(), start);
+    assert_eq!(slot.payload().start().as_ptr().addr(), start + page_size());
+    slot.begin(false);
     slot.send(RequestId(2), Ok(&[b"answer"]));
-    assert_eq!(slot.wait_for_answer(), Some((0, 6)));
-    slot.give_back_from(6);
-    assert_eq!(payload(&slot, 7), b"answer\x07");
-    assert!(payload(&slot, 1 << 20)[4096..].iter().all(|byte| *byte == 0));
+    assert_eq!((slot.wait_for_answer(), payload(&slot, 6)), (Some((0, 6)), b"answer".to_vec()));
 }
 
 #[test]
