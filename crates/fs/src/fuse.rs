@@ -5,9 +5,9 @@ mod answer;
 mod convert;
 mod data;
 mod list;
+mod notifications;
 mod readers;
 mod session;
-mod tell;
 mod trace;
 
 use std::sync::Arc;
@@ -28,7 +28,6 @@ use convert::{
 };
 pub(crate) use session::{Serving, mount};
 pub(crate) use trace::RequestTrace;
-pub use umbrella_fuse::run_poker;
 
 use readers::Readers;
 

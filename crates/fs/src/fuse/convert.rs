@@ -28,8 +28,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     if !done.wants_flush {
         flags |= OpenFlags::NOFLUSH;
     }
-    let token = done.token.clone().filter(|_| done.data == DataPath::Passthrough);
-    match token.and_then(|token| Arc::downcast::<BackingFile>(token).ok()) {
+    let token = done.token.as_ref().filter(|_| done.data == DataPath::Passthrough);
+    match token.and_then(|token| token.downcast_ref::<BackingFile>()) {
         Some(backing) => umbrella_fuse::Opened::passthrough(handle, flags, backing),
         None => umbrella_fuse::Opened::new(handle, flags | OpenFlags::KEEP_CACHE),
     }

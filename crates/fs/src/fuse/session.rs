@@ -1,14 +1,13 @@
 //! A pool connected with the kernel.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
 use super::Fuse;
-use super::tell::Tell;
-use crate::control::protocol::TransportStatus;
+use super::notifications::Notifications;
+use crate::control::protocol::{TransportKind, TransportStatus};
 use crate::pool::Pool;
 use crate::spec::Transport;
 
@@ -21,9 +20,7 @@ pub(crate) struct Mounted {
 pub(crate) struct Serving {
     /// Threads that stay, with /dev/fuse.
     pub(crate) threads: usize,
-    /// The program that keeps requests of io_uring from waiting; without it the daemon forks.
-    pub(crate) poker: Option<Command>,
-    /// Is told of every request.
+    /// Sees every request.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
@@ -47,13 +44,12 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         threads: serving.threads,
         max_threads: MOST_THREADS,
         max_entries: MOST_ENTRIES,
-        poker: serving.poker,
         observer: serving.observer,
         ..Config::default()
     };
     let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.spec().mount, &spec, config)?;
     let transport = in_use(wanted, session.transport());
-    pool.set_kernel(Box::new(Tell { notifier: session.notifier(), transport }));
+    pool.set_kernel(Box::new(Notifications { notifier: session.notifier(), transport }));
     pool.announce_passthrough();
     Ok(Mounted { session })
 }
@@ -68,13 +64,15 @@ fn transport(wanted: Transport) -> umbrella_fuse::Transport {
 
 /// What came of it, for people.
 fn in_use(wanted: Transport, got: &TransportInUse) -> TransportStatus {
-    let TransportInUse::Dev(reason) = got else { return TransportStatus::IoUring };
+    let TransportInUse::Dev(reason) = got else {
+        return TransportStatus { kind: TransportKind::IoUring, reason: None };
+    };
     match wanted {
-        Transport::Dev => return TransportStatus::Dev { reason: None },
+        Transport::Dev => return TransportStatus { kind: TransportKind::Dev, reason: None },
         Transport::IoUring => tracing::warn!(%reason, "no io_uring: requests come from /dev/fuse"),
         Transport::Auto => tracing::info!(%reason, "no io_uring: requests come from /dev/fuse"),
     }
-    TransportStatus::Dev { reason: Some(reason.clone()) }
+    TransportStatus { kind: TransportKind::Dev, reason: Some(reason.clone()) }
 }
 
 impl Mounted {

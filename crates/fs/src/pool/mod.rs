@@ -111,6 +111,9 @@ pub trait Kernel: Send + Sync {
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;
+
+    /// Why requests may wait in the kernel, if they may, and what to do about it.
+    fn shortage(&self) -> Option<String>;
 }
 
 /// See the module.
@@ -370,6 +373,7 @@ impl Pool {
         warnings.extend(self.hanging_warnings());
         warnings.extend(self.stuck_warning());
         warnings.extend(self.descriptor_warning());
+        warnings.extend(self.kernel.get().and_then(|kernel| kernel.shortage()));
         warnings
     }
 

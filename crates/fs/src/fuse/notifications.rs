@@ -1,4 +1,4 @@
-//! What the pool tells the kernel unasked.
+//! What the pool sends the kernel without being asked.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::node::{NodeId, PassthroughToken};
 use crate::pool::Kernel;
 
 /// See the module.
-pub(crate) struct Tell {
+pub(crate) struct Notifications {
     pub(crate) notifier: Notifier,
     pub(crate) transport: TransportStatus,
 }
 
-impl Kernel for Tell {
+impl Kernel for Notifications {
     fn drop_attributes(&self, node: NodeId) {
         let _ = self.notifier.inval_inode(umbrella_fuse::NodeId(node.0), -1, 0);
     }
@@ -40,5 +40,9 @@ impl Kernel for Tell {
 
     fn transport(&self) -> TransportStatus {
         self.transport.clone()
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.notifier.shortage().map(str::to_owned)
     }
 }
