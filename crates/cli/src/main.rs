@@ -57,7 +57,6 @@ EXAMPLES:
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    mount::poke_if_asked(&args);
     if let Some(answered) = probe::answer(&args, config::tell) {
         return answered;
     }

@@ -3,12 +3,10 @@
 //! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that turns signals into requests to
 //! the pool's own control socket, and what happens once the mount is ready (mount flags, word to systemd and to the starter).
 
-use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -78,29 +76,10 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         allow_missing,
         source,
         config,
-        poker: Some(poker()),
         trace_requests,
     };
     umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
-}
-
-/// The first argument of the process that pokes queues: see [`umbrella_fs::mount::run_poker`].
-const POKER: &str = "--poker";
-
-fn poker() -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg(POKER);
-    command
-}
-
-/// The other side: pokes queues, and does not return, if this process was started for it.
-pub(crate) fn poke_if_asked(args: &[OsString]) {
-    if let [_, option] = args
-        && option == POKER
-    {
-        umbrella_fs::mount::run_poker();
-    }
 }
 
 fn private_dir(dir: &Path) -> anyhow::Result<()> {

@@ -8,8 +8,8 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
     Abilities, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome, EqualiseSummary,
-    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, TransportStatus,
-    WalkStatus,
+    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, TransportKind,
+    TransportStatus, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -65,10 +65,10 @@ pub(crate) fn status(status: &Status) -> String {
 }
 
 fn transport(transport: &TransportStatus) -> String {
-    match transport {
-        TransportStatus::IoUring => "requests over io_uring".to_owned(),
-        TransportStatus::Dev { reason: None } => "requests from /dev/fuse".to_owned(),
-        TransportStatus::Dev { reason: Some(reason) } => {
+    match (transport.kind, &transport.reason) {
+        (TransportKind::IoUring, _) => "requests over io_uring".to_owned(),
+        (TransportKind::Dev, None) => "requests from /dev/fuse".to_owned(),
+        (TransportKind::Dev, Some(reason)) => {
             format!("requests from /dev/fuse, not over io_uring: {}", visible(reason))
         }
     }

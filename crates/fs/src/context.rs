@@ -32,6 +32,8 @@ pub trait Kernel: Send + Sync {
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;
+    /// Why requests may wait in the kernel, if they may, and what to do about it.
+    fn shortage(&self) -> Option<String>;
 }
 
 /// See the module.

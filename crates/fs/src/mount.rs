@@ -1,7 +1,6 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -30,13 +29,9 @@ pub struct Options {
     pub source: Option<PathBuf>,
     /// The file that describes the pool, absolute; for `umbrella status`.
     pub config: PathBuf,
-    /// A program that calls [`run_poker`] and does nothing else. Requests over io_uring need one; `None`: the daemon forks.
-    pub poker: Option<Command>,
     /// A file to which each request adds a line. It must not lie in the pool.
     pub trace_requests: Option<PathBuf>,
 }
-
-pub use fuse::run_poker;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
@@ -52,7 +47,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let mount = pool.context.spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
     let observer = trace.as_ref().map(RequestTrace::observer);
-    let serving = fuse::Serving { threads: threads(pool.context.spec.threads), poker: options.poker, observer };
+    let serving = fuse::Serving { threads: threads(pool.context.spec.threads), observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.context.mounted_as.set(id);

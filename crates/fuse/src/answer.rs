@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use zerocopy::IntoBytes;
@@ -19,19 +18,10 @@ pub trait Answer: sealed::Parts {}
 impl<T: sealed::Parts> Answer for T {}
 
 pub(crate) mod sealed {
-    use std::sync::Arc;
-
-    use crate::backing::BackingFile;
-
     /// The pieces of an answer, in the order in which the kernel reads them.
     pub trait Parts {
         /// Calls with the pieces.
         fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R;
-
-        /// The backing file that it names, if it does.
-        fn backing(&self) -> Option<&Arc<BackingFile>> {
-            None
-        }
     }
 }
 
@@ -51,6 +41,7 @@ macro_rules! one_struct {
 
 one_struct! {
     Entry => |it| it.wire();
+    Opened => |it| it.wire();
     Written => |it| abi::WriteOut { size: it.0, padding: 0 };
     Copied => |it| abi::CopyFileRangeOut { bytes_copied: it.0 };
     Offset => |it| abi::LseekOut { offset: it.0 };
@@ -179,33 +170,24 @@ pub(crate) fn named(operation: u32, parts: &[&[u8]]) -> Option<NodeId> {
 pub struct Opened {
     handle: FileHandle,
     flags: OpenFlags,
-    backing: Option<Arc<BackingFile>>,
+    /// Its id, or 0.
+    backing: i32,
 }
 
 impl Opened {
     /// Reads and writes come to the file system.
     pub fn new(handle: FileHandle, flags: OpenFlags) -> Opened {
-        Opened { handle, flags: flags - OpenFlags::PASSTHROUGH, backing: None }
+        Opened { handle, flags: flags - OpenFlags::PASSTHROUGH, backing: 0 }
     }
 
-    /// Reads and writes go to the backing file.
-    pub fn passthrough(handle: FileHandle, flags: OpenFlags, backing: Arc<BackingFile>) -> Opened {
-        Opened { handle, flags: flags | OpenFlags::PASSTHROUGH, backing: Some(backing) }
+    /// Reads and writes go to the backing file. Keep that until the handle is released: the kernel looks for it when the caller goes on,
+    /// which is later than the answer.
+    pub fn passthrough(handle: FileHandle, flags: OpenFlags, backing: &BackingFile) -> Opened {
+        Opened { handle, flags: flags | OpenFlags::PASSTHROUGH, backing: backing.raw() }
     }
 
     fn wire(&self) -> abi::OpenOut {
-        let backing_id = self.backing.as_ref().map_or(0, |backing| backing.raw());
-        abi::OpenOut { fh: self.handle.0, open_flags: self.flags.bits(), backing_id }
-    }
-}
-
-impl Parts for Opened {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        call(&[self.wire().as_bytes()])
-    }
-
-    fn backing(&self) -> Option<&Arc<BackingFile>> {
-        self.backing.as_ref()
+        abi::OpenOut { fh: self.handle.0, open_flags: self.flags.bits(), backing_id: self.backing }
     }
 }
 
@@ -221,10 +203,6 @@ pub struct Created {
 impl Parts for Created {
     fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
         call(&[self.entry.wire().as_bytes(), self.opened.wire().as_bytes()])
-    }
-
-    fn backing(&self) -> Option<&Arc<BackingFile>> {
-        self.opened.backing.as_ref()
     }
 }
 

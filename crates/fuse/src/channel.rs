@@ -1,17 +1,11 @@
 //! How answers reach the kernel.
 
-use std::sync::Arc;
-
-use crate::backing::BackingFile;
 use crate::types::{Errno, RequestId};
 
 /// Where an answer goes.
 pub(crate) trait Channel: Send + Sync {
     /// Sends an answer. `Err` is an error of the file system's, not of the sending.
     fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>);
-
-    /// The next answer names this file, which must be there until the kernel has that answer.
-    fn keep(&self, backing: &Arc<BackingFile>);
 
     /// Lends a buffer of so many bytes, and sends what was written into it.
     fn fill(&self, id: RequestId, size: usize, write: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>);

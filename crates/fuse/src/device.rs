@@ -5,15 +5,14 @@ use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno as Sys;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, notify_code, opcode};
-use crate::backing::BackingFile;
 use crate::channel::Channel;
 use crate::memory::Pages;
 use crate::transport::poke;
@@ -145,9 +144,6 @@ impl AsFd for Device {
 }
 
 impl Channel for Device {
-    /// The caller has it until the answer was written, and then the kernel has that.
-    fn keep(&self, _backing: &Arc<BackingFile>) {}
-
     fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
         let sent = match answer {
             Ok(parts) => self.write(id.0, 0, parts),

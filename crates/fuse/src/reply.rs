@@ -120,9 +120,6 @@ impl<A: Answer> Reply<A> {
     #[allow(clippy::needless_pass_by_value, reason = "most answers are made in place")]
     pub fn ok(mut self, answer: A) {
         if let Some(pending) = self.pending.take() {
-            if let Some(backing) = answer.backing() {
-                pending.to.keep(backing);
-            }
             answer.with(|parts| pending.send(Ok(parts)));
         }
     }

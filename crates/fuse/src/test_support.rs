@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::backing::BackingFile;
 use crate::channel::Channel;
 use crate::device::Device;
 use crate::types::{Errno, RequestId};
@@ -18,8 +17,6 @@ pub(crate) type Answered = (RequestId, Result<Vec<u8>, Errno>);
 pub(crate) struct Remembering(pub(crate) Mutex<Vec<Answered>>);
 
 impl Channel for Remembering {
-    fn keep(&self, _backing: &Arc<BackingFile>) {}
-
     fn send(&self, id: RequestId, answer: Result<&[&[u8]], Errno>) {
         self.0.lock().unwrap().push((id, answer.map(<[&[u8]]>::concat)));
     }

@@ -59,7 +59,7 @@ fn pool() -> Status {
         metrics: BTreeMap::new(),
         warnings: vec!["/a\x1b[2Jb is on two branches".to_owned()],
         passthrough: true,
-        transport: Some(TransportStatus::Dev { reason: Some("this kernel has none".to_owned()) }),
+        transport: Some(TransportStatus { kind: TransportKind::Dev, reason: Some("this kernel has none".to_owned()) }),
         staging: Some(StagingStatus {
             path: "/var/lib/umbrella/staging".into(),
             volatile: true,

@@ -74,6 +74,7 @@ impl Admin {
         warnings.extend(self.staging.hanging_warnings());
         warnings.extend(self.staging.stuck_warning());
         warnings.extend(self.descriptor_warning());
+        warnings.extend(self.context.kernel.get().and_then(|kernel| kernel.shortage()));
         warnings
     }
 }

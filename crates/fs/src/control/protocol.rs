@@ -333,15 +333,21 @@ pub struct Status {
 
 /// How the kernel's requests reach the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransportStatus {
+    /// Which way.
+    pub kind: TransportKind,
+    /// Why not over io_uring, if that was wanted.
+    pub reason: Option<String>,
+}
+
+/// The ways of the kernel's requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TransportStatus {
+pub enum TransportKind {
     /// Over io_uring.
     IoUring,
     /// From `/dev/fuse`.
-    Dev {
-        /// Why not over io_uring, if that was wanted.
-        reason: Option<String>,
-    },
+    Dev,
 }
 
 /// The staging area.

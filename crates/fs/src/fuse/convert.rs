@@ -1,7 +1,5 @@
 //! Words of the pool in words of FUSE.
 
-use std::sync::Arc;
-
 use umbrella_fuse::{
     Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags,
 };
@@ -29,8 +27,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     if !done.wants_flush {
         flags |= OpenFlags::NOFLUSH;
     }
-    let token = done.token.clone().filter(|_| done.data == DataPath::Passthrough);
-    match token.and_then(|token| Arc::downcast::<BackingFile>(token).ok()) {
+    let token = done.token.as_ref().filter(|_| done.data == DataPath::Passthrough);
+    match token.and_then(|token| token.downcast_ref::<BackingFile>()) {
         Some(backing) => umbrella_fuse::Opened::passthrough(handle, flags, backing),
         None => umbrella_fuse::Opened::new(handle, flags | OpenFlags::KEEP_CACHE),
     }

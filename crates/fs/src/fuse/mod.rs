@@ -35,7 +35,6 @@ use crate::pool::Pool;
 
 pub(crate) use session::{Serving, mount};
 pub(crate) use trace::RequestTrace;
-pub use umbrella_fuse::run_poker;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;

@@ -1,4 +1,4 @@
-//! What the pool tells the kernel unasked.
+//! What the pool sends the kernel without being asked.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -40,5 +40,9 @@ impl Kernel for KernelNotifier {
 
     fn transport(&self) -> TransportStatus {
         self.transport.clone()
+    }
+
+    fn shortage(&self) -> Option<String> {
+        self.notifier.shortage().map(str::to_owned)
     }
 }

@@ -1,12 +1,11 @@
 //! A pool connected with the kernel.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use umbrella_fuse::{Config, MountOptions, MountSpec, Observer, Session, TransportInUse};
 
-use crate::control::protocol::TransportStatus;
+use crate::control::protocol::{TransportKind, TransportStatus};
 use crate::fuse::Fuse;
 use crate::fuse::notify::KernelNotifier;
 use crate::pool::Pool;
@@ -21,9 +20,7 @@ pub(crate) struct Mounted {
 pub(crate) struct Serving {
     /// Threads that stay, with /dev/fuse.
     pub(crate) threads: usize,
-    /// The program that keeps requests of io_uring from waiting; without it the daemon forks.
-    pub(crate) poker: Option<Command>,
-    /// Is told of every request.
+    /// Sees every request.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
@@ -47,7 +44,6 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         threads: serving.threads,
         max_threads: MOST_THREADS,
         max_entries: MOST_ENTRIES,
-        poker: serving.poker,
         observer: serving.observer,
         ..Config::default()
     };
@@ -68,13 +64,15 @@ fn transport(wanted: Transport) -> umbrella_fuse::Transport {
 
 /// What came of it, for people.
 fn in_use(wanted: Transport, got: &TransportInUse) -> TransportStatus {
-    let TransportInUse::Dev(reason) = got else { return TransportStatus::IoUring };
+    let TransportInUse::Dev(reason) = got else {
+        return TransportStatus { kind: TransportKind::IoUring, reason: None };
+    };
     match wanted {
-        Transport::Dev => return TransportStatus::Dev { reason: None },
+        Transport::Dev => return TransportStatus { kind: TransportKind::Dev, reason: None },
         Transport::IoUring => tracing::warn!(%reason, "no io_uring: requests come from /dev/fuse"),
         Transport::Auto => tracing::info!(%reason, "no io_uring: requests come from /dev/fuse"),
     }
-    TransportStatus::Dev { reason: Some(reason.clone()) }
+    TransportStatus { kind: TransportKind::Dev, reason: Some(reason.clone()) }
 }
 
 impl Mounted {

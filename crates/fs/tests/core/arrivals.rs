@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use umbrella_fs::control::protocol::{BranchState, TransportStatus};
+use umbrella_fs::control::protocol::{BranchState, TransportKind, TransportStatus};
 use umbrella_fs::pool::{Kernel, Pool};
 use umbrella_fs::{NodeId, PassthroughToken};
 
@@ -52,7 +52,11 @@ impl Kernel for Watched {
     }
 
     fn transport(&self) -> TransportStatus {
-        TransportStatus::Dev { reason: None }
+        TransportStatus { kind: TransportKind::Dev, reason: None }
+    }
+
+    fn shortage(&self) -> Option<String> {
+        None
     }
 }
 

@@ -366,12 +366,11 @@ impl Worker {
         }
     }
 
-    /// Lays out the answer. What must wait until the kernel has it is done here, else the next wait sends it.
+    /// Lays out the answer. Where memory is given back the kernel gets it here, else with the next wait.
     fn answer(&mut self, fetched: &Fetched, error: i32, length: usize) -> io::Result<()> {
         self.entry.answer(fetched, error, length);
-        let backing = self.slot.take_backing();
         let gives_back = !self.is_warm && fetched.payload.max(length) > KEPT;
-        if (backing.is_some() || gives_back) && self.entry.submit()? && gives_back {
+        if gives_back && self.entry.submit()? {
             self.slot.payload().give_back();
         }
         Ok(())

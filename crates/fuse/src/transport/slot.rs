@@ -4,12 +4,11 @@
 //! answer to such a request is kept beside it until then. Requests without (READ, GETATTR) are answered into the payload itself.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use zerocopy::FromBytes;
 
 use crate::abi;
-use crate::backing::BackingFile;
 use crate::channel::Channel;
 use crate::memory::{Pages, RingMemory, page_size};
 use crate::types::{Errno, RequestId};
@@ -35,8 +34,6 @@ struct State {
     waited_for: bool,
     /// The answer, where the payload is in use.
     beside: Vec<u8>,
-    /// Named by the answer: to be kept until the kernel has that.
-    backing: Option<Arc<BackingFile>>,
     ended: bool,
 }
 
@@ -110,11 +107,6 @@ impl Slot {
         Some((error, length))
     }
 
-    /// The backing file that the answer names, if it does.
-    pub(crate) fn take_backing(&self) -> Option<Arc<BackingFile>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).backing.take()
-    }
-
     /// Nobody waits any more.
     pub(crate) fn end(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
@@ -162,10 +154,6 @@ impl Slot {
 }
 
 impl Channel for Slot {
-    fn keep(&self, backing: &Arc<BackingFile>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).backing = Some(Arc::clone(backing));
-    }
-
     fn send(&self, _id: RequestId, answer: Result<&[&[u8]], Errno>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.ended {

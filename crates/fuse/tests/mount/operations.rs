@@ -28,7 +28,7 @@ on_both_transports! {
     a_group_of_the_caller_comes_with_a_new_file
     the_mount_can_be_mapped_to_other_ids
     an_open_file_is_passed_through
-    a_backing_file_stays_until_the_kernel_has_the_answer
+    a_backing_file_of_one_handle_goes_when_that_is_released
     absent_names_are_kept_until_the_kernel_is_told
     notifications_arrive
 }
@@ -303,11 +303,10 @@ fn an_open_file_is_passed_through(setup: Setup) {
     assert_eq!(mount.count("read") + mount.count("write"), 0, "the kernel asked nobody");
 }
 
-/// The file system lets go of it as soon as it has answered.
-fn a_backing_file_stays_until_the_kernel_has_the_answer(setup: Setup) {
+fn a_backing_file_of_one_handle_goes_when_that_is_released(setup: Setup) {
     let mount = Mount::with_backing(setup, Some(b"from below"));
-    for create in [true, false] {
-        let file = OpenOptions::new().read(true).write(true).create(create).open(mount.path("through-once")).unwrap();
+    for create in [true, false, false] {
+        let file = OpenOptions::new().read(true).write(true).create(create).open(mount.path("through-each")).unwrap();
         let mut text = [0; 10];
         assert_eq!(file.read_at(&mut text, 0).unwrap(), 10);
         assert_eq!(&text, b"from below");

@@ -2,7 +2,7 @@
 //! - `panic` in any directory: the handler panics;
 //! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted;
 //! - writes to `held*` are answered once a thousand of them wait, from another thread;
-//! - `through*` is passed through to the backing file, which is registered once; for each open of `through-once`;
+//! - `through*` is passed through to the backing file, which is registered once, or for each handle of `through-each`;
 //! - `user.do` of the root, set to words, notifies the kernel; `user.count.NAME` counts requests.
 
 use std::collections::{BTreeMap, HashMap};
@@ -53,7 +53,8 @@ pub(crate) struct Memory {
     pub(crate) notifier: Arc<OnceLock<Notifier>>,
     work: Sender<String>,
     backing: Option<PathBuf>,
-    backing_ids: Mutex<HashMap<u64, Arc<BackingFile>>>,
+    /// By handle; 0 for many.
+    backing_files: Mutex<HashMap<u64, BackingFile>>,
     handles: AtomicU64,
     /// A file that says how many wait at the gates: who asks the mount would change what it asks for.
     pub(crate) waiting: PathBuf,
@@ -87,9 +88,9 @@ impl Memory {
         let notifier: Arc<OnceLock<Notifier>> = Arc::default();
         let (to, tree) = (Arc::clone(&notifier), Arc::clone(&state));
         std::thread::spawn(move || orders.iter().for_each(|order| carry_out(&order, to.get().unwrap(), &tree.0)));
-        let (backing_ids, handles) = (Mutex::default(), AtomicU64::new(1));
+        let (backing_files, handles) = (Mutex::default(), AtomicU64::new(1));
         let (waiting, at_gates) = (PathBuf::new(), AtomicU64::new(0));
-        Memory { state, held, counts, notifier, work, backing, backing_ids, handles, waiting, at_gates }
+        Memory { state, held, counts, notifier, work, backing, backing_files, handles, waiting, at_gates }
     }
 
     fn with<R>(&self, node: NodeId, call: impl FnOnce(&mut Inode) -> Result<R, Errno>) -> Result<R, Errno> {
@@ -168,14 +169,11 @@ impl Memory {
         if let (Some(backing), true) = (&self.backing, name.starts_with("through")) {
             let register = || {
                 let file = std::fs::OpenOptions::new().read(true).write(true).open(backing).unwrap();
-                Arc::new(self.notifier.get().unwrap().open_backing(file.as_fd()).unwrap())
+                self.notifier.get().unwrap().open_backing(file.as_fd()).unwrap()
             };
-            if name == "through-once" {
-                return Opened::passthrough(handle, OpenFlags::empty(), register());
-            }
-            let mut ids = self.backing_ids.lock().unwrap();
-            let id = ids.entry(node.0).or_insert_with(register);
-            return Opened::passthrough(handle, OpenFlags::empty(), Arc::clone(id));
+            let key = if name == "through-each" { handle.0 } else { 0 };
+            let mut backing_files = self.backing_files.lock().unwrap();
+            return Opened::passthrough(handle, OpenFlags::empty(), backing_files.entry(key).or_insert_with(register));
         }
         let direct = name.starts_with("gate") || name.starts_with("held") || name.starts_with("slow");
         let flags =
@@ -444,6 +442,7 @@ impl Filesystem for Memory {
     }
 
     fn release(&self, _context: &Context<'_>, request: Release, reply: Reply<()>) {
+        self.backing_files.lock().unwrap().remove(&request.handle.0);
         let _ = self.with(request.node, |inode| {
             inode.locks.retain(|(owner, _)| *owner != request.lock_owner);
             Ok(())
