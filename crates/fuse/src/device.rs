@@ -103,7 +103,7 @@ impl Device {
 
     fn send_retrieve(&self, kind: u64, nodeid: u64, offset: u64, size: u32) -> io::Result<u64> {
         // Even: the lowest bit has a meaning of its own.
-        let notify_unique = kind | ((self.retrievals.fetch_add(1, Ordering::Relaxed) + 1) * 2 & (POKE - 1));
+        let notify_unique = kind | (((self.retrievals.fetch_add(1, Ordering::Relaxed) + 1) * 2) & (POKE - 1));
         let body = abi::NotifyRetrieveOut { notify_unique, nodeid, offset, size, padding: 0 };
         // The number of a notification stands where answers have their error.
         self.write(0, notify_code::RETRIEVE, &[body.as_bytes()])?;

@@ -341,7 +341,8 @@ impl Worker {
         }
         self.pinned = pin_this_thread(self.queue).is_ok();
         if let Err(error) = self.entry.register() {
-            return Ok(drop(say.send(Err(error))));
+            drop(say.send(Err(error)));
+            return Ok(());
         }
         if let Some(queue) = self.rings.queues.get(self.queue) {
             queue.all.fetch_add(1, Ordering::SeqCst);
