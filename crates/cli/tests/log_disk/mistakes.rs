@@ -171,10 +171,18 @@ fn an_image_and_a_loop_device_on_it_are_not_served_both() {
     house.given(&["create", "--kind", "log", "b.img", "--size", SIZE]);
     {
         let device = Looped::on(&house.path("b.img"));
-        house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is ", "as well", "losetup -d /dev/loop"]);
+        house.refused(
+            &["serve", "b.img", "--daemon"],
+            1,
+            &["b.img is ", "is also attached as", "losetup -d /dev/loop"],
+        );
         // The same file by another name.
         std::fs::hard_link(house.path("b.img"), house.path("b2.img")).expect("a link");
-        house.refused(&["serve", "b2.img", "--daemon"], 1, &["b2.img is ", "as well", "losetup -d /dev/loop"]);
+        house.refused(
+            &["serve", "b2.img", "--daemon"],
+            1,
+            &["b2.img is ", "is also attached as", "losetup -d /dev/loop"],
+        );
         house.given(&["serve", device.as_str(), "--daemon"]);
         house.refused(&["attach", "b.img"], 1, &["b.img is in use as /dev/loop"]);
         house.refused(&["serve", "b.img", "--daemon"], 1, &["b.img is in use as /dev/loop"]);
@@ -318,7 +326,11 @@ fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
     // What is one with a mistake is still told where that is.
     fs::write(house.path("disk.conf"), "[disk]\npth = \"x\"\n").expect("the folder can be written");
     house.refused(&["check", "disk.conf"], 1, &["disk.conf:2:1", "pth"]);
-    house.refused(&["create", "--kind", "log", "empty.img"], 1, &["empty.img is empty; say its size", "--size"]);
+    house.refused(
+        &["create", "--kind", "log", "empty.img"],
+        1,
+        &["empty.img is empty; to make it, give its size", "--size"],
+    );
     house.given(&["create", "--kind", "log", "empty.img", "--size", SIZE]);
     house.given(&["check", "empty.img"]);
 }

@@ -69,7 +69,7 @@ fn a_pool_whose_daemon_ends_while_it_is_asked_is_said_to_be_ending() {
         let status = pool.umbrella(args);
         assert!(status.status.success() && text(&status).contains("/gone is unmounted"), "{}", text(&status));
     }
-    assert_eq!(pool.json(["status"]), [serde_json::json!({ "mount": "/gone", "ending": true })]);
+    assert_eq!(pool.json(["status"]), [serde_json::json!({ "schema": 1, "mount": "/gone", "ending": true })]);
 }
 
 /// The kernel is handing over what closing the files asks for while it lets the mount go.
