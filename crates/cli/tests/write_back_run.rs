@@ -6,7 +6,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -258,8 +258,9 @@ fn users_other_than_root_are_told_why_not() {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     // The folder that programs are built in may be closed to others.
     let program = run_dir.path().join("umbrella");
-    fs::copy(PROGRAM, &program).expect("copies");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("sets the mode");
+    // By another process: a test beside this one that forks while the copy is open for writing would keep it from being run.
+    let copied = Command::new("install").args(["-m", "755", PROGRAM]).arg(&program).status().expect("install starts");
+    assert!(copied.success());
     let mut command = Command::new(&program);
     command.args(["write-back", "run", "--fs"]).arg(disk.path()).uid(NOBODY).gid(NOBODY);
     let text = refusal(command);

@@ -37,7 +37,7 @@ ids! {
 }
 
 impl NodeId {
-    /// The root of the mount.
+    /// The root of the mount. The highest number, `u64::MAX`, is the crate's own: give it to no file.
     pub const ROOT: NodeId = NodeId(1);
 }
 

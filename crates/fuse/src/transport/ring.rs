@@ -341,7 +341,7 @@ impl Worker {
         }
         self.pinned = pin_this_thread(self.queue).is_ok();
         if let Err(error) = self.entry.register() {
-            drop(say.send(Err(error)));
+            let _ = say.send(Err(error));
             return Ok(());
         }
         if let Some(queue) = self.rings.queues.get(self.queue) {
