@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 pub use umbrella_writeback::Status as FlusherStatus;
 use umbrella_writeback::{FlusherError, Limits, Settings};
@@ -237,8 +238,9 @@ pub enum DirectoryRule {
 /// When and how the enforcer walks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnforceSpec {
-    /// Local time of day, minutes after midnight, from and to (may wrap); `None`: only on demand.
-    pub window: Option<(u16, u16)>,
+    /// Hours of the week in which it walks; without any, only on demand.
+    #[serde(default)]
+    pub window: Schedule,
     /// At most so many bytes a second are moved; `None`: no limit.
     pub bandwidth: Option<ByteSize>,
 }

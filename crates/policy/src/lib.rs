@@ -6,6 +6,7 @@ pub mod log_layout;
 mod param_info;
 mod params;
 pub mod placement;
+pub mod schedule;
 pub mod spin_down;
 pub mod staging;
 pub mod writeback;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
 use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::schedule::{ParseWindowError, Schedule};
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
@@ -16,6 +17,7 @@ use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
+use super::values::{Names, all_names};
 use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
@@ -149,20 +151,7 @@ fn default_list(c: &mut Conversion, file: &PoolFile) -> Vec<String> {
 }
 
 fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
-    let window = file.window.as_ref().and_then(|window| {
-        let parsed = time_window(window.get_ref());
-        if parsed.is_none() {
-            let given = window.get_ref().clone();
-            let problem = Problem::BadValue {
-                key: "window",
-                given,
-                what: "two different times of the day",
-                examples: "\"02:00-05:00\" or \"22:30-06:00\"",
-            };
-            c.fail(window.span(), problem);
-        }
-        parsed
-    });
+    let window = windows(c, "window", file.window.as_ref());
     let valid = "more than 0 bytes a second (leave it out for no limit)";
     let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
@@ -213,20 +202,20 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
     }
 }
 
-/// Reads `"02:00-05:00"` into minutes after midnight.
-fn time_window(text: &str) -> Option<(u16, u16)> {
-    let minutes = |time: &str| {
-        let (hours, minutes) = time.trim().split_once(':')?;
-        let digits = |text: &str| text.len() <= 2 && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if !digits(hours) || minutes.len() != 2 || !digits(minutes) {
-            return None;
+/// Hours of the week: one window or a list.
+fn windows(c: &mut Conversion, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
+    let mut schedule = Schedule::default();
+    for (span, text) in given.into_iter().flat_map(all_names) {
+        match text.parse() {
+            Ok(window) => schedule.0.push(window),
+            Err(ParseWindowError) => {
+                let examples = "\"02:00-05:00\", \"22:30-06:00\" or \"Sat,Sun 02:00-09:00\"";
+                let what = "two different times of the day, with or without days of the week";
+                c.fail(span, Problem::BadValue { key, given: text.to_owned(), what, examples });
+            }
         }
-        let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
-        (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
-    };
-    let (from, to) = text.split_once('-')?;
-    let window = (minutes(from)?, minutes(to)?);
-    (window.0 != window.1).then_some(window)
+    }
+    schedule
 }
 
 fn threads(c: &mut Conversion, given: Option<&Spanned<i64>>) -> u16 {

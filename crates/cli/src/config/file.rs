@@ -38,7 +38,7 @@ pub(super) struct PoolFile {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EnforceFile {
-    pub(super) window: Option<Spanned<String>>,
+    pub(super) window: Option<Spanned<Names>>,
     pub(super) bandwidth: Option<Spanned<Scalar>>,
 }
 

@@ -7,6 +7,7 @@ use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::{
     Access, Comparison, Condition, DestinationSpec, FileKind, RuleKindSpec, SpaceField, TimeField,
 };
+use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 
 use super::*;
@@ -132,7 +133,8 @@ fn what_is_left_out_has_a_default_that_works() {
     assert_eq!(spec.cache_timeout, Duration::from_secs(3600));
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(5), Duration::from_secs(5)));
     assert_eq!((spec.threads, spec.transport), (0, Transport::Auto));
-    assert_eq!((spec.enforce.window, spec.enforce.bandwidth), (None, None));
+    assert!(spec.enforce.window.is_empty());
+    assert_eq!(spec.enforce.bandwidth, None);
     let branch = &spec.branches[0];
     assert_eq!(branch.path.as_os_str(), "/mnt/disk");
     assert_eq!(branch.min_stay, Duration::ZERO);
@@ -152,7 +154,7 @@ probe_interval = "1m"
 probe_timeout = "500ms"
 threads = 4
 transport = "io_uring"
-enforce = { window = "22:30-06:00", bandwidth = "50MiB" }
+enforce = { window = ["22:30-06:00", "Sat,Sun 6:00-9:00"], bandwidth = "50MiB" }
 [[branch]]
 name = "disk"
 path = "/mnt/disk"
@@ -170,7 +172,8 @@ passthrough = false
     assert_eq!(spec.cache_timeout, Duration::ZERO);
     assert_eq!((spec.probe_interval, spec.probe_timeout), (Duration::from_secs(60), Duration::from_millis(500)));
     assert_eq!((spec.threads, spec.transport), (4, Transport::IoUring));
-    assert_eq!(spec.enforce.window, Some((22 * 60 + 30, 6 * 60)));
+    let windows = ["22:30-06:00", "Sat,Sun 06:00-09:00"].map(|text| text.parse().unwrap());
+    assert_eq!(spec.enforce.window, Schedule(windows.to_vec()));
     assert_eq!(spec.enforce.bandwidth, Some(ByteSize(50 << 20)));
     let branch = &spec.branches[0];
     assert_eq!(branch.min_free, Amount::Bytes(ByteSize(10 << 30)));

@@ -10,6 +10,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
+use umbrella_policy::schedule::{Schedule, Weekday};
+
 use crate::control::protocol::Purpose;
 use crate::migrate::{Migrations, Walk};
 
@@ -21,23 +23,26 @@ impl Migrations {
         if self.moves_left.load(Ordering::Relaxed) {
             self.move_what_was_left();
         }
-        let Some(window) = self.context.spec.enforce.window else { return };
+        let hours = &self.context.spec.enforce.window;
+        if hours.is_empty() {
+            return;
+        }
         let mut done_inside = false;
         while !self.context.is_stopping() {
-            let inside = minute_of_day().is_some_and(|minute| is_inside(window, minute));
+            let inside = is_open(hours).unwrap_or(false);
             if !inside {
                 done_inside = false;
             } else if !done_inside {
                 done_inside = true;
-                self.walk_in(window);
+                self.walk_in(hours);
             }
-            self.wait_for_the_hours(window);
+            self.wait_for_the_hours(hours);
         }
     }
 
     /// Sleeps until the window begins or ends, the clock is set, or the pool ends.
-    fn wait_for_the_hours(&self, window: (u16, u16)) {
-        let timer = timer(next_change(window)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
+    fn wait_for_the_hours(&self, hours: &Schedule) {
+        let timer = timer(next_change(hours)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
         let fds = [Some(self.context.ends()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         // Without a timer the clock is looked at once a minute.
@@ -76,25 +81,23 @@ impl Migrations {
         }
     }
 
-    fn walk_in(&self, window: (u16, u16)) {
+    fn walk_in(&self, hours: &Schedule) {
         let walk =
             Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
-        let summary = self.enforce(walk, &mut |_| minute_of_day().is_none_or(|minute| is_inside(window, minute)));
+        let summary = self.enforce(walk, &mut |_| is_open(hours).unwrap_or(true));
         tracing::info!(?summary, "the enforcer ends its walk");
     }
 }
 
-/// Whether a minute of the day lies in a window that may wrap around midnight.
-fn is_inside((from, to): (u16, u16), minute: u16) -> bool {
-    if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to }
-}
-
-/// Minutes after local midnight.
-fn minute_of_day() -> Option<u16> {
+/// Whether the hours are open now; `None` when the local time is not known.
+fn is_open(hours: &Schedule) -> Option<bool> {
     let local = local_time(crate::ground::meta::now().secs)?;
-    u16::try_from(local.tm_hour * 60 + local.tm_min).ok()
+    let minute = u16::try_from(local.tm_hour * 60 + local.tm_min).ok()?;
+    // The C library counts days from Sunday.
+    let day = Weekday::from_monday(u32::try_from(local.tm_wday).ok()? + 6);
+    Some(hours.contains(day, minute))
 }
 
 fn local_time(secs: i64) -> Option<libc::tm> {
@@ -106,11 +109,11 @@ fn local_time(secs: i64) -> Option<libc::tm> {
     }
 }
 
-/// When a window begins or ends next, in seconds since the epoch.
-fn next_change((from, to): (u16, u16)) -> i64 {
+/// When a window may begin or end next, in seconds since the epoch.
+fn next_change(hours: &Schedule) -> i64 {
     const DAY: i64 = 24 * 60 * 60;
     let now = crate::ground::meta::now().secs;
-    let changes = [from, to].into_iter().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));
+    let changes = hours.changes().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));
     changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
 }
 
@@ -136,28 +139,33 @@ fn timer(at: i64) -> rustix::io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_inside, minute_of_day, next_change};
+    use umbrella_policy::schedule::Schedule;
 
-    #[test]
-    fn the_next_change_is_the_first_time_that_the_clock_shows_an_end_of_the_window() {
-        let now = crate::ground::meta::now().secs;
-        for window in [(0, 1), (120, 300), (1380, 300), (1439, 0), (720, 720)] {
-            let change = next_change(window);
-            // Days have up to 25 hours.
-            assert!(
-                change > now && change <= now + 25 * 60 * 60 && change % 60 == 0,
-                "{window:?}: {change} after {now}"
-            );
-        }
-        let (minute, minutes) = (minute_of_day().unwrap(), 24 * 60);
-        let change = next_change(((minute + 5) % minutes, (minute + 9) % minutes));
-        assert!((now + 3 * 60..=now + 6 * 60).contains(&change), "{change} after {now}");
+    use super::{is_open, local_time, next_change};
+
+    fn schedule(text: &str) -> Schedule {
+        Schedule(vec![text.parse().unwrap()])
     }
 
     #[test]
-    fn a_window_may_wrap_around_midnight() {
-        let (night, day) = ((23 * 60, 5 * 60), (2 * 60, 5 * 60));
-        assert!(is_inside(night, 23 * 60 + 30) && is_inside(night, 60) && !is_inside(night, 12 * 60));
-        assert!(is_inside(day, 3 * 60) && !is_inside(day, 60) && !is_inside(day, 5 * 60));
+    fn the_next_change_is_the_first_time_that_the_clock_shows_an_end_of_a_window() {
+        let now = crate::ground::meta::now().secs;
+        for window in ["00:00-00:01", "Sat 02:00-05:00", "23:00-05:00", "23:59-24:00"] {
+            let change = next_change(&schedule(window));
+            // Days have up to 25 hours.
+            assert!(change > now && change <= now + 25 * 60 * 60 && change % 60 == 0, "{window}: {change} after {now}");
+        }
+    }
+
+    #[test]
+    fn a_window_around_this_hour_is_open_today_and_closed_on_the_other_days() {
+        let days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+        let now = crate::ground::meta::now().secs;
+        let today = usize::try_from(local_time(now).unwrap().tm_wday).unwrap();
+        let open = |day: usize| is_open(&schedule(&format!("{} 00:00-24:00", days[day % 7]))).unwrap();
+        let found: Vec<bool> = (0..7).map(|after| open(today + after)).collect();
+        // Midnight may pass meanwhile.
+        let tomorrow = usize::try_from(local_time(crate::ground::meta::now().secs).unwrap().tm_wday).unwrap();
+        assert!(tomorrow != today || found == [true, false, false, false, false, false, false], "{found:?}");
     }
 }

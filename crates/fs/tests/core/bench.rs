@@ -10,6 +10,7 @@ use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
 use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 
 /// In the order of the configuration.
@@ -162,7 +163,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         on_branch_error: OnBranchError::Skip,
         directories: DirectoryRule::Safe,
         cache_timeout: Duration::ZERO,
-        enforce: EnforceSpec { window: None, bandwidth: None },
+        enforce: EnforceSpec { window: Schedule::default(), bandwidth: None },
         probe_interval: Duration::from_secs(1),
         probe_timeout: Duration::from_secs(10),
         threads: 2,
