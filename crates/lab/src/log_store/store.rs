@@ -16,7 +16,7 @@ const NOTHING: u32 = u32::MAX;
 
 /// Who writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum BlockWriter {
     User,
     Cleaner,
 }
@@ -126,7 +126,7 @@ impl<'a> Store<'a> {
             None => self.live.0 += 1,
         }
         self.tally.written.0 += 1;
-        if self.placed(put, block, Writer::User) {
+        if self.placed(put, block, BlockWriter::User) {
             self.keep_room();
         }
         Ok(())
@@ -153,36 +153,36 @@ impl<'a> Store<'a> {
                 Some((start, blocks)) if start.0 + blocks.0 == place.0 => blocks.0 += 1,
                 _ => {
                     if let Some((start, blocks)) = run.replace((place, Pages(1))) {
-                        self.request(start, blocks, Writer::User);
+                        self.request(start, blocks, BlockWriter::User);
                     }
                 }
             }
         }
         if let Some((start, blocks)) = run {
-            self.request(start, blocks, Writer::User);
+            self.request(start, blocks, BlockWriter::User);
         }
     }
 
     /// The disk serves a request, for the user or for the cleaner.
-    fn request(&mut self, start: Place, blocks: Pages, of: Writer) {
-        if of == Writer::User {
+    fn request(&mut self, start: Place, blocks: Pages, of: BlockWriter) {
+        if of == BlockWriter::User {
             self.foreground.serve(start, blocks);
         }
         self.all.serve(start, blocks);
     }
 
     /// Enters what lies there now. Whether a segment is full with it.
-    fn placed(&mut self, put: Put, block: BlockNo, writer: Writer) -> bool {
+    fn placed(&mut self, put: Put, block: BlockNo, writer: BlockWriter) -> bool {
         self.owners[put.place.0 as usize] = block.0 as u32;
         let of_user = &mut self.of_user[usize::from(put.stream.0)];
-        *of_user += u32::from(writer == Writer::User);
+        *of_user += u32::from(writer == BlockWriter::User);
         if !put.full {
             return false;
         }
         let most = std::mem::take(of_user) * 2 > self.shape.segment_blocks;
         let start = self.shape.place(self.shape.segment(put.place), 0);
         let whole = Pages(self.shape.segment_blocks.into());
-        self.request(start, whole, if most { Writer::User } else { Writer::Cleaner });
+        self.request(start, whole, if most { BlockWriter::User } else { BlockWriter::Cleaner });
         if let Some(closed) = self.layout.seal(put.stream).closed {
             self.layout.settled(closed);
         }
@@ -217,7 +217,7 @@ impl<'a> Store<'a> {
         let whole = Pages(self.shape.segment_blocks.into());
         self.tally.cleaned += 1;
         self.tally.cleaner_read.0 += whole.0;
-        self.request(self.shape.place(victim, 0), whole, Writer::Cleaner);
+        self.request(self.shape.place(victim, 0), whole, BlockWriter::Cleaner);
         for slot in 0..self.shape.segment_blocks {
             let from = self.shape.place(victim, slot);
             let owner = self.owners[from.0 as usize];
@@ -232,7 +232,7 @@ impl<'a> Store<'a> {
             self.enter(block, Some(MapEntry { place: put.place, ..old }));
             self.owners[from.0 as usize] = NOTHING;
             self.tally.copied.0 += 1;
-            self.placed(put, block, Writer::Cleaner);
+            self.placed(put, block, BlockWriter::Cleaner);
         }
     }
 

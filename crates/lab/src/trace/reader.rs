@@ -141,11 +141,11 @@ pub struct Reader {
     origin_rule: Origin,
     skipped: Skipped,
     progress: Progress,
-    input: Input,
+    state: ReadState,
 }
 
-/// What is still to come from the input.
-enum Input {
+/// What the next record comes from.
+enum ReadState {
     Records,
     Failed(TraceError),
     Ended,
@@ -204,7 +204,7 @@ fn reader(
         origin_rule: options.origin,
         skipped: Skipped::default(),
         progress: Progress { read, length },
-        input: Input::Records,
+        state: ReadState::Records,
     })
 }
 
@@ -295,7 +295,7 @@ impl Reader {
     /// Takes one record from the input into the window.
     fn advance(&mut self) -> Result<(), TraceError> {
         let Some(placed) = self.parse_next()? else {
-            self.input = Input::Ended;
+            self.state = ReadState::Ended;
             return Ok(());
         };
         let Some(window) = &mut self.window else { return Ok(()) };
@@ -310,7 +310,7 @@ impl Reader {
 
     fn next_ordered(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
-            let last = !matches!(self.input, Input::Records);
+            let last = !matches!(self.state, ReadState::Records);
             match self.window.as_mut().and_then(|window| window.pop(last)) {
                 Some(Ordered::Record(record)) => return Ok(Some(record)),
                 Some(Ordered::LoneTime(place, gap)) if self.strictness == Strictness::Strict => {
@@ -321,28 +321,28 @@ impl Reader {
                     self.skipped.note(place);
                 }
                 Some(Ordered::Jump(place, gap)) => return Err(TraceError::TimeJump { place, gap }),
-                None => match std::mem::replace(&mut self.input, Input::Ended) {
-                    Input::Records => {
-                        self.input = Input::Records;
+                None => match std::mem::replace(&mut self.state, ReadState::Ended) {
+                    ReadState::Records => {
+                        self.state = ReadState::Records;
                         // What waits in the window comes before the error that stopped the input.
                         if let Err(error) = self.advance() {
-                            self.input = Input::Failed(error);
+                            self.state = ReadState::Failed(error);
                         }
                     }
-                    Input::Failed(error) => return Err(error),
-                    Input::Ended => return Ok(None),
+                    ReadState::Failed(error) => return Err(error),
+                    ReadState::Ended => return Ok(None),
                 },
             }
         }
     }
 
     fn next_in_file(&mut self) -> Result<Option<Record>, TraceError> {
-        if matches!(self.input, Input::Ended) {
+        if matches!(self.state, ReadState::Ended) {
             return Ok(None);
         }
         let placed = self.parse_next()?;
         if placed.is_none() {
-            self.input = Input::Ended;
+            self.state = ReadState::Ended;
         }
         Ok(placed.map(|placed| placed.record))
     }
@@ -363,7 +363,7 @@ impl Iterator for Reader {
                 Some(Ok(record))
             }
             Err(error) => {
-                self.input = Input::Ended;
+                self.state = ReadState::Ended;
                 self.window = None;
                 Some(Err(error))
             }
