@@ -19,7 +19,7 @@ use super::input::{Arrival, Direction, Input};
 use super::outcome::HybridOutcome;
 use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
-use super::setup::{Cache, Setup};
+use super::setup::{Cache, HybridSetup};
 use super::station::Station;
 use super::tally::Tally;
 use crate::experiment::{LabError, Watch};
@@ -47,7 +47,7 @@ enum Reason {
 
 /// A hybrid disk and what is asked of it.
 pub(super) struct Engine<'a, P> {
-    setup: &'a Setup,
+    setup: &'a HybridSetup,
     input: &'a Input,
     /// Arrivals so far.
     arrived: usize,
@@ -77,7 +77,7 @@ pub(super) struct Engine<'a, P> {
 }
 
 impl<'a, P: Probe> Engine<'a, P> {
-    pub(super) fn new(setup: &'a Setup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
+    pub(super) fn new(setup: &'a HybridSetup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
         let (disk, flash) = setup.profiles()?;
         let options = Options { write_cache: setup.write_cache, ..Options::default() };
         Engine::with(setup, input, probe, disk.powered(&options), flash.powered(&Options::default()))
@@ -85,7 +85,7 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     /// The same with these devices.
     pub(super) fn with(
-        setup: &'a Setup,
+        setup: &'a HybridSetup,
         input: &'a Input,
         probe: &'a mut P,
         disk: Powered,

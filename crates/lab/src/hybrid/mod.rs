@@ -39,4 +39,4 @@ mod week;
 
 pub use input::{Arrival, Direction, Input};
 pub use outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
-pub use setup::{Cache, Setup};
+pub use setup::{Cache, HybridSetup};

@@ -6,7 +6,7 @@ use umbrella_units::{Nanos, SECTOR_BYTES, SectorRange};
 
 use super::flush::Flush;
 use super::outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
-use super::setup::{Cache, Setup};
+use super::setup::{Cache, HybridSetup};
 use super::station::Station;
 use crate::result::Histogram;
 
@@ -91,7 +91,7 @@ impl Tally {
     pub(super) fn outcome(
         mut self,
         input: &str,
-        setup: &Setup,
+        setup: &HybridSetup,
         disk: &Station,
         flash: &Station,
         time: Nanos,

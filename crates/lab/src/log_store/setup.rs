@@ -12,7 +12,7 @@ use super::percent::Percent;
 
 /// A log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct LogSetup {
     /// Where blocks go, such as `r_lfs:regions=3`.
     pub scheme: String,
     /// Which segment is cleaned.
@@ -23,13 +23,13 @@ pub struct Setup {
     pub segment_blocks: Option<NonZeroU32>,
 }
 
-impl fmt::Display for Setup {
+impl fmt::Display for LogSetup {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {} {}%", self.scheme, self.victim.name(), self.utilisation.0)
     }
 }
 
-impl Setup {
+impl LogSetup {
     /// The scheme.
     pub(super) fn make_scheme(&self) -> Result<Box<dyn Scheme>, LogError> {
         let spec: Spec = self.scheme.parse()?;

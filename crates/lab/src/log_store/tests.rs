@@ -8,7 +8,7 @@ use umbrella_units::{BlockNo, Extent, Pages};
 use super::foresight::Deaths;
 use super::input::{Input, Request};
 use super::percent::Percent;
-use super::setup::Setup;
+use super::setup::LogSetup;
 use super::store::Store;
 use super::{LogError, LogOutcome};
 use crate::experiment::{self, Cell};
@@ -21,11 +21,11 @@ fn ask(op: TraceOp, start: u64, blocks: u64) -> Request {
     Request { op, extent: Extent { start: BlockNo(start), blocks } }
 }
 
-fn setup(scheme: &str, utilisation: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation), segment_blocks: None }
+fn setup(scheme: &str, utilisation: u32) -> LogSetup {
+    LogSetup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation), segment_blocks: None }
 }
 
-fn outcome(input: &Input, setup: Setup) -> LogOutcome {
+fn outcome(input: &Input, setup: LogSetup) -> LogOutcome {
     Cell::new(input.clone(), setup).run(&mut |_| true).unwrap().unwrap()
 }
 
@@ -163,7 +163,7 @@ fn hot_blocks_take_their_share_and_half_of_the_rest_is_never_written() {
 #[test]
 fn runs_are_the_same_however_many_run_at_a_time() {
     let input = Arc::new(Input::zipf(0.9, DATA, 5_000, Seed(2)).unwrap());
-    let stores: Vec<Setup> = schemes().iter().map(|info| setup(info.name, 70)).collect();
+    let stores: Vec<LogSetup> = schemes().iter().map(|info| setup(info.name, 70)).collect();
     let cells = Cell::grid(&[input], &stores);
     let [one, two] = [1, 2].map(|threads| experiment::run(&cells, threads, &()).unwrap().unless_failed().unwrap());
     assert_eq!(one, two);

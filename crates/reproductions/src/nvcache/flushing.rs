@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{FlushFigures, Input, Setup};
+use umbrella_lab::hybrid::{FlushFigures, Input, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
@@ -31,8 +31,8 @@ enum Buffer {
     Off,
 }
 
-fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> Setup {
-    Setup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
+fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> HybridSetup {
+    HybridSetup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
 }
 
 fn all(inputs: &[Arc<Input>], buffer: Buffer) -> Cells {

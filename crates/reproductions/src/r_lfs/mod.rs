@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{Input, Percent, Setup};
+use umbrella_lab::log_store::{Input, Percent, LogSetup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;
@@ -39,9 +39,9 @@ const TRACES: [&str; 6] = [
 ];
 
 /// A figure of the paper.
-pub type Figure = InputFigure<Setup>;
-type Cells = on_inputs::Cells<Setup>;
-type Runs<'a> = on_inputs::Runs<'a, Setup>;
+pub type Figure = InputFigure<LogSetup>;
+type Cells = on_inputs::Cells<LogSetup>;
+type Runs<'a> = on_inputs::Runs<'a, LogSetup>;
 
 impl Named for Input {
     fn name(&self) -> &str {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, LogSetup};
 use umbrella_policy::log_layout::Victim;
 
 use super::{Cells, Runs};
@@ -28,8 +28,8 @@ pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
 }
 
 /// R-LFS with so many regions.
-pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
-    Setup {
+pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> LogSetup {
+    LogSetup {
         scheme: format!("r_lfs:regions={regions}"),
         victim,
         utilisation: Percent(utilisation),
@@ -46,7 +46,7 @@ pub(super) fn utilisations_of(runs: &Runs<'_>, input: &Input) -> Vec<u32> {
 }
 
 /// Each input in each of these logs that is large enough for it.
-pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[Setup]) -> Cells {
+pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[LogSetup]) -> Cells {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {
@@ -59,7 +59,7 @@ pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[
 }
 
 /// All of the paper's policies in logs from half full on.
-pub(super) fn papers(effort: Effort) -> Vec<Setup> {
+pub(super) fn papers(effort: Effort) -> Vec<LogSetup> {
     let of = |share: &u32| POLICIES.map(|(_, count, victim)| regions(count, victim, *share));
     utilisations(effort).iter().flat_map(of).collect()
 }

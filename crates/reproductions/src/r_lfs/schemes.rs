@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_lab::log_store::{Input, LogOutcome, Percent, LogSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
@@ -30,8 +30,8 @@ fn all_schemes() -> Vec<(String, String)> {
     all
 }
 
-fn setup(scheme: &str, victim: Victim, share: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
+fn setup(scheme: &str, victim: Victim, share: u32) -> LogSetup {
+    LogSetup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
 }
 
 pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {

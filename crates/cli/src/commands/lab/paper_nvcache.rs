@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use umbrella_lab::hybrid::{HybridOutcome, Input, Setup};
+use umbrella_lab::hybrid::{HybridOutcome, Input, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
 use umbrella_reproductions::{Judged, nvcache, on_inputs};
@@ -67,7 +67,7 @@ impl PaperArgs {
 }
 
 /// A line for each input, and for each device.
-fn told(inputs: &[Arc<Input>], judged: &[Judged<Setup>]) -> Vec<String> {
+fn told(inputs: &[Arc<Input>], judged: &[Judged<HybridSetup>]) -> Vec<String> {
     let of_input = |input: &Arc<Input>| {
         let days = input.length.as_secs_f64() / 86_400.0;
         let (requests, written) = (input.arrivals.len(), input.written());

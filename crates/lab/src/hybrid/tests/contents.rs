@@ -112,7 +112,7 @@ proptest! {
         let input = Input::new("drawn", arrivals, Nanos(0));
         for algorithm in Algorithm::ALL {
             for when in When::ALL {
-                let mut setup = Setup { when, algorithm, memory: ByteSize(memory * SECTOR_BYTES), ..small(log) };
+                let mut setup = HybridSetup { when, algorithm, memory: ByteSize(memory * SECTOR_BYTES), ..small(log) };
                 spin_down.clone_into(&mut setup.spin_down);
                 if sata {
                     (setup.disk, setup.flash) = ("modern".to_owned(), "sata_ssd".to_owned());
