@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use umbrella_lab::experiment;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec};
 use umbrella_policy::writeback::policies;
 use umbrella_units::ByteSize;
 
@@ -36,7 +36,7 @@ fn every_policy_does_what_it_did_before() {
             memory: ByteSize(1 << 30),
             ..MachineSpec::default()
         };
-        Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
+        Cell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
     };
     let cells: Vec<Cell> =
         WORKLOADS.iter().flat_map(|workload| policies().iter().map(|info| cell(workload, info.name))).collect();

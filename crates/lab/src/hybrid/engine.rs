@@ -15,7 +15,7 @@ use umbrella_units::{Lba, Nanos, SectorRange};
 
 use super::flush::Flush;
 use super::foresight::next_need;
-use super::input::{Arrival, Direction, Input};
+use super::input::{Arrival, Direction, HybridInput};
 use super::outcome::HybridOutcome;
 use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
@@ -48,7 +48,7 @@ enum Reason {
 /// A hybrid disk and what is asked of it.
 pub(super) struct Engine<'a, P> {
     setup: &'a HybridSetup,
-    input: &'a Input,
+    input: &'a HybridInput,
     /// Arrivals so far.
     arrived: usize,
     now: Nanos,
@@ -77,7 +77,7 @@ pub(super) struct Engine<'a, P> {
 }
 
 impl<'a, P: Probe> Engine<'a, P> {
-    pub(super) fn new(setup: &'a HybridSetup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
+    pub(super) fn new(setup: &'a HybridSetup, input: &'a HybridInput, probe: &'a mut P) -> Result<Self, LabError> {
         let (disk, flash) = setup.profiles()?;
         let options = Options { write_cache: setup.write_cache, ..Options::default() };
         Engine::with(setup, input, probe, disk.powered(&options), flash.powered(&Options::default()))
@@ -86,7 +86,7 @@ impl<'a, P: Probe> Engine<'a, P> {
     /// The same with these devices.
     pub(super) fn with(
         setup: &'a HybridSetup,
-        input: &'a Input,
+        input: &'a HybridInput,
         probe: &'a mut P,
         disk: Powered,
         flash: Powered,

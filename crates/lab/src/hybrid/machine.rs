@@ -4,13 +4,13 @@ use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::Nanos;
 
 use super::engine::Engine;
-use super::input::Input;
+use super::input::HybridInput;
 use super::outcome::HybridOutcome;
 use super::setup::HybridSetup;
 use crate::experiment::{Cell, LabError, Machine, Watch, modelled_time};
 
 impl Machine for HybridSetup {
-    type Input = Input;
+    type Input = HybridInput;
     type Outcome = HybridOutcome;
 
     /// Inputs are told apart by their names.

@@ -37,6 +37,6 @@ mod tally;
 mod tests;
 mod week;
 
-pub use input::{Arrival, Direction, Input};
+pub use input::{Arrival, Direction, HybridInput};
 pub use outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
 pub use setup::{Cache, HybridSetup};

@@ -5,7 +5,7 @@ use umbrella_units::Pages;
 
 use super::error::LogError;
 use super::foresight::Deaths;
-use super::input::Input;
+use super::input::LogInput;
 use super::outcome::LogOutcome;
 use super::setup::LogSetup;
 use super::store::{Store, Stuck};
@@ -21,7 +21,7 @@ const WATCH_EVERY: u64 = 4096;
 const LOW: u32 = 4;
 
 impl Machine for LogSetup {
-    type Input = Input;
+    type Input = LogInput;
     type Outcome = LogOutcome;
 
     /// Inputs are told apart by their names.
@@ -48,12 +48,12 @@ impl Machine for LogSetup {
     }
 }
 
-fn no_room(setup: &LogSetup, input: &Input) -> LogError {
+fn no_room(setup: &LogSetup, input: &LogInput) -> LogError {
     let LogSetup { scheme, utilisation, .. } = setup.clone();
     LogError::NoRoom { input: input.name.clone(), scheme, utilisation }
 }
 
-fn simulate(setup: &LogSetup, input: &Input, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LogError> {
+fn simulate(setup: &LogSetup, input: &LogInput, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LogError> {
     let no_room = || no_room(setup, input);
     let shape = setup.shape(input)?.ok_or_else(no_room)?;
     let scheme = setup.make_scheme()?;

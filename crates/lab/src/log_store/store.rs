@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, Pages};
 
 use super::foresight::Deaths;
 use super::head::Head;
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use super::outcome::LogOutcome;
 use crate::trace::TraceOp;
 
@@ -92,8 +92,8 @@ impl<'a> Store<'a> {
     pub(super) fn serve(&mut self, request: &Request) -> Result<(), Stuck> {
         match request.op {
             TraceOp::Read => self.read(request),
-            TraceOp::Write => Input::blocks_of(request).try_for_each(|block| self.write(block))?,
-            TraceOp::Discard => Input::blocks_of(request).for_each(|block| self.discard(block)),
+            TraceOp::Write => LogInput::blocks_of(request).try_for_each(|block| self.write(block))?,
+            TraceOp::Discard => LogInput::blocks_of(request).for_each(|block| self.discard(block)),
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl<'a> Store<'a> {
     fn read(&mut self, request: &Request) {
         self.tally.read.0 += request.extent.blocks;
         let mut run: Option<(Place, Pages)> = None;
-        for block in Input::blocks_of(request) {
+        for block in LogInput::blocks_of(request) {
             let Some(place) = self.entry(block).map(|entry| entry.place) else { continue };
             let segment = self.layout.table()[self.shape.segment(place).0 as usize];
             if segment.state == State::Open {

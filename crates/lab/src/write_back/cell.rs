@@ -21,7 +21,7 @@ use crate::workload::{Scale, Seed, Workload, build_workload};
 
 /// What is run.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum WriteBackInput {
     /// A workload by its spec.
     Workload {
         /// Such as `postmark:files=20000`.
@@ -40,21 +40,21 @@ pub enum Input {
     },
 }
 
-impl Input {
+impl WriteBackInput {
     /// A trace, looked through once.
-    pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<Input, LabError> {
+    pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<WriteBackInput, LabError> {
         let summary = look_through(&path, &open).map_err(|source| LabError::Trace { path: path.clone(), source })?;
         if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
             return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
         }
-        Ok(Input::Trace { path, open, replay, summary: Arc::new(summary) })
+        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary) })
     }
 
     /// What it is called in results.
     pub fn name(&self) -> String {
         match self {
-            Input::Workload { spec } => spec.clone(),
-            Input::Trace { path, .. } => {
+            WriteBackInput::Workload { spec } => spec.clone(),
+            WriteBackInput::Trace { path, .. } => {
                 path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
             }
         }
@@ -164,13 +164,13 @@ pub(super) fn policy_info(spec: &str) -> Result<&'static PolicyInfo, WriteBackEr
 }
 
 impl Machine for MachineSpec {
-    type Input = Input;
+    type Input = WriteBackInput;
     type Outcome = Outcome;
 
     fn identity(cell: &Cell) -> String {
         let input = match &*cell.input {
-            Input::Workload { spec } => spec.clone(),
-            Input::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
+            WriteBackInput::Workload { spec } => spec.clone(),
+            WriteBackInput::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
         };
         // What a sweep set is in the other fields; where it set nothing, the run is the same.
         format!("{input} on {:?}", MachineSpec { swept: BTreeMap::new(), ..cell.machine.clone() })
@@ -192,8 +192,8 @@ impl Machine for MachineSpec {
         scheduler::scheduler(&of.scheduler)?;
         cell.check_machine(&profile)?;
         match &*cell.input {
-            Input::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
-            Input::Trace { replay, summary, .. } => {
+            WriteBackInput::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
+            WriteBackInput::Trace { replay, summary, .. } => {
                 let capacity = cell.disk(&profile).capacity().block();
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
@@ -219,7 +219,7 @@ impl Machine for MachineSpec {
 impl Cell {
     /// What should be known of its input, besides errors.
     pub fn warnings(&self) -> Vec<String> {
-        let Input::Workload { spec } = &*self.input else { return Vec::new() };
+        let WriteBackInput::Workload { spec } = &*self.input else { return Vec::new() };
         let built =
             Scale::new(self.machine.scale).and_then(|scale| build_workload(spec, Seed(self.machine.seed), scale));
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
@@ -246,8 +246,8 @@ impl Cell {
         };
         let of = &self.machine;
         let depth = match &*self.input {
-            Input::Trace { replay, .. } => u64::from(replay.depth),
-            Input::Workload { .. } => 1,
+            WriteBackInput::Trace { replay, .. } => u64::from(replay.depth),
+            WriteBackInput::Workload { .. } => 1,
         };
         let numbers = [
             ("depth", depth, 1..=65_536),
@@ -264,7 +264,7 @@ impl Cell {
                 return bad(name, value.to_string(), expected);
             }
         }
-        let is_trace = matches!(*self.input, Input::Trace { .. });
+        let is_trace = matches!(*self.input, WriteBackInput::Trace { .. });
         if of.aged_percent > 0 && is_trace {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
@@ -313,11 +313,11 @@ impl Cell {
 
     fn with_workload<T>(&self, run: impl FnOnce(&mut dyn Workload) -> Result<T, RunError>) -> Result<T, LabError> {
         match &*self.input {
-            Input::Workload { spec } => {
+            WriteBackInput::Workload { spec } => {
                 let mut workload = build_workload(spec, Seed(self.machine.seed), Scale::new(self.machine.scale)?)?;
                 run(&mut *workload).map_err(|source| self.failed(source))
             }
-            Input::Trace { path, open, replay, summary } => {
+            WriteBackInput::Trace { path, open, replay, summary } => {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
                 let reader = trace::open(path, open).map_err(wrong)?;
                 let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
@@ -339,7 +339,7 @@ impl Cell {
 
     /// What share of its size the machine has, beside a workload that is shrunk.
     fn share(&self) -> f64 {
-        if matches!(*self.input, Input::Workload { .. }) { self.machine.scale } else { 1.0 }
+        if matches!(*self.input, WriteBackInput::Workload { .. }) { self.machine.scale } else { 1.0 }
     }
 
     /// Memory, shrunk as the workload is.
@@ -364,8 +364,8 @@ impl Cell {
             ..Config::default()
         };
         let layout = match *self.input {
-            Input::Workload { .. } => Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent },
-            Input::Trace { .. } => Layout::Device,
+            WriteBackInput::Workload { .. } => Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent },
+            WriteBackInput::Trace { .. } => Layout::Device,
         };
         let disk = self.disk(&profiles::profile(&of.disk)?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
@@ -386,8 +386,8 @@ impl Cell {
             seed: self.machine.seed,
             scale: self.machine.scale,
             trace: match &*self.input {
-                Input::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
-                Input::Workload { .. } => None,
+                WriteBackInput::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
+                WriteBackInput::Workload { .. } => None,
             },
             options: self.options(),
             swept: self.machine.swept.clone(),
@@ -414,7 +414,7 @@ impl Cell {
         say(of.expire_after != default.expire_after, "expire", expire);
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());
         say(of.write_cache.is_some(), "write-cache", of.write_cache.unwrap_or_default().to_string());
-        if let Input::Trace { open, replay, .. } = &*self.input {
+        if let WriteBackInput::Trace { open, replay, .. } = &*self.input {
             let (default, read) = (ReplayOptions::default(), OpenOptions::default());
             say(
                 open.format.is_some(),

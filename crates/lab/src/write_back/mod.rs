@@ -8,7 +8,7 @@ mod disk;
 mod replay;
 mod sweep;
 
-pub use cell::{Input, MachineSpec};
+pub use cell::{WriteBackInput, MachineSpec};
 pub use disk::capacity;
 pub(crate) use replay::areas;
 pub use replay::{BadPace, Fit, Pace, ReplayOptions};

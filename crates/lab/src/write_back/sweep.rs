@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_units::{ByteSize, Nanos, parse_duration};
 
 use super::Cell;
-use super::cell::{Input, MachineSpec, policy_info};
+use super::cell::{WriteBackInput, MachineSpec, policy_info};
 use super::replay::BadPace;
 use crate::experiment::LabError;
 use crate::workload;
@@ -119,10 +119,10 @@ fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
             known.extend(info.params.iter().map(|param| format!("{} (of {})", param.name, info.name)));
         }
     }
-    if matches!(*base.input, Input::Trace { .. }) {
+    if matches!(*base.input, WriteBackInput::Trace { .. }) {
         known.extend(REPLAY_PARAMETERS.iter().map(|name| (*name).to_owned()));
     }
-    if let Input::Workload { spec } = &*base.input
+    if let WriteBackInput::Workload { spec } = &*base.input
         && let Ok(entry) = workload::workload(spec.split(':').next().unwrap_or_default())
     {
         known.extend(entry.params.iter().map(|param| format!("{} (of {})", param.name, entry.name)));
@@ -159,7 +159,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         "seed" => machine.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
         "scale" => machine.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
         "speed" | "depth" => {
-            let Input::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
+            let WriteBackInput::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
             match name {
                 "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
                 _ => replay.depth = count()?,
@@ -176,7 +176,7 @@ fn set_own(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         cell.machine.policy = with_parameter(&cell.machine.policy, name, value);
         return Ok(true);
     }
-    if let Input::Workload { spec } = Arc::make_mut(&mut cell.input) {
+    if let WriteBackInput::Workload { spec } = Arc::make_mut(&mut cell.input) {
         let entry = workload::workload(spec.split(':').next().unwrap_or_default())?;
         if entry.params.iter().any(|param| param.name == name) {
             *spec = with_parameter(spec, name, value);

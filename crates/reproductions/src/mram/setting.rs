@@ -5,7 +5,7 @@
 //! this periodic check as something that only non-volatile memory can do without). Zones have 2048 pages (section 4.3).
 
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use crate::{Effort, Expect};
@@ -97,7 +97,7 @@ impl Run {
             staging: self.method.stages(),
             ..default
         };
-        Cell::new(Input::Workload { spec: self.workload }, machine)
+        Cell::new(WriteBackInput::Workload { spec: self.workload }, machine)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, HybridSetup};
+use umbrella_lab::hybrid::{Cache, HybridOutcome, HybridInput, HybridSetup};
 use umbrella_lab::result::Table;
 
 use super::runs::megabytes;
@@ -19,7 +19,7 @@ fn setup() -> HybridSetup {
     HybridSetup { cache: Cache::Infinite, ..HybridSetup::default() }
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     Ok(Cell::grid(inputs, &[setup()]))
 }
 
@@ -64,7 +64,7 @@ pub(super) fn show_sleeps(runs: &Runs<'_>) -> Vec<Table> {
 }
 
 pub(super) fn judge_sleeps(runs: &Runs<'_>) -> Vec<Claim> {
-    let claim = |input: &Input| {
+    let claim = |input: &HybridInput| {
         let most = runs.of(input, &setup())?.redirected.per_sleep.max;
         let text = format!("{}: no sleep needs more flash than", input.name);
         Some(Claim::new("4", text, "MB", 100.0, most as f64 / 1e6, Expect::AtMost))

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::hybrid::{Input, HybridSetup};
+use umbrella_lab::hybrid::{HybridInput, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 
 use crate::UnknownPaper;
@@ -36,7 +36,7 @@ pub type Figure = InputFigure<HybridSetup>;
 type Cells = on_inputs::Cells<HybridSetup>;
 type Runs<'a> = on_inputs::Runs<'a, HybridSetup>;
 
-impl Named for Input {
+impl Named for HybridInput {
     fn name(&self) -> &str {
         &self.name
     }
@@ -125,8 +125,8 @@ pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
-pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<Input>>, LabError> {
+pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<HybridInput>>, LabError> {
     let capacity = HybridSetup::default().capacity()?;
-    let inputs = vec![Input::desktop_week(SEED)];
-    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open, capacity))
+    let inputs = vec![HybridInput::desktop_week(SEED)];
+    on_inputs::with_traces(inputs, traces, |path| HybridInput::trace(path, open, capacity))
 }

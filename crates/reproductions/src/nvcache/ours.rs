@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, HybridSetup};
+use umbrella_lab::hybrid::{Cache, HybridOutcome, HybridInput, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 use umbrella_units::ByteSize;
@@ -30,7 +30,7 @@ fn algorithms(effort: Effort) -> &'static [Algorithm] {
     }
 }
 
-pub(super) fn choices(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn choices(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let none = Cache::Finite(ByteSize(0));
     let mut setups = vec![HybridSetup { spin_down: "never".to_owned(), cache: none, ..HybridSetup::default() }];
     for spin_down in sleepers(effort) {
@@ -64,7 +64,7 @@ fn head(first: &[&str]) -> Vec<String> {
 
 /// A table an input, a row a run.
 fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&HybridSetup) -> Vec<String>) -> Vec<Table> {
-    let table = |input: &Input| {
+    let table = |input: &HybridInput| {
         let rows = runs.on(input).map(|(setup, outcome)| [row(setup), energy_and_time(outcome)].concat()).collect();
         Table { title: input.name.clone(), head: head(first), rows }
     };
@@ -81,7 +81,7 @@ pub(super) fn show_choices(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn flash_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[4, 8, 16, 32, 64, 128, 256, 512, 1024],
         Effort::Quick => &[4, 64, 1024],
@@ -106,7 +106,7 @@ pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[1, 2, 4, 8, 16, 32, 64],
         Effort::Quick => &[1, 16, 64],
@@ -122,7 +122,7 @@ pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
 
 /// A row a size, a column an algorithm: seconds of flushing.
 pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &Input| {
+    let table = |input: &HybridInput| {
         let mut columns: Vec<(When, Algorithm)> = Vec::new();
         let mut sizes: Vec<ByteSize> = Vec::new();
         for (&HybridSetup { when, algorithm, memory, .. }, _) in runs.on(input) {

@@ -6,7 +6,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec};
 use umbrella_units::ByteSize;
 
 use crate::{Effort, Expect};
@@ -80,7 +80,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         ..MachineSpec::default()
     };
     let cell = |work: Work, policy: &String| {
-        let input = Input::Workload { spec: work.name.to_owned() };
+        let input = WriteBackInput::Workload { spec: work.name.to_owned() };
         Cell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
     };
     workloads

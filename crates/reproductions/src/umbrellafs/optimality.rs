@@ -12,7 +12,7 @@ use std::sync::Arc;
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
-use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, ReplayOptions};
+use umbrella_lab::write_back::{Cell, Fit, WriteBackInput, MachineSpec, ReplayOptions};
 
 use super::runs::{self, LINUX, MLC, Runs};
 use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, VISIBLE};
@@ -60,7 +60,7 @@ pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
     let folder = std::env::var_os("UMBRELLA_TRACES").filter(|_| effort == Effort::Full);
     for path in folder.iter().flat_map(|folder| traces(Path::new(folder))) {
         let replay = ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() };
-        let input = Arc::new(Input::trace(path, OpenOptions::default(), replay)?);
+        let input = Arc::new(WriteBackInput::trace(path, OpenOptions::default(), replay)?);
         let run = |policy| Cell { input: Arc::clone(&input), ..runs::cell(effort, 1.0, machine(policy), "", policy) };
         cells.extend([LINUX, OPTIMUM, LEAST].map(run));
     }

@@ -1,7 +1,7 @@
 //! The runs that the figures consist of, and how two of them compare.
 
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec};
 use umbrella_units::ByteSize;
 
 use super::Effort;
@@ -42,7 +42,7 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
         Effort::Quick => quick,
     };
     let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
-    Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
+    Cell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
 }
 
 /// A workload under all four policies on each of the drives.

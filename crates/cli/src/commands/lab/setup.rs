@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
-use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
+use umbrella_lab::write_back::{Cell, Fit, WriteBackInput, MachineSpec, Pace, ReplayOptions, Sweep, cells};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
@@ -171,12 +171,12 @@ const DEFAULT_METRICS: &[&str] = &[
 ];
 
 impl InputArgs {
-    fn input(&self, replay: &ReplayArgs) -> anyhow::Result<Input> {
+    fn input(&self, replay: &ReplayArgs) -> anyhow::Result<WriteBackInput> {
         if let Some(spec) = &self.workload {
             if spec.split(':').next().is_some_and(|name| name.contains(',')) {
                 bail!("--workload {}: one at a time (run the command again for another)", visible(spec));
             }
-            return Ok(Input::Workload { spec: spec.clone() });
+            return Ok(WriteBackInput::Workload { spec: spec.clone() });
         }
         let Some(path) = &self.trace else { bail!("give --trace FILE or --workload SPEC") };
         can_be_read_again(path)?;
@@ -185,8 +185,8 @@ impl InputArgs {
             FitArg::Wrap => Fit::Wrap,
         };
         let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
-        let input = Input::trace(path.clone(), replay.read.options(), options)?;
-        if let Input::Trace { summary, .. } = &input {
+        let input = WriteBackInput::trace(path.clone(), replay.read.options(), options)?;
+        if let WriteBackInput::Trace { summary, .. } = &input {
             warn_of_skipped(path, &summary.skipped);
         }
         if is_without_requests(&input) {
@@ -226,10 +226,10 @@ fn can_be_read_again(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_without_requests(input: &Input) -> bool {
+fn is_without_requests(input: &WriteBackInput) -> bool {
     match input {
-        Input::Workload { .. } => false,
-        Input::Trace { summary, replay, .. } => {
+        WriteBackInput::Workload { .. } => false,
+        WriteBackInput::Trace { summary, replay, .. } => {
             let none_of = |device: u32| summary.devices.get(device as usize).is_none_or(|device| device.records == 0);
             summary.reads + summary.writes == 0 || replay.device.is_some_and(none_of)
         }

@@ -212,7 +212,7 @@ fn without_flash_every_write_wakes_the_disk() {
 #[test]
 fn a_run_that_is_stopped_has_no_outcome() {
     let arrivals = (0..5000).map(|number| read(number, number * 8, 8)).collect();
-    let (input, setup) = (Input::new("by hand", arrivals, SECOND), small(10));
+    let (input, setup) = (HybridInput::new("by hand", arrivals, SECOND), small(10));
     let mut nobody = ();
     assert_eq!(Engine::new(&setup, &input, &mut nobody).unwrap().run(&mut |_| false), None);
 }
