@@ -21,7 +21,7 @@ use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
 use super::setup::{Cache, HybridSetup};
 use super::station::Station;
-use super::tally::Tally;
+use super::counters::HybridCounters;
 use crate::experiment::{LabError, Watch};
 
 /// Sectors of metadata before the data of each write.
@@ -71,7 +71,7 @@ pub(super) struct Engine<'a, P> {
     requests: Requests,
     /// Writes that do not fit into the log and may not go to the disk yet.
     blocked: VecDeque<Arrival>,
-    tally: Tally,
+    counters: HybridCounters,
     done: Vec<Completion>,
     probe: &'a mut P,
 }
@@ -113,7 +113,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             closing: false,
             requests: Requests::default(),
             blocked: VecDeque::new(),
-            tally: Tally::default(),
+            counters: HybridCounters::default(),
             done: Vec::new(),
             probe,
         })
@@ -135,7 +135,7 @@ impl<'a, P: Probe> Engine<'a, P> {
                 return None;
             }
         }
-        Some(self.tally.outcome(&self.input.name, self.setup, &self.disk, &self.flash, self.now))
+        Some(self.counters.outcome(&self.input.name, self.setup, &self.disk, &self.flash, self.now))
     }
 
     /// When something will happen; nothing when all is done.
@@ -153,7 +153,7 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     fn advance(&mut self, to: Nanos) {
         if let Some(flush) = &self.flush {
-            self.tally.flushing(flush, to.since(self.now), self.closing);
+            self.counters.flushing(flush, to.since(self.now), self.closing);
         }
         self.now = self.now.max(to);
         let mut done = std::mem::take(&mut self.done);
@@ -172,7 +172,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             (FLUSH_SYNC, Some(_)) => self.end_flush(),
             (id, _) => {
                 if let Some(arrived) = self.requests.done(id) {
-                    self.tally.answered(completion.at.since(arrived));
+                    self.counters.answered(completion.at.since(arrived));
                 }
             }
         }
@@ -182,16 +182,16 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.last_access = self.now;
         match arrival.direction {
             Direction::Read => {
-                self.tally.reads += 1;
-                self.tally.sectors_read += arrival.range.sectors;
+                self.counters.reads += 1;
+                self.counters.sectors_read += arrival.range.sectors;
                 self.read(arrival);
             }
             Direction::Write => {
-                self.tally.writes += 1;
-                self.tally.sectors_written += arrival.range.sectors;
+                self.counters.writes += 1;
+                self.counters.sectors_written += arrival.range.sectors;
                 // Writes that wait may be to the same sectors.
                 if !self.blocked.is_empty() || !self.write(arrival) {
-                    self.tally.waited_for_spin_up += u64::from(self.motion != Motion::Spinning);
+                    self.counters.waited_for_spin_up += u64::from(self.motion != Motion::Spinning);
                     self.blocked.push_back(arrival);
                 }
             }
@@ -210,9 +210,9 @@ impl<'a, P: Probe> Engine<'a, P> {
         gaps.push(SectorRange::between(at, range.end()));
         gaps.retain(|gap| gap.sectors > 0);
         let asleep = self.motion != Motion::Spinning;
-        self.tally.reads_asleep += u64::from(asleep);
-        self.tally.reads_from_flash += u64::from(asleep && gaps.is_empty());
-        self.tally.waited_for_spin_up += u64::from(asleep && !gaps.is_empty());
+        self.counters.reads_asleep += u64::from(asleep);
+        self.counters.reads_from_flash += u64::from(asleep && gaps.is_empty());
+        self.counters.waited_for_spin_up += u64::from(asleep && !gaps.is_empty());
         let id = self.requests.begin(arrival.at, (pieces.len() + gaps.len()) as u32);
         for piece in pieces {
             let place = self.on_flash(piece.source.at(), piece.range.sectors);
@@ -250,7 +250,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         let id = self.requests.begin(arrival.at, 1);
         let place = self.on_flash(record, range.sectors + u64::from(METADATA));
         self.flash.submit(self.now, id, Op::Write, place);
-        self.tally.redirected(self.now, range);
+        self.counters.redirected(self.now, range);
         self.probe.logged(range, at);
         self.moment(Moment::Logged, Reason::Mark);
         true
@@ -285,7 +285,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         }
         self.motion = Motion::Starting;
         self.disk.wake(self.now);
-        let wakes = &mut self.tally.wakes;
+        let wakes = &mut self.counters.wakes;
         let count = match reason {
             Reason::Read => &mut wakes.read,
             Reason::Full => &mut wakes.full,
@@ -308,7 +308,7 @@ impl<'a, P: Probe> Engine<'a, P> {
     fn settle(&mut self) {
         if self.motion == Motion::Starting && self.disk.spins() {
             self.motion = Motion::Spinning;
-            self.tally.is_awake();
+            self.counters.is_awake();
             // It may have been kept from sleeping before its motor was off.
             if self.disk.stats().spin_ups > self.spin_ups {
                 self.moment(Moment::SpunUp, Reason::Read);
@@ -339,21 +339,21 @@ impl<'a, P: Probe> Engine<'a, P> {
         if self.flush_wanted && self.flush.is_none() && self.motion == Motion::Spinning {
             self.flush_wanted = false;
             if self.log.used() > 0 {
-                self.tally.flushes += 1;
+                self.counters.flushes += 1;
                 self.flush = Some(Flush::new(self.setup.algorithm, self.setup.memory, &self.log));
             }
         }
         let Some(flush) = &mut self.flush else { return };
         if let Some(part) = flush.next_write() {
-            self.tally.flush_sectors_written += part.range.sectors;
-            self.tally.flush_writes += 1;
+            self.counters.flush_sectors_written += part.range.sectors;
+            self.counters.flush_writes += 1;
             if let Some((chunk, write)) = part.begins {
                 self.probe.drains(chunk, write);
             }
             self.disk.submit(self.now, FLUSH_WRITE, Op::Write, part.range);
         }
         if let Some(read) = flush.next_read(&self.log) {
-            self.tally.flush_sectors_read += read.sectors;
+            self.counters.flush_sectors_read += read.sectors;
             let place = self.on_flash(read.at, read.sectors);
             self.flash.submit(self.now, FLUSH_READ, Op::Read, place);
         }
@@ -411,7 +411,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.spin_ups = self.disk.stats().spin_ups;
             self.disk.standby(self.now);
             self.motion = Motion::Asleep;
-            self.tally.falls_asleep();
+            self.counters.falls_asleep();
         }
     }
 }

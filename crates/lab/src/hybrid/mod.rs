@@ -32,7 +32,7 @@ mod probe;
 mod requests;
 mod setup;
 mod station;
-mod tally;
+mod counters;
 #[cfg(test)]
 mod tests;
 mod week;

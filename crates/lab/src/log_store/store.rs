@@ -23,7 +23,7 @@ enum BlockWriter {
 
 /// What was counted.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct StoreCounters {
     written: Pages,
     read: Pages,
     discarded: Pages,
@@ -48,7 +48,7 @@ pub(super) struct Store<'a> {
     /// When the current version of each block dies; only where the future is known.
     death_of: Vec<Option<Clock>>,
     live: Pages,
-    tally: Tally,
+    counters: StoreCounters,
     foreground: Head,
     all: Head,
 }
@@ -67,7 +67,7 @@ impl<'a> Store<'a> {
             deaths,
             death_of: if deaths.is_some() { vec![None; blocks.0 as usize] } else { Vec::new() },
             live: Pages(0),
-            tally: Tally::default(),
+            counters: StoreCounters::default(),
             foreground: Head::default(),
             all: Head::default(),
         }
@@ -78,7 +78,7 @@ impl<'a> Store<'a> {
         for block in data {
             self.write(block)?;
         }
-        self.tally = Tally::default();
+        self.counters = StoreCounters::default();
         self.foreground.reset();
         self.all.reset();
         Ok(())
@@ -86,7 +86,7 @@ impl<'a> Store<'a> {
 
     /// Blocks that the user has written since the first writing.
     pub(super) fn written(&self) -> Pages {
-        self.tally.written
+        self.counters.written
     }
 
     pub(super) fn serve(&mut self, request: &Request) -> Result<(), Stuck> {
@@ -125,7 +125,7 @@ impl<'a> Store<'a> {
             Some(old) => self.owners[old.place.0 as usize] = NOTHING,
             None => self.live.0 += 1,
         }
-        self.tally.written.0 += 1;
+        self.counters.written.0 += 1;
         if self.placed(put, block, BlockWriter::User) {
             self.keep_room();
         }
@@ -137,11 +137,11 @@ impl<'a> Store<'a> {
         self.owners[old.place.0 as usize] = NOTHING;
         self.layout.forget(old.place);
         self.live.0 -= 1;
-        self.tally.discarded.0 += 1;
+        self.counters.discarded.0 += 1;
     }
 
     fn read(&mut self, request: &Request) {
-        self.tally.read.0 += request.extent.blocks;
+        self.counters.read.0 += request.extent.blocks;
         let mut run: Option<(Place, Pages)> = None;
         for block in LogInput::blocks_of(request) {
             let Some(place) = self.entry(block).map(|entry| entry.place) else { continue };
@@ -215,8 +215,8 @@ impl<'a> Store<'a> {
     /// Moves what is live out of a segment.
     fn clean(&mut self, victim: SegmentNo) {
         let whole = Pages(self.shape.segment_blocks.into());
-        self.tally.cleaned += 1;
-        self.tally.cleaner_read.0 += whole.0;
+        self.counters.cleaned += 1;
+        self.counters.cleaner_read.0 += whole.0;
         self.request(self.shape.place(victim, 0), whole, BlockWriter::Cleaner);
         for slot in 0..self.shape.segment_blocks {
             let from = self.shape.place(victim, slot);
@@ -231,14 +231,14 @@ impl<'a> Store<'a> {
             let Ok(put) = self.layout.copy(old, death) else { return };
             self.enter(block, Some(MapEntry { place: put.place, ..old }));
             self.owners[from.0 as usize] = NOTHING;
-            self.tally.copied.0 += 1;
+            self.counters.copied.0 += 1;
             self.placed(put, block, BlockWriter::Cleaner);
         }
     }
 
     /// What came of it so far.
     pub(super) fn outcome(&self) -> LogOutcome {
-        let Tally { written, read, discarded, copied, cleaner_read, cleaned } = self.tally;
+        let StoreCounters { written, read, discarded, copied, cleaner_read, cleaned } = self.counters;
         LogOutcome {
             segments: self.shape.segments,
             segment_blocks: self.shape.segment_blocks,

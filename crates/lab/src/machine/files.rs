@@ -310,7 +310,7 @@ impl Files {
                 self.create_on_disk(file, dir, touched)
             }
             Step::Write { file, offset, size } => {
-                let (first, pages) = super::tally::pages_of(offset, size);
+                let (first, pages) = super::counters::pages_of(offset, size);
                 if let Some(ext2) = &mut self.ext2 {
                     for index in first..first + pages {
                         ext2.allocate(file, PageIndex(index), touched)?;

@@ -198,11 +198,11 @@ impl Computer {
     pub(super) fn pump(&mut self, now: Nanos) {
         // A policy that goes by files writes them as the kernel does, which puts off their expiry.
         let by_files = self.policy.needs().files.is_some();
-        let Computer { queue, cache, tally, deferred, syncing, .. } = self;
+        let Computer { queue, cache, counters, deferred, syncing, .. } = self;
         let mut gone: Vec<PageKey> = Vec::new();
         queue.pump(now, |waiting| match cache.begin_queued(waiting.page) {
             Begin::Begun => {
-                tally.written(waiting.reason);
+                counters.written(waiting.reason);
                 if waiting.reason == Reason::Threshold && by_files {
                     cache.written_in_part(waiting.page.file, now);
                 }
@@ -329,7 +329,7 @@ impl Computer {
             return;
         }
         self.most_seen = dirty;
-        self.tally.policy_bytes = self.tally.policy_bytes.max(self.policy.memory().total().0);
+        self.counters.policy_bytes = self.counters.policy_bytes.max(self.policy.memory().total().0);
     }
 
     /// One of the pages that the client waits for is there, or gone.

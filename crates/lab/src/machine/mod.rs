@@ -19,7 +19,7 @@ mod foresight;
 mod pages;
 mod queue;
 mod step;
-mod tally;
+mod counters;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +47,7 @@ use files::Files;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
 use queue::{Arrived, DiskQueue, Tap, Waiting};
-use tally::Tally;
+use counters::MachineCounters;
 
 /// Clients that wait for a page; nearly always one.
 type Waiters = SmallVec<[u32; 2]>;
@@ -137,7 +137,7 @@ pub struct Computer {
     /// Pages to be written again as soon as the write under way is done.
     deferred: FxHashMap<PageKey, Waiting>,
 
-    tally: Tally,
+    counters: MachineCounters,
     /// What the disk had done when the last client finished.
     at_finish: AtFinish,
     /// Events until the watcher is asked again.
@@ -209,7 +209,7 @@ impl Computer {
             reading: FxHashMap::default(),
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
-            tally: Tally::default(),
+            counters: MachineCounters::default(),
             at_finish: AtFinish::default(),
             until_watch: WATCH_EVERY,
             helped_at: None,
@@ -375,7 +375,7 @@ impl Computer {
                     let step = self.clients[client as usize].step.take();
                     let at = self.spend(step, now, cost);
                     if let Some(step) = step {
-                        self.tally.step(&step, self.clients[client as usize].began, at);
+                        self.counters.step(&step, self.clients[client as usize].began, at);
                     }
                     let earlier = |other: Option<Nanos>| other.is_some_and(|other| other <= at);
                     let others = self.ready.peek().map(|Reverse((at, _, _))| *at);
@@ -415,7 +415,7 @@ impl Computer {
     fn wake(&mut self, client: u32, at: Nanos) {
         let state = &mut self.clients[client as usize];
         if matches!(state.wait, Wait::Throttled | Wait::Memory) {
-            self.tally.throttled = self.tally.throttled + (at - state.since);
+            self.counters.throttled = self.counters.throttled + (at - state.since);
         }
         state.wait = Wait::Ready;
         self.ready_count += 1;
@@ -453,7 +453,7 @@ impl Computer {
             erases: disk.erases,
             pages_copied: disk.pages_copied,
             at_finish: self.at_finish,
-            ..self.tally.outcome(setting, finished, drained, interrupted)
+            ..self.counters.outcome(setting, finished, drained, interrupted)
         }
     }
 

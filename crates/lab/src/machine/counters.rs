@@ -8,14 +8,14 @@ use crate::workload::Step;
 
 /// Counters of one run.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct MachineCounters {
     pub(super) operations: u64,
     pub(super) bytes_write: u64,
     pub(super) bytes_read: u64,
     read: Histogram,
     write: Histogram,
     fsync: Histogram,
-    phases: Vec<Phase>,
+    phases: Vec<PhaseCounters>,
     pub(super) throttled: Nanos,
     because: WrittenBecause,
     pub(super) staged_only: u64,
@@ -44,14 +44,14 @@ impl Distances {
 }
 
 #[derive(Debug)]
-struct Phase {
+struct PhaseCounters {
     name: &'static str,
     began: Nanos,
     operations: u64,
     bytes: u64,
 }
 
-impl Tally {
+impl MachineCounters {
     /// A client's step is done; it was due at `began`.
     pub(super) fn step(&mut self, step: &Step, began: Nanos, now: Nanos) {
         let took = now - began;
@@ -96,7 +96,7 @@ impl Tally {
         let bytes_end = self.bytes_read + self.bytes_write;
         let ends = self.phases.iter().skip(1).map(|next| (next.began, next.operations, next.bytes));
         let ends = ends.chain([(end, self.operations, bytes_end)]);
-        let phase = |(phase, (end, operations, bytes)): (&Phase, (Nanos, u64, u64))| PhaseTime {
+        let phase = |(phase, (end, operations, bytes)): (&PhaseCounters, (Nanos, u64, u64))| PhaseTime {
             name: phase.name.to_owned(),
             time_s: (end - phase.began).as_secs_f64(),
             operations: operations - phase.operations,
