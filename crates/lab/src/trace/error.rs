@@ -8,7 +8,7 @@ use umbrella_units::Nanos;
 
 use super::compression::Compression;
 use super::format::Format;
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 
 /// A trace cannot be read, or not further.
 #[derive(Debug, Error)]
@@ -61,33 +61,33 @@ pub enum TraceError {
         command: String,
     },
     /// A record cannot be understood.
-    #[error("{place}: {problem} (format {format}; leave out what cannot be read: --lenient)")]
+    #[error("{position}: {problem} (format {format}; leave out what cannot be read: --lenient)")]
     Malformed {
         /// Where.
-        place: Place,
+        position: Position,
         /// The format it was read as.
         format: Format,
         /// What is wrong.
         problem: Problem,
     },
-    /// A record came too late to be put in its place.
+    /// A record came too late to be put in its position.
     #[error(
-        "{place}: {behind} s earlier than a record before it, beyond the reorder window (sort it: umbrella lab trace convert --sort)",
+        "{position}: {behind} s earlier than a record before it, beyond the reorder window (sort it: umbrella lab trace convert --sort)",
         behind = latest.since(*time).as_secs_f64()
     )]
     Unsorted {
         /// Where.
-        place: Place,
+        position: Position,
         /// The record's time.
         time: Nanos,
         /// The time that was reached before.
         latest: Nanos,
     },
     /// The clock jumps further than a trace is long.
-    #[error("{place}: the time jumps by {gap} s (a corrupt time? leave it out: without --strict; accept it: --max-gap)", gap = gap.as_secs_f64())]
+    #[error("{position}: the time jumps by {gap} s (a corrupt time? leave it out: without --strict; accept it: --max-gap)", gap = gap.as_secs_f64())]
     TimeJump {
         /// Where.
-        place: Place,
+        position: Position,
         /// How far.
         gap: Nanos,
     },

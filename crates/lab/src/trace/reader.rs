@@ -15,7 +15,7 @@ use super::frame::{Frame, Frames};
 use super::input::{self, Counted};
 use super::order::{Ordered, Placed, Window};
 use super::parse::{Event, Parse};
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 use super::{Record, blktrace};
 
 /// What to do about records that are wrong.
@@ -93,7 +93,7 @@ pub struct Skipped {
     /// Records that came too late.
     pub late: u64,
     /// Where the first of them stands.
-    pub first: Option<Place>,
+    pub first: Option<Position>,
     /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left out.
     pub cut_after: Option<u64>,
 }
@@ -104,8 +104,8 @@ impl Skipped {
         self.malformed + self.times + self.late
     }
 
-    fn note(&mut self, place: Place) {
-        self.first.get_or_insert(place);
+    fn note(&mut self, position: Position) {
+        self.first.get_or_insert(position);
     }
 }
 
@@ -254,21 +254,21 @@ impl Reader {
                 Err(source) if self.ends_at(&source) => Frame::End,
                 frame => frame.map_err(|source| self.failure(source))?,
             };
-            let (place, result) = match frame {
+            let (position, result) = match frame {
                 Frame::End => return Ok(None),
-                Frame::Bad(place, problem) => (place, Err(problem)),
-                Frame::Unit(place, unit) => {
+                Frame::Bad(position, problem) => (position, Err(problem)),
+                Frame::Unit(position, unit) => {
                     let bytes = self.frames.bytes(unit);
                     if bytes.is_empty() {
                         continue;
                     }
-                    (place, self.parser.parse(bytes, &mut self.devices))
+                    (position, self.parser.parse(bytes, &mut self.devices))
                 }
             };
             match result {
-                Ok(Some(record)) => return Ok(Some(Placed { record, place })),
+                Ok(Some(record)) => return Ok(Some(Placed { record, position })),
                 Ok(None) => {}
-                Err(problem) => self.malformed(place, problem)?,
+                Err(problem) => self.malformed(position, problem)?,
             }
         }
     }
@@ -283,12 +283,12 @@ impl Reader {
         ends
     }
 
-    fn malformed(&mut self, place: Place, problem: Problem) -> Result<(), TraceError> {
+    fn malformed(&mut self, position: Position, problem: Problem) -> Result<(), TraceError> {
         if self.strictness != Strictness::Lenient {
-            return Err(TraceError::Malformed { place, format: self.format, problem });
+            return Err(TraceError::Malformed { position, format: self.format, problem });
         }
         self.skipped.malformed += 1;
-        self.skipped.note(place);
+        self.skipped.note(position);
         Ok(())
     }
 
@@ -301,10 +301,10 @@ impl Reader {
         let Some(window) = &mut self.window else { return Ok(()) };
         let Err(late) = window.push(placed) else { return Ok(()) };
         if self.strictness != Strictness::Lenient {
-            return Err(TraceError::Unsorted { place: placed.place, time: late.time, latest: late.latest });
+            return Err(TraceError::Unsorted { position: placed.position, time: late.time, latest: late.latest });
         }
         self.skipped.late += 1;
-        self.skipped.note(placed.place);
+        self.skipped.note(placed.position);
         Ok(())
     }
 
@@ -313,14 +313,14 @@ impl Reader {
             let last = !matches!(self.state, ReadState::Records);
             match self.window.as_mut().and_then(|window| window.pop(last)) {
                 Some(Ordered::Record(record)) => return Ok(Some(record)),
-                Some(Ordered::LoneTime(place, gap)) if self.strictness == Strictness::Strict => {
-                    return Err(TraceError::TimeJump { place, gap });
+                Some(Ordered::LoneTime(position, gap)) if self.strictness == Strictness::Strict => {
+                    return Err(TraceError::TimeJump { position, gap });
                 }
-                Some(Ordered::LoneTime(place, _)) => {
+                Some(Ordered::LoneTime(position, _)) => {
                     self.skipped.times += 1;
-                    self.skipped.note(place);
+                    self.skipped.note(position);
                 }
-                Some(Ordered::Jump(place, gap)) => return Err(TraceError::TimeJump { place, gap }),
+                Some(Ordered::Jump(position, gap)) => return Err(TraceError::TimeJump { position, gap }),
                 None => match std::mem::replace(&mut self.state, ReadState::Ended) {
                     ReadState::Records => {
                         self.state = ReadState::Records;
