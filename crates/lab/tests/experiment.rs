@@ -7,7 +7,7 @@ use std::path::Path;
 use umbrella_lab::experiment::{self, LabError, Observe};
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
-use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec, Pace, ReplayOptions};
+use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec, ReplaySpeed, ReplayOptions};
 use umbrella_units::ByteSize;
 
 fn cell(input: WriteBackInput, policy: &str) -> Cell {
@@ -32,7 +32,7 @@ fn trace(records: &[&str]) -> tempfile::NamedTempFile {
 }
 
 fn input(path: &Path, device: Option<u32>) -> Result<WriteBackInput, LabError> {
-    let replay = ReplayOptions { pace: Pace::AsFastAsPossible, device, ..ReplayOptions::default() };
+    let replay = ReplayOptions { speed: ReplaySpeed::Max, device, ..ReplayOptions::default() };
     WriteBackInput::trace(path.to_owned(), OpenOptions::default(), replay)
 }
 
@@ -94,7 +94,7 @@ fn a_replay_that_would_last_for_centuries_is_refused() {
     let file = trace(&["0,0,W,0,4096,", "100000000000000,0,W,8192,4096,"]);
     let open = OpenOptions { max_gap: umbrella_units::Nanos(u64::MAX), ..OpenOptions::default() };
     let with = |speed: f64| {
-        let replay = ReplayOptions { pace: Pace::Recorded(speed), ..ReplayOptions::default() };
+        let replay = ReplayOptions { speed: ReplaySpeed::Times(speed), ..ReplayOptions::default() };
         let input = WriteBackInput::trace(file.path().to_owned(), open.clone(), replay).unwrap();
         experiment::run(&[cell(input, "file")], 1, &())
     };

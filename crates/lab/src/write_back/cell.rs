@@ -12,7 +12,7 @@ use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
-use super::{Cell, Fit, Pace};
+use super::{Cell, Fit, ReplaySpeed};
 use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
@@ -140,7 +140,7 @@ impl Default for MachineSpec {
 const LONGEST_REPLAY: Nanos = Nanos::from_secs(100 * 365 * 86_400);
 
 fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabError> {
-    let Pace::Recorded(speed) = replay.pace else { return Ok(()) };
+    let ReplaySpeed::Times(speed) = replay.speed else { return Ok(()) };
     let least = summary.length.0 as f64 / LONGEST_REPLAY.0 as f64;
     if speed >= least {
         return Ok(());
@@ -432,11 +432,11 @@ impl Cell {
             say(replay.depth != default.depth, "depth", replay.depth.to_string());
             say(replay.fit != default.fit, "fit", "wrap".to_owned());
             say(replay.device.is_some(), "device", replay.device.unwrap_or_default().to_string());
-            let speed = match replay.pace {
-                Pace::Recorded(speed) => speed.to_string(),
-                Pace::AsFastAsPossible => "max".to_owned(),
+            let speed = match replay.speed {
+                ReplaySpeed::Times(speed) => speed.to_string(),
+                ReplaySpeed::Max => "max".to_owned(),
             };
-            say(replay.pace != default.pace, "speed", speed);
+            say(replay.speed != default.speed, "speed", speed);
         }
         options
     }

@@ -11,7 +11,7 @@ mod sweep;
 pub use cell::{WriteBackInput, MachineSpec};
 pub use disk::capacity;
 pub(crate) use replay::areas;
-pub use replay::{BadPace, Fit, Pace, ReplayOptions};
+pub use replay::{BadReplaySpeed, Fit, ReplaySpeed, ReplayOptions};
 pub use sweep::{Sweep, cells, split_policies};
 
 /// A run of a [`MachineSpec`].

@@ -7,7 +7,7 @@ use umbrella_units::{ByteSize, Nanos, parse_duration};
 
 use super::Cell;
 use super::cell::{WriteBackInput, MachineSpec, policy_info};
-use super::replay::BadPace;
+use super::replay::BadReplaySpeed;
 use crate::experiment::LabError;
 use crate::workload;
 
@@ -161,7 +161,7 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         "speed" | "depth" => {
             let WriteBackInput::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
             match name {
-                "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
+                "speed" => replay.speed = value.parse().map_err(|error: BadReplaySpeed| bad(&error.to_string()))?,
                 _ => replay.depth = count()?,
             }
         }

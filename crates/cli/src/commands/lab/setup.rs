@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
-use umbrella_lab::write_back::{Cell, Fit, WriteBackInput, MachineSpec, Pace, ReplayOptions, Sweep, cells};
+use umbrella_lab::write_back::{Cell, Fit, WriteBackInput, MachineSpec, ReplaySpeed, ReplayOptions, Sweep, cells};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
@@ -39,7 +39,7 @@ pub(super) struct ReplayArgs {
     device: Option<u32>,
     /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
     #[arg(long, value_name = "TIMES", default_value = "1", conflicts_with = "workload")]
-    speed: Pace,
+    speed: ReplaySpeed,
     /// How many requests may be under way at once.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=65536), conflicts_with = "workload")]
     depth: u32,
@@ -184,7 +184,7 @@ impl InputArgs {
             FitArg::Refuse => Fit::Refuse,
             FitArg::Wrap => Fit::Wrap,
         };
-        let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
+        let options = ReplayOptions { speed: replay.speed, depth: replay.depth, fit, device: replay.device };
         let input = WriteBackInput::trace(path.clone(), replay.read.options(), options)?;
         if let WriteBackInput::Trace { summary, .. } = &input {
             warn_of_skipped(path, &summary.skipped);
