@@ -29,7 +29,9 @@ fn compile() -> Result<(), String> {
         .arg(object)
         .output()
         .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => "clang, which compiles BPF programs, is missing: apt-get install clang".to_owned(),
+            io::ErrorKind::NotFound => {
+                "clang, which compiles BPF programs, is missing: apt-get install clang".to_owned()
+            }
             _ => format!("clang does not start: {error}"),
         })?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }

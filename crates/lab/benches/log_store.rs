@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::log_store::{LogInput, Percent, LogSetup};
+use umbrella_lab::log_store::{LogInput, LogSetup, Percent};
 use umbrella_lab::workload::Seed;
 use umbrella_policy::log_layout::{Victim, schemes};
 use umbrella_units::Pages;

@@ -7,12 +7,12 @@ use std::path::Path;
 use umbrella_lab::experiment::{self, LabError, Observe};
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
-use umbrella_lab::write_back::{Cell, WriteBackInput, MachineSpec, ReplaySpeed, ReplayOptions};
+use umbrella_lab::write_back::{MachineSpec, ReplayOptions, ReplaySpeed, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-fn cell(input: WriteBackInput, policy: &str) -> Cell {
+fn cell(input: WriteBackInput, policy: &str) -> WriteBackCell {
     let memory = ByteSize(256 << 20);
-    Cell::new(input, MachineSpec { policy: policy.to_owned(), memory, ..MachineSpec::default() })
+    WriteBackCell::new(input, MachineSpec { policy: policy.to_owned(), memory, ..MachineSpec::default() })
 }
 
 fn append(path: &Path, line: &str) {

@@ -436,8 +436,8 @@ fn an_error_names_line_byte_and_field() {
 #[test]
 fn numbers_and_addresses_that_cannot_be_are_refused() {
     let problem = |line: &str| match error(format!("0,0,W,0,512,\n{line}\n").as_bytes()) {
-        TraceError::Malformed { problem, place, .. } => {
-            assert_eq!((place.line, place.byte), (2, 13), "{line}");
+        TraceError::Malformed { problem, position, .. } => {
+            assert_eq!((position.line, position.byte), (2, 13), "{line}");
             problem
         }
         other => panic!("{line}: {other}"),
@@ -480,7 +480,7 @@ fn a_line_without_end_is_refused_and_can_be_left_out() {
     bytes.extend(b"\n1,0,W,0,512,\n");
     let error = error(&bytes);
     assert!(
-        matches!(error, TraceError::Malformed { problem: Problem::LineTooLong, place, .. } if place.line == 2),
+        matches!(error, TraceError::Malformed { problem: Problem::LineTooLong, position, .. } if position.line == 2),
         "{error}"
     );
     let (records, skipped) = read_lenient(&bytes);
@@ -598,7 +598,7 @@ fn a_record_beyond_the_window_is_an_error_with_a_hint_or_is_left_out() {
     let mut text = (1_000..4_000).fold(String::new(), |text, time| text + &format!("{time},0,W,0,512,\n"));
     text += "7,0,W,0,512,\n";
     let error = error(text.as_bytes());
-    assert!(matches!(error, TraceError::Unsorted { place, .. } if place.line == 3_001), "{error}");
+    assert!(matches!(error, TraceError::Unsorted { position, .. } if position.line == 3_001), "{error}");
     assert!(error.to_string().contains("umbrella lab trace convert --sort"), "{error}");
     let (records, skipped) = read_lenient(text.as_bytes());
     assert_eq!((records.len(), skipped.late), (3_000, 1));
@@ -632,7 +632,7 @@ fn one_corrupt_time_is_left_out_wherever_it_stands() {
         assert_eq!(reader.skipped().first.unwrap().line, place as u64 + 1);
         let strict = OpenOptions { strictness: Strictness::Strict, ..OpenOptions::default() };
         assert!(
-            matches!(read(text.as_bytes(), &strict), Err(TraceError::TimeJump { place: at, .. }) if at.line == place as u64 + 1)
+            matches!(read(text.as_bytes(), &strict), Err(TraceError::TimeJump { position: at, .. }) if at.line == place as u64 + 1)
         );
     }
     let early = format!("3,0,W,0,512,\n{}", lines.concat().replace("50", "9999999950"));
@@ -646,7 +646,7 @@ fn one_corrupt_time_is_left_out_wherever_it_stands() {
 fn a_clock_that_jumps_for_good_is_an_error_unless_allowed() {
     let year_us = 400u64 * 86_400 * 1_000_000;
     let text = format!("0,0,W,0,512,\n1,0,W,0,512,\n{year_us},0,W,0,512,\n{},0,W,0,512,\n", year_us + 1);
-    assert!(matches!(error(text.as_bytes()), TraceError::TimeJump { place, .. } if place.line == 3));
+    assert!(matches!(error(text.as_bytes()), TraceError::TimeJump { position, .. } if position.line == 3));
     let options = OpenOptions { max_gap: Nanos::NEVER, ..OpenOptions::default() };
     assert_eq!(read(text.as_bytes(), &options).unwrap().len(), 4);
 }

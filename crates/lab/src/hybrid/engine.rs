@@ -13,6 +13,7 @@ use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
+use super::counters::HybridCounters;
 use super::flush::Flush;
 use super::foresight::next_need;
 use super::input::{Arrival, Direction, HybridInput};
@@ -21,7 +22,6 @@ use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
 use super::setup::{Cache, HybridSetup};
 use super::station::Station;
-use super::counters::HybridCounters;
 use crate::experiment::{LabError, Watch};
 
 /// Sectors of metadata before the data of each write.
@@ -38,7 +38,7 @@ enum Motion {
 
 /// Why the disk is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+enum WakeReason {
     Read,
     Full,
     Mark,
@@ -220,7 +220,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         }
         if !gaps.is_empty() {
             self.need_disk();
-            self.wake(Reason::Read);
+            self.wake(WakeReason::Read);
         }
         for gap in gaps {
             self.disk.submit(self.now, id, Op::Read, gap);
@@ -238,9 +238,9 @@ impl<'a, P: Probe> Engine<'a, P> {
             return true;
         }
         let Some(record) = self.log.reserve(range.sectors + u64::from(METADATA)) else {
-            self.moment(Moment::Full, Reason::Full);
+            self.moment(Moment::Full, WakeReason::Full);
             // Even if there is nothing to flush, as for a write that is larger than the log.
-            self.wake(Reason::Full);
+            self.wake(WakeReason::Full);
             return false;
         };
         // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the flash's queue.
@@ -252,7 +252,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.flash.submit(self.now, id, Op::Write, place);
         self.counters.redirected(self.now, range);
         self.probe.logged(range, at);
-        self.moment(Moment::Logged, Reason::Mark);
+        self.moment(Moment::Logged, WakeReason::Mark);
         true
     }
 
@@ -266,20 +266,20 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.setup.cache != Cache::Infinite && self.setup.options().flushes(moment, self.log.fill())
     }
 
-    fn moment(&mut self, moment: Moment, reason: Reason) {
+    fn moment(&mut self, moment: Moment, reason: WakeReason) {
         if self.flush.is_none() && self.flushes(moment) {
             self.want_flush(reason);
         }
     }
 
-    fn want_flush(&mut self, reason: Reason) {
+    fn want_flush(&mut self, reason: WakeReason) {
         if self.log.used() > 0 {
             self.flush_wanted = true;
             self.wake(reason);
         }
     }
 
-    fn wake(&mut self, reason: Reason) {
+    fn wake(&mut self, reason: WakeReason) {
         if self.motion != Motion::Asleep {
             return;
         }
@@ -287,10 +287,10 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.disk.wake(self.now);
         let wakes = &mut self.counters.wakes;
         let count = match reason {
-            Reason::Read => &mut wakes.read,
-            Reason::Full => &mut wakes.full,
-            Reason::Mark => &mut wakes.mark,
-            Reason::End => &mut wakes.end,
+            WakeReason::Read => &mut wakes.read,
+            WakeReason::Full => &mut wakes.full,
+            WakeReason::Mark => &mut wakes.mark,
+            WakeReason::End => &mut wakes.end,
         };
         *count += 1;
     }
@@ -311,7 +311,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.counters.is_awake();
             // It may have been kept from sleeping before its motor was off.
             if self.disk.stats().spin_ups > self.spin_ups {
-                self.moment(Moment::SpunUp, Reason::Read);
+                self.moment(Moment::SpunUp, WakeReason::Read);
             }
         }
         while let Some(&arrival) = self.blocked.front() {
@@ -331,7 +331,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         let all_came = self.arrived == self.input.arrivals.len() && self.now >= self.input.length;
         self.closing |= all_came;
         if self.closing && self.setup.cache != Cache::Infinite && self.flush.is_none() {
-            self.want_flush(Reason::End);
+            self.want_flush(WakeReason::End);
         }
     }
 
@@ -404,7 +404,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         let sleep_at = self.sleep_at.filter(|_| may_sleep);
         let (options, fill) = (self.setup.options(), self.log.fill());
         if self.waits_for_rest() && options.flushes_at_rest(self.now, self.last_access, sleep_at, fill) {
-            self.want_flush(Reason::Mark);
+            self.want_flush(WakeReason::Mark);
             return self.go_on_flushing();
         }
         if sleep_at.is_some_and(|at| at <= self.now) && self.flush.is_none() {

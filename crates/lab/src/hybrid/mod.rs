@@ -22,6 +22,7 @@
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks", sections 2 and 3.
 
+mod counters;
 mod engine;
 mod flush;
 mod foresight;
@@ -32,7 +33,6 @@ mod probe;
 mod requests;
 mod setup;
 mod station;
-mod counters;
 #[cfg(test)]
 mod tests;
 mod week;

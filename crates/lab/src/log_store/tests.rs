@@ -22,7 +22,12 @@ fn ask(op: TraceOp, start: u64, blocks: u64) -> Request {
 }
 
 fn setup(scheme: &str, utilisation: u32) -> LogSetup {
-    LogSetup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation), segment_blocks: None }
+    LogSetup {
+        scheme: scheme.to_owned(),
+        victim: Victim::Greedy,
+        utilisation: Percent(utilisation),
+        segment_blocks: None,
+    }
 }
 
 fn outcome(input: &LogInput, setup: LogSetup) -> LogOutcome {

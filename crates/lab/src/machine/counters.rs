@@ -2,7 +2,7 @@
 
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
-use super::queue::Reason;
+use super::queue::WriteReason;
 use crate::result::{Histogram, Outcome, PhaseTime, Setting, Times, WrittenBecause};
 use crate::workload::Step;
 
@@ -76,18 +76,18 @@ impl MachineCounters {
         // Clients announce phases together; the first of them counts.
         if self.phases.last().is_none_or(|last| last.name != name) {
             let bytes = self.bytes_read + self.bytes_write;
-            self.phases.push(Phase { name, began: now, operations: self.operations, bytes });
+            self.phases.push(PhaseCounters { name, began: now, operations: self.operations, bytes });
         }
     }
 
     /// A page goes to disk.
-    pub(super) fn written(&mut self, reason: Reason) {
+    pub(super) fn written(&mut self, reason: WriteReason) {
         let counter = match reason {
-            Reason::Threshold => &mut self.because.threshold,
-            Reason::Expired => &mut self.because.expired,
-            Reason::Reclaim => &mut self.because.reclaim,
-            Reason::Sync => &mut self.because.sync,
-            Reason::Drained => &mut self.because.drained,
+            WriteReason::Threshold => &mut self.because.threshold,
+            WriteReason::Expired => &mut self.because.expired,
+            WriteReason::Reclaim => &mut self.because.reclaim,
+            WriteReason::Sync => &mut self.because.sync,
+            WriteReason::Drained => &mut self.because.drained,
         };
         *counter += 1;
     }

@@ -13,13 +13,13 @@
 
 mod client;
 mod config;
+mod counters;
 mod files;
 mod flusher;
 mod foresight;
 mod pages;
 mod queue;
 mod step;
-mod counters;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +41,13 @@ use crate::experiment::Watch;
 use crate::result::{AtFinish, Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
-use client::{Client, Verdict, Wait};
+use client::{ClientState, Verdict, Wait};
 pub use config::{Allocation, Config};
+use counters::MachineCounters;
 use files::Files;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
 use queue::{Arrived, DiskQueue, Tap, Waiting};
-use counters::MachineCounters;
 
 /// Clients that wait for a page; nearly always one.
 type Waiters = SmallVec<[u32; 2]>;
@@ -121,7 +121,7 @@ pub struct Computer {
     log: Option<WriteLog>,
     capacity: BlockNo,
 
-    clients: Vec<Client>,
+    clients: Vec<ClientState>,
     ready: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
     ready_count: u64,
     running: usize,
@@ -265,7 +265,7 @@ impl Computer {
             }
         }
         self.running = workload.clients() as usize;
-        self.clients = (0..self.running).map(|_| Client::new()).collect();
+        self.clients = (0..self.running).map(|_| ClientState::new()).collect();
         (0..self.running as u32).for_each(|client| self.wake(client, Nanos(0)));
 
         let mut now = Nanos(0);

@@ -9,12 +9,12 @@ use crate::result::Outcome;
 use crate::workload::Step;
 
 /// Steps written down, a list a client.
-struct Script {
+struct FixedWorkload {
     prepare: std::vec::IntoIter<Step>,
     clients: Vec<std::vec::IntoIter<Step>>,
 }
 
-impl Workload for Script {
+impl Workload for FixedWorkload {
     fn prepare(&mut self) -> Option<Step> {
         self.prepare.next()
     }
@@ -75,7 +75,7 @@ fn machine(setup: &Scenario) -> Computer {
 }
 
 fn run(setup: &Scenario, clients: Vec<Vec<Step>>) -> Outcome {
-    let mut script = Script {
+    let mut script = FixedWorkload {
         prepare: setup.prepare.clone().into_iter(),
         clients: clients.into_iter().map(Vec::into_iter).collect(),
     };
@@ -340,7 +340,7 @@ fn whoever_sees_the_future_does_not_write_what_is_removed_soon() {
         let steps = || {
             let steps =
                 vec![create(1), create(2), write(1, 0, 500), write(2, 0, 100), write(1, 500, 500), think(1), end];
-            Script { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] }
+            FixedWorkload { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] }
         };
         let setup = Scenario { memory_pages: 2_000, policy: "clairvoyant", ..Scenario::default() };
         let (_, log) = machine(&Scenario { policy: "cscan", ..setup.clone() })
@@ -518,7 +518,8 @@ fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
 #[test]
 fn an_address_beyond_the_end_is_an_error_that_says_what_to_do() {
     let setup = Scenario { device: true, ..Scenario::default() };
-    let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(1 << 40, 1)].into_iter()] };
+    let mut script =
+        FixedWorkload { prepare: vec![].into_iter(), clients: vec![vec![on_device(1 << 40, 1)].into_iter()] };
     let error = machine(&setup).run(setting("file"), &mut script, &mut |_| true).expect_err("no such address");
     assert!(matches!(error, RunError::BeyondEnd { .. }), "{error}");
     assert!(error.to_string().contains("--fit wrap"), "{error}");
@@ -529,7 +530,7 @@ fn files_that_do_not_fit_are_an_error_that_says_what_to_do() {
     let setup = Scenario::default();
     let steps: Vec<Step> =
         std::iter::once(create(0)).chain((0..200).map(|at| write(0, at * 262_144, 262_144))).collect();
-    let mut script = Script { prepare: steps.into_iter(), clients: vec![] };
+    let mut script = FixedWorkload { prepare: steps.into_iter(), clients: vec![] };
     let error = machine(&setup).run(setting("file"), &mut script, &mut |_| true).expect_err("200 GiB on 73 GB");
     assert!(matches!(error, RunError::NoSpace { .. }), "{error}");
 }
@@ -537,7 +538,7 @@ fn files_that_do_not_fit_are_an_error_that_says_what_to_do() {
 #[test]
 fn a_watcher_ends_a_run() {
     let setup = Scenario { device: true, ..Scenario::default() };
-    let mut script = Script {
+    let mut script = FixedWorkload {
         prepare: vec![].into_iter(),
         clients: (0..2).map(|_| vec![on_device(0, 1); 1_000_000].into_iter()).collect(),
     };
@@ -562,7 +563,8 @@ fn counted(count: &mut u32) -> impl FnMut(Option<f64>) -> bool {
 #[test]
 fn a_lone_client_that_never_waits_is_watched_too() {
     let setup = Scenario { device: true, expire_after: None, ..Scenario::default() };
-    let mut script = Script { prepare: vec![].into_iter(), clients: vec![vec![on_device(0, 1); 100_000].into_iter()] };
+    let mut script =
+        FixedWorkload { prepare: vec![].into_iter(), clients: vec![vec![on_device(0, 1); 100_000].into_iter()] };
     let watched = &mut 0;
     machine(&setup).run(setting("file"), &mut script, &mut counted(watched)).expect("an outcome");
     assert!(*watched >= 100_000 / WATCH_EVERY, "{watched}");
@@ -572,7 +574,7 @@ fn a_lone_client_that_never_waits_is_watched_too() {
 fn the_timer_does_not_run_for_years_in_which_nothing_is_dirty() {
     let setup = Scenario { device: true, ..Scenario::default() };
     let steps = vec![on_device(0, 1), think(1_000_000_000), on_device(5, 1), think(1_000_000_003), on_device(9, 1)];
-    let mut script = Script { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] };
+    let mut script = FixedWorkload { prepare: vec![].into_iter(), clients: vec![steps.into_iter()] };
     let watched = &mut 0;
     let outcome = machine(&setup).run(setting("file"), &mut script, &mut counted(watched)).expect("an outcome");
     assert_eq!(outcome.written_because.expired, 2, "as after a short time");

@@ -12,7 +12,7 @@ use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
-use super::{Cell, Fit, ReplaySpeed};
+use super::{Fit, ReplaySpeed, WriteBackCell};
 use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
@@ -167,7 +167,7 @@ impl Machine for MachineSpec {
     type Input = WriteBackInput;
     type Outcome = Outcome;
 
-    fn identity(cell: &Cell) -> String {
+    fn identity(cell: &WriteBackCell) -> String {
         let input = match &*cell.input {
             WriteBackInput::Workload { spec } => spec.clone(),
             WriteBackInput::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
@@ -176,7 +176,7 @@ impl Machine for MachineSpec {
         format!("{input} on {:?}", MachineSpec { swept: BTreeMap::new(), ..cell.machine.clone() })
     }
 
-    fn label(cell: &Cell) -> String {
+    fn label(cell: &WriteBackCell) -> String {
         let swept: Vec<String> = cell.machine.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{} {}", cell.machine.policy, swept.join(" "))
     }
@@ -185,7 +185,7 @@ impl Machine for MachineSpec {
         modelled_time(outcome.time_s)
     }
 
-    fn check(cell: &Cell) -> Result<(), LabError> {
+    fn check(cell: &WriteBackCell) -> Result<(), LabError> {
         let of = &cell.machine;
         WriteBack::parse(&of.policy)?;
         let profile = profiles::profile(&of.disk)?;
@@ -206,7 +206,7 @@ impl Machine for MachineSpec {
     }
 
     /// A run that was ended early has an outcome that says so; one that was ended before it began, one without figures.
-    fn run(cell: &Cell, watch: &mut Watch<'_>) -> Result<Option<Outcome>, LabError> {
+    fn run(cell: &WriteBackCell, watch: &mut Watch<'_>) -> Result<Option<Outcome>, LabError> {
         match cell.run_through(watch) {
             Err(LabError::Run { source: RunError::Stopped, .. }) => {
                 Ok(Some(Outcome { setting: cell.setting(), interrupted: true, ..Outcome::default() }))
@@ -216,7 +216,7 @@ impl Machine for MachineSpec {
     }
 }
 
-impl Cell {
+impl WriteBackCell {
     /// What should be known of its input, besides errors.
     pub fn warnings(&self) -> Vec<String> {
         let WriteBackInput::Workload { spec } = &*self.input else { return Vec::new() };
@@ -364,7 +364,9 @@ impl Cell {
             ..Config::default()
         };
         let layout = match *self.input {
-            WriteBackInput::Workload { .. } => Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent },
+            WriteBackInput::Workload { .. } => {
+                Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent }
+            }
             WriteBackInput::Trace { .. } => Layout::Device,
         };
         let disk = self.disk(&profiles::profile(&of.disk)?);

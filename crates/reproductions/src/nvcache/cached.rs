@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, HybridInput, HybridSetup};
+use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
 
 use super::runs::megabytes;

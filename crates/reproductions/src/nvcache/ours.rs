@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, HybridInput, HybridSetup};
+use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 use umbrella_units::ByteSize;
@@ -114,7 +114,9 @@ pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells
     let mut setups = Vec::new();
     for when in EACH_AND_FULL {
         for algorithm in [Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
-            setups.extend(sizes.iter().map(|size| HybridSetup { memory: ByteSize(size << 20), ..setup(when, algorithm) }));
+            setups.extend(
+                sizes.iter().map(|size| HybridSetup { memory: ByteSize(size << 20), ..setup(when, algorithm) }),
+            );
         }
     }
     Ok(Cell::grid(inputs, &setups))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{FlushFigures, HybridOutcome, HybridInput};
+use umbrella_lab::hybrid::{FlushFigures, HybridInput, HybridOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::Algorithm;
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{LogInput, Percent, LogSetup};
+use umbrella_lab::log_store::{LogInput, LogSetup, Percent};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;

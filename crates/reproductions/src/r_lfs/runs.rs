@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::log_store::{LogInput, LogOutcome, Percent, LogSetup};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_policy::log_layout::Victim;
 
 use super::{Cells, Runs};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{LogInput, LogOutcome, Percent, LogSetup};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 

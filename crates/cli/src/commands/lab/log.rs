@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, Cell};
-use umbrella_lab::log_store::{LogInput, LogOutcome, Percent, LogSetup, Travel};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent, Travel};
 use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
 use umbrella_lab::write_back::split_policies;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use umbrella_lab::hybrid::{HybridOutcome, HybridInput, HybridSetup};
+use umbrella_lab::hybrid::{HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
 use umbrella_reproductions::{Judged, nvcache, on_inputs};

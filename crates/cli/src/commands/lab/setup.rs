@@ -10,7 +10,9 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
-use umbrella_lab::write_back::{Cell, Fit, WriteBackInput, MachineSpec, ReplaySpeed, ReplayOptions, Sweep, cells};
+use umbrella_lab::write_back::{
+    Fit, MachineSpec, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
+};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
@@ -273,11 +275,11 @@ impl RunArgs {
         input: &InputArgs,
         replay: &ReplayArgs,
         machine: &MachineArgs,
-    ) -> anyhow::Result<Vec<Cell>> {
+    ) -> anyhow::Result<Vec<WriteBackCell>> {
         let machine = MachineSpec { seed: self.seed, scale: self.scale, ..machine.machine() };
-        let base = Cell::new(input.input(replay)?, machine);
+        let base = WriteBackCell::new(input.input(replay)?, machine);
         let cells = cells(&base, policies, &self.sweep)?;
-        let warnings: BTreeSet<String> = cells.iter().flat_map(Cell::warnings).collect();
+        let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
             tell!("umbrella: warning: {warning}");
         }
@@ -314,7 +316,7 @@ impl OutputArgs {
     pub(super) fn give(
         &self,
         outcomes: &[Outcome],
-        runs: &[Cell],
+        runs: &[WriteBackCell],
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         let title = runs.first().map_or_else(String::new, |cell| cell.input.name());
