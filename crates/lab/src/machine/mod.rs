@@ -56,7 +56,7 @@ type Waiters = SmallVec<[u32; 2]>;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunError {
     /// The files do not fit.
-    #[error("the disk is full: {used} of {capacity} are allocated (a larger --disk, or a smaller --scale, makes room)")]
+    #[error("the disk is full: {used} of {capacity} are allocated")]
     NoSpace {
         /// What is allocated.
         used: ByteSize,
@@ -64,9 +64,7 @@ pub enum RunError {
         capacity: ByteSize,
     },
     /// A file is larger than the disk.
-    #[error(
-        "a file of {size} does not fit on a disk of {capacity} (a larger --disk, or a smaller --scale, makes room)"
-    )]
+    #[error("a file of {size} does not fit on a disk of {capacity}")]
     LargerThanDisk {
         /// The file's size.
         size: ByteSize,
@@ -80,7 +78,7 @@ pub enum RunError {
     #[error("ended while the file system was aged")]
     Stopped,
     /// An address lies beyond the disk's end.
-    #[error("address {address} lies beyond the disk's end at {capacity} (choose a larger --disk, or --fit wrap)")]
+    #[error("address {address} lies beyond the disk's end at {capacity}")]
     BeyondEnd {
         /// The address in bytes.
         address: u64,
@@ -89,8 +87,7 @@ pub enum RunError {
     },
     /// An offline policy would need to know more of the future than fits in memory.
     #[error(
-        "a policy that looks into the future remembers each write of a page, which would take more than {most} of memory \
-         here (umbrella lab trace convert --until takes a part of a trace; a smaller --scale shrinks a workload)"
+        "a policy that looks into the future remembers each write of a page: here that takes more than {most} of memory"
     )]
     TooMuchToForesee {
         /// The limit.

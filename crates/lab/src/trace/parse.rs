@@ -65,7 +65,7 @@ pub enum Unwritable {
     #[error("its time cannot be said in the format, or it is earlier than the one before")]
     Time,
     /// The format is of one device only.
-    #[error("it is of a second device, and the format has only one (choose it: --device)")]
+    #[error("it is of a second device, and the format has only one")]
     SecondDevice,
 }
 

@@ -121,7 +121,7 @@ pub enum Problem {
         expected: usize,
     },
     /// More device names than a trace has devices.
-    #[error("more than {MAX_DEVICES} devices (is another format meant? see --format)")]
+    #[error("more than {MAX_DEVICES} devices")]
     TooManyDevices,
     /// A name that is none.
     #[error("device name {found} is empty or longer than 255 bytes")]

@@ -271,19 +271,19 @@ impl WriteBackCell {
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
             let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {most} with --disk ({})",
+                "the disk is too large to be aged in memory: choose one of at most {most} ({})",
                 disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
         }
         if is_trace && self.machine.scale.to_bits() != 1.0f64.to_bits() {
-            let expected = "only workloads shrink (a part of a trace: umbrella lab trace convert --until)".to_owned();
+            let expected = "only workloads shrink; cut a trace before".to_owned();
             return bad("scale", self.machine.scale.to_string(), expected);
         }
         if Scale::new(self.machine.scale).is_ok() && self.memory() < LEAST_MEMORY {
             let shrunk =
                 if self.machine.scale < 1.0 { format!(" at scale {}", self.machine.scale) } else { String::new() };
-            let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left (give more --memory)");
+            let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left");
             return bad("memory", of.memory.to_string(), expected);
         }
         Ok(())
