@@ -260,6 +260,6 @@ for branch in "${branches[@]}"; do
 done
 heading "what next"
 say "all as the rules say, in $SECONDS s"
-say "make install                     the program, its manual and its systemd units"
+say "make install                     the program, optimised, and its systemd units"
 say "docs/start/first-pool.md         your own pool, in five minutes"
 say "umbrella lab list workloads      try write-back policies without a disk"
