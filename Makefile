@@ -32,8 +32,8 @@ setup-build:
 	@scripts/setup.sh build
 
 demo: setup-build ## a pool over three small disks: see which file goes where, and why
-	@cargo build --release --locked --bin umbrella
-	@demo/demo.sh "$(BINARY)"
+	@cargo build --profile demo --locked --bin umbrella
+	@demo/demo.sh "$(CARGO_TARGET_DIR)/demo/umbrella"
 
 build: setup-build ## the release binary (FEATURES=ublk: with ublk)
 	cargo build --release --locked --bin umbrella --features "$(FEATURES)"

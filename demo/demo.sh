@@ -98,16 +98,17 @@ pending() {
     "$umbrella" status --json "$pool" | grep -o '"umbrella_relocations_pending_count": *[0-9]*' | grep -o '[0-9]*$'
 }
 
-# Files move after their last close, in the background: waits until all have.
+# Files move after their last close, in the background: waits until all have, as long as any does.
 settle() {
-    local quiet=0 tries moving
-    for ((tries = 0; tries < 300; tries++)); do
+    local quiet=0 same=0 last=0 moving
+    until ((quiet == 3)); do
         moving=$(pending) || fail "umbrella status does not say how many files are still to move"
         if ((moving == 0)); then quiet=$((quiet + 1)); else quiet=0; fi
-        ((quiet < 3)) || return 0
+        if ((moving == last)); then same=$((same + 1)); else same=0; fi
+        ((same < 600)) || fail "$moving files wait to move, and none has moved for a minute"
+        last=$moving
         sleep 0.1
     done
-    fail "files are still moving after 30 s"
 }
 
 table_head() { printf '  %-28s %9s  %-7s %s\n' file size branch rule; }
@@ -260,6 +261,6 @@ for branch in "${branches[@]}"; do
 done
 heading "what next"
 say "all as the rules say, in $SECONDS s"
-say "make install                     the program, its manual and its systemd units"
+say "make install                     the program, optimised, and its systemd units"
 say "docs/start/first-pool.md         your own pool, in five minutes"
 say "umbrella lab list workloads      try write-back policies without a disk"

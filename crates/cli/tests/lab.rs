@@ -99,8 +99,8 @@ fn a_wrong_name_is_told_with_the_known_ones() {
         (&["--scheduler", "nope"], "no request scheduler is called \"nope\"", "known: noop"),
         (&["--sweep", "nope=1"], "cannot sweep \"nope\"", "known: memory"),
         (&["--policy", "file", "--sweep", "zone=1MiB"], "cannot sweep \"zone\"", "chunk (of file)"),
-        (&["--sweep", "memory=much"], "--memory \"much\"", "write for example"),
-        (&["--sweep", "seed=1", "--sweep", "seed=2"], "--sweep seed is given twice", "seed=A,B,C"),
+        (&["--sweep", "memory=much"], "memory \"much\"", "write for example"),
+        (&["--sweep", "seed=1", "--sweep", "seed=2"], "seed is swept twice", "seed=A,B,C"),
         (&["--metric", "nope"], "no figure is called \"nope\"", "known: time_s"),
         (&["--policy", ""], "names no policy", "umbrella lab list policies"),
         (&["--policy", ",,"], "names no policy", "umbrella lab list policies"),
@@ -157,7 +157,7 @@ fn a_scale_that_is_none_is_refused() {
 #[test]
 fn too_little_memory_is_told_before_anything_runs() {
     for memory in ["0", "1", "4KiB", "1MiB"] {
-        let message = ["--memory \"", "too little at scale 0.002", "at least 256 KiB"];
+        let message = ["memory \"", "too little at scale 0.002", "at least 256 KiB"];
         refused(lab("run").args(SMALL).args(["--memory", memory]), 1, &message);
     }
     refused(lab("run").args(["--workload", "rnd-write", "--scale", "1e-300"]), 1, &["is not a scale"]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::log_store::{Input, Percent, Setup};
+use umbrella_lab::log_store::{LogInput, LogSetup, Percent};
 use umbrella_lab::workload::Seed;
 use umbrella_policy::log_layout::{Victim, schemes};
 use umbrella_units::Pages;
@@ -17,9 +17,9 @@ const DATA: Pages = Pages(1 << 17);
 fn cost(c: &mut Criterion) {
     let mut group = c.benchmark_group("log store, block writes");
     group.sample_size(10);
-    let input = Arc::new(Input::zipf(0.99, DATA, 1 << 20, Seed(1)).expect("an input"));
+    let input = Arc::new(LogInput::zipf(0.99, DATA, 1 << 20, Seed(1)).expect("an input"));
     for info in schemes() {
-        let setup = Setup {
+        let setup = LogSetup {
             scheme: info.name.to_owned(),
             victim: Victim::CostBenefit,
             utilisation: Percent(80),

@@ -7,12 +7,12 @@ use std::path::Path;
 use umbrella_lab::experiment::{self, LabError, Observe};
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec, Pace, ReplayOptions};
+use umbrella_lab::write_back::{MachineSpec, ReplayOptions, ReplaySpeed, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-fn cell(input: Input, policy: &str) -> Cell {
+fn cell(input: WriteBackInput, policy: &str) -> WriteBackCell {
     let memory = ByteSize(256 << 20);
-    Cell::new(input, MachineSpec { policy: policy.to_owned(), memory, ..MachineSpec::default() })
+    WriteBackCell::new(input, MachineSpec { policy: policy.to_owned(), memory, ..MachineSpec::default() })
 }
 
 fn append(path: &Path, line: &str) {
@@ -31,9 +31,9 @@ fn trace(records: &[&str]) -> tempfile::NamedTempFile {
     file
 }
 
-fn input(path: &Path, device: Option<u32>) -> Result<Input, LabError> {
-    let replay = ReplayOptions { pace: Pace::AsFastAsPossible, device, ..ReplayOptions::default() };
-    Input::trace(path.to_owned(), OpenOptions::default(), replay)
+fn input(path: &Path, device: Option<u32>) -> Result<WriteBackInput, LabError> {
+    let replay = ReplayOptions { speed: ReplaySpeed::Max, device, ..ReplayOptions::default() };
+    WriteBackInput::trace(path.to_owned(), OpenOptions::default(), replay)
 }
 
 /// Appends a line to the trace when the first run has finished.
@@ -94,8 +94,8 @@ fn a_replay_that_would_last_for_centuries_is_refused() {
     let file = trace(&["0,0,W,0,4096,", "100000000000000,0,W,8192,4096,"]);
     let open = OpenOptions { max_gap: umbrella_units::Nanos(u64::MAX), ..OpenOptions::default() };
     let with = |speed: f64| {
-        let replay = ReplayOptions { pace: Pace::Recorded(speed), ..ReplayOptions::default() };
-        let input = Input::trace(file.path().to_owned(), open.clone(), replay).unwrap();
+        let replay = ReplayOptions { speed: ReplaySpeed::Times(speed), ..ReplayOptions::default() };
+        let input = WriteBackInput::trace(file.path().to_owned(), open.clone(), replay).unwrap();
         experiment::run(&[cell(input, "file")], 1, &())
     };
     let error = with(0.001).unwrap_err().to_string();
@@ -118,7 +118,7 @@ fn a_request_that_waits_for_another_counts_from_when_it_was_due() {
     let records: Vec<String> = (0..10).map(|n| format!("{n},0,R,{},4096,", n * 7_000_000_000u64)).collect();
     let file = trace(&records.iter().map(String::as_str).collect::<Vec<_>>());
     let replay = ReplayOptions { depth: 1, ..ReplayOptions::default() };
-    let input = Input::trace(file.path().to_owned(), OpenOptions::default(), replay).unwrap();
+    let input = WriteBackInput::trace(file.path().to_owned(), OpenOptions::default(), replay).unwrap();
     let results = experiment::run(&[cell(input, "file")], 1, &()).unwrap();
     let outcome = results.outcomes[0].as_ref().unwrap();
     // All were due within 10 us, and each takes milliseconds: the last one waited for nine.
@@ -130,7 +130,7 @@ fn a_request_that_waits_for_another_counts_from_when_it_was_due() {
 fn the_work_of_a_workload_does_not_depend_on_the_policy() {
     for spec in ["kernel-compile", "bonnie", "postmark", "untar", "data-backup"] {
         let cells = ["file", "wow", "sweep", "zone"].map(|policy| {
-            let input = Input::Workload { spec: spec.to_owned() };
+            let input = WriteBackInput::Workload { spec: spec.to_owned() };
             let mut cell = cell(input, policy);
             cell.machine.scale = 0.02;
             cell

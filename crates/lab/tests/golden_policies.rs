@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use umbrella_lab::experiment;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_policy::writeback::policies;
 use umbrella_units::ByteSize;
 
@@ -36,9 +36,9 @@ fn every_policy_does_what_it_did_before() {
             memory: ByteSize(1 << 30),
             ..MachineSpec::default()
         };
-        Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
+        WriteBackCell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
     };
-    let cells: Vec<Cell> =
+    let cells: Vec<WriteBackCell> =
         WORKLOADS.iter().flat_map(|workload| policies().iter().map(|info| cell(workload, info.name))).collect();
     let results = experiment::run(&cells, 2, &()).expect("every run can be built");
     assert!(results.error.is_none(), "every policy runs: {:?}", results.error);

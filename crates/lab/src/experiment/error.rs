@@ -34,15 +34,16 @@ pub enum LabError {
     Scheduler(#[from] UnknownScheduler),
     #[error("{policy} on {input}: {source}")]
     Run { policy: String, input: String, source: RunError },
-    #[error("{input} reaches to {end}, beyond the end of {disk} at {capacity} ({})", remedy(larger))]
+    #[error("{input} reaches to {end}, beyond the end of {disk} at {capacity}")]
+    // `larger` lists the disks that are large enough.
     BeyondEnd { input: String, end: ByteSize, disk: String, capacity: ByteSize, larger: String },
     #[error("cannot sweep {name:?}{} (known: {known})", near(name, known))]
     UnknownSweep { name: String, known: String },
-    #[error("--sweep {name} is given twice: write all its values in one, {name}=A,B,C")]
+    #[error("{name} is swept twice")]
     SweptTwice { name: String },
-    #[error("--sweep {spec:?}: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
+    #[error("{spec:?} is no sweep: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
     BadSweep { spec: String },
-    #[error("--{name} {value:?}: {expected}")]
+    #[error("{name} {value:?}: {expected}")]
     BadValue { name: String, value: String, expected: String },
     #[error("this makes {cells} runs, {most} are the limit: sweep fewer values at a time")]
     TooManyRuns { cells: usize, most: usize },
@@ -54,12 +55,4 @@ fn of_trace(path: &Path, source: &TraceError) -> String {
         TraceError::Open { .. } | TraceError::NotAFile { .. } => source.to_string(),
         _ => format!("{}: {source}", path.display()),
     }
-}
-
-/// What to do about a disk that is too small.
-fn remedy(larger: &str) -> String {
-    if larger.is_empty() {
-        return "no --disk is so large: --fit wrap begins again at its start".to_owned();
-    }
-    format!("a larger --disk: {larger}; or --fit wrap, which begins again at its start")
 }

@@ -13,15 +13,15 @@ use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
+use super::counters::HybridCounters;
 use super::flush::Flush;
 use super::foresight::next_need;
-use super::input::{Arrival, Direction, Input};
+use super::input::{Arrival, Direction, HybridInput};
 use super::outcome::HybridOutcome;
 use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
-use super::setup::{Cache, Setup};
+use super::setup::{Cache, HybridSetup};
 use super::station::Station;
-use super::tally::Tally;
 use crate::experiment::{LabError, Watch};
 
 /// Sectors of metadata before the data of each write.
@@ -38,7 +38,7 @@ enum Motion {
 
 /// Why the disk is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
+enum WakeReason {
     Read,
     Full,
     Mark,
@@ -47,8 +47,8 @@ enum Reason {
 
 /// A hybrid disk and what is asked of it.
 pub(super) struct Engine<'a, P> {
-    setup: &'a Setup,
-    input: &'a Input,
+    setup: &'a HybridSetup,
+    input: &'a HybridInput,
     /// Arrivals so far.
     arrived: usize,
     now: Nanos,
@@ -71,13 +71,13 @@ pub(super) struct Engine<'a, P> {
     requests: Requests,
     /// Writes that do not fit into the log and may not go to the disk yet.
     blocked: VecDeque<Arrival>,
-    tally: Tally,
+    counters: HybridCounters,
     done: Vec<Completion>,
     probe: &'a mut P,
 }
 
 impl<'a, P: Probe> Engine<'a, P> {
-    pub(super) fn new(setup: &'a Setup, input: &'a Input, probe: &'a mut P) -> Result<Self, LabError> {
+    pub(super) fn new(setup: &'a HybridSetup, input: &'a HybridInput, probe: &'a mut P) -> Result<Self, LabError> {
         let (disk, flash) = setup.profiles()?;
         let options = Options { write_cache: setup.write_cache, ..Options::default() };
         Engine::with(setup, input, probe, disk.powered(&options), flash.powered(&Options::default()))
@@ -85,8 +85,8 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     /// The same with these devices.
     pub(super) fn with(
-        setup: &'a Setup,
-        input: &'a Input,
+        setup: &'a HybridSetup,
+        input: &'a HybridInput,
         probe: &'a mut P,
         disk: Powered,
         flash: Powered,
@@ -113,7 +113,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             closing: false,
             requests: Requests::default(),
             blocked: VecDeque::new(),
-            tally: Tally::default(),
+            counters: HybridCounters::default(),
             done: Vec::new(),
             probe,
         })
@@ -135,7 +135,7 @@ impl<'a, P: Probe> Engine<'a, P> {
                 return None;
             }
         }
-        Some(self.tally.outcome(&self.input.name, self.setup, &self.disk, &self.flash, self.now))
+        Some(self.counters.outcome(&self.input.name, self.setup, &self.disk, &self.flash, self.now))
     }
 
     /// When something will happen; nothing when all is done.
@@ -153,7 +153,7 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     fn advance(&mut self, to: Nanos) {
         if let Some(flush) = &self.flush {
-            self.tally.flushing(flush, to.since(self.now), self.closing);
+            self.counters.flushing(flush, to.since(self.now), self.closing);
         }
         self.now = self.now.max(to);
         let mut done = std::mem::take(&mut self.done);
@@ -172,7 +172,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             (FLUSH_SYNC, Some(_)) => self.end_flush(),
             (id, _) => {
                 if let Some(arrived) = self.requests.done(id) {
-                    self.tally.answered(completion.at.since(arrived));
+                    self.counters.answered(completion.at.since(arrived));
                 }
             }
         }
@@ -182,16 +182,16 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.last_access = self.now;
         match arrival.direction {
             Direction::Read => {
-                self.tally.reads += 1;
-                self.tally.sectors_read += arrival.range.sectors;
+                self.counters.reads += 1;
+                self.counters.sectors_read += arrival.range.sectors;
                 self.read(arrival);
             }
             Direction::Write => {
-                self.tally.writes += 1;
-                self.tally.sectors_written += arrival.range.sectors;
+                self.counters.writes += 1;
+                self.counters.sectors_written += arrival.range.sectors;
                 // Writes that wait may be to the same sectors.
                 if !self.blocked.is_empty() || !self.write(arrival) {
-                    self.tally.waited_for_spin_up += u64::from(self.motion != Motion::Spinning);
+                    self.counters.waited_for_spin_up += u64::from(self.motion != Motion::Spinning);
                     self.blocked.push_back(arrival);
                 }
             }
@@ -210,9 +210,9 @@ impl<'a, P: Probe> Engine<'a, P> {
         gaps.push(SectorRange::between(at, range.end()));
         gaps.retain(|gap| gap.sectors > 0);
         let asleep = self.motion != Motion::Spinning;
-        self.tally.reads_asleep += u64::from(asleep);
-        self.tally.reads_from_flash += u64::from(asleep && gaps.is_empty());
-        self.tally.waited_for_spin_up += u64::from(asleep && !gaps.is_empty());
+        self.counters.reads_asleep += u64::from(asleep);
+        self.counters.reads_from_flash += u64::from(asleep && gaps.is_empty());
+        self.counters.waited_for_spin_up += u64::from(asleep && !gaps.is_empty());
         let id = self.requests.begin(arrival.at, (pieces.len() + gaps.len()) as u32);
         for piece in pieces {
             let place = self.on_flash(piece.source.at(), piece.range.sectors);
@@ -220,7 +220,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         }
         if !gaps.is_empty() {
             self.need_disk();
-            self.wake(Reason::Read);
+            self.wake(WakeReason::Read);
         }
         for gap in gaps {
             self.disk.submit(self.now, id, Op::Read, gap);
@@ -238,9 +238,9 @@ impl<'a, P: Probe> Engine<'a, P> {
             return true;
         }
         let Some(record) = self.log.reserve(range.sectors + u64::from(METADATA)) else {
-            self.moment(Moment::Full, Reason::Full);
+            self.moment(Moment::Full, WakeReason::Full);
             // Even if there is nothing to flush, as for a write that is larger than the log.
-            self.wake(Reason::Full);
+            self.wake(WakeReason::Full);
             return false;
         };
         // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the flash's queue.
@@ -250,9 +250,9 @@ impl<'a, P: Probe> Engine<'a, P> {
         let id = self.requests.begin(arrival.at, 1);
         let place = self.on_flash(record, range.sectors + u64::from(METADATA));
         self.flash.submit(self.now, id, Op::Write, place);
-        self.tally.redirected(self.now, range);
+        self.counters.redirected(self.now, range);
         self.probe.logged(range, at);
-        self.moment(Moment::Logged, Reason::Mark);
+        self.moment(Moment::Logged, WakeReason::Mark);
         true
     }
 
@@ -266,31 +266,31 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.setup.cache != Cache::Infinite && self.setup.options().flushes(moment, self.log.fill())
     }
 
-    fn moment(&mut self, moment: Moment, reason: Reason) {
+    fn moment(&mut self, moment: Moment, reason: WakeReason) {
         if self.flush.is_none() && self.flushes(moment) {
             self.want_flush(reason);
         }
     }
 
-    fn want_flush(&mut self, reason: Reason) {
+    fn want_flush(&mut self, reason: WakeReason) {
         if self.log.used() > 0 {
             self.flush_wanted = true;
             self.wake(reason);
         }
     }
 
-    fn wake(&mut self, reason: Reason) {
+    fn wake(&mut self, reason: WakeReason) {
         if self.motion != Motion::Asleep {
             return;
         }
         self.motion = Motion::Starting;
         self.disk.wake(self.now);
-        let wakes = &mut self.tally.wakes;
+        let wakes = &mut self.counters.wakes;
         let count = match reason {
-            Reason::Read => &mut wakes.read,
-            Reason::Full => &mut wakes.full,
-            Reason::Mark => &mut wakes.mark,
-            Reason::End => &mut wakes.end,
+            WakeReason::Read => &mut wakes.read,
+            WakeReason::Full => &mut wakes.full,
+            WakeReason::Mark => &mut wakes.mark,
+            WakeReason::End => &mut wakes.end,
         };
         *count += 1;
     }
@@ -308,10 +308,10 @@ impl<'a, P: Probe> Engine<'a, P> {
     fn settle(&mut self) {
         if self.motion == Motion::Starting && self.disk.spins() {
             self.motion = Motion::Spinning;
-            self.tally.is_awake();
+            self.counters.is_awake();
             // It may have been kept from sleeping before its motor was off.
             if self.disk.stats().spin_ups > self.spin_ups {
-                self.moment(Moment::SpunUp, Reason::Read);
+                self.moment(Moment::SpunUp, WakeReason::Read);
             }
         }
         while let Some(&arrival) = self.blocked.front() {
@@ -331,7 +331,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         let all_came = self.arrived == self.input.arrivals.len() && self.now >= self.input.length;
         self.closing |= all_came;
         if self.closing && self.setup.cache != Cache::Infinite && self.flush.is_none() {
-            self.want_flush(Reason::End);
+            self.want_flush(WakeReason::End);
         }
     }
 
@@ -339,21 +339,21 @@ impl<'a, P: Probe> Engine<'a, P> {
         if self.flush_wanted && self.flush.is_none() && self.motion == Motion::Spinning {
             self.flush_wanted = false;
             if self.log.used() > 0 {
-                self.tally.flushes += 1;
+                self.counters.flushes += 1;
                 self.flush = Some(Flush::new(self.setup.algorithm, self.setup.memory, &self.log));
             }
         }
         let Some(flush) = &mut self.flush else { return };
         if let Some(part) = flush.next_write() {
-            self.tally.flush_sectors_written += part.range.sectors;
-            self.tally.flush_writes += 1;
+            self.counters.flush_sectors_written += part.range.sectors;
+            self.counters.flush_writes += 1;
             if let Some((chunk, write)) = part.begins {
                 self.probe.drains(chunk, write);
             }
             self.disk.submit(self.now, FLUSH_WRITE, Op::Write, part.range);
         }
         if let Some(read) = flush.next_read(&self.log) {
-            self.tally.flush_sectors_read += read.sectors;
+            self.counters.flush_sectors_read += read.sectors;
             let place = self.on_flash(read.at, read.sectors);
             self.flash.submit(self.now, FLUSH_READ, Op::Read, place);
         }
@@ -404,14 +404,14 @@ impl<'a, P: Probe> Engine<'a, P> {
         let sleep_at = self.sleep_at.filter(|_| may_sleep);
         let (options, fill) = (self.setup.options(), self.log.fill());
         if self.waits_for_rest() && options.flushes_at_rest(self.now, self.last_access, sleep_at, fill) {
-            self.want_flush(Reason::Mark);
+            self.want_flush(WakeReason::Mark);
             return self.go_on_flushing();
         }
         if sleep_at.is_some_and(|at| at <= self.now) && self.flush.is_none() {
             self.spin_ups = self.disk.stats().spin_ups;
             self.disk.standby(self.now);
             self.motion = Motion::Asleep;
-            self.tally.falls_asleep();
+            self.counters.falls_asleep();
         }
     }
 }

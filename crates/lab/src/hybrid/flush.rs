@@ -6,7 +6,7 @@ use umbrella_policy::flash_cache::{Algorithm, Chunk, DiskWrite, FlashRead, Log, 
 use umbrella_units::{ByteSize, Lba, SectorRange};
 
 /// A chunk, and how much of it was asked for.
-struct Step {
+struct ChunkProgress {
     chunk: Chunk,
     /// The next read or write of it.
     next: usize,
@@ -14,9 +14,9 @@ struct Step {
     part: u64,
 }
 
-impl From<Chunk> for Step {
-    fn from(chunk: Chunk) -> Step {
-        Step { chunk, next: 0, part: 0 }
+impl From<Chunk> for ChunkProgress {
+    fn from(chunk: Chunk) -> ChunkProgress {
+        ChunkProgress { chunk, next: 0, part: 0 }
     }
 }
 
@@ -35,11 +35,11 @@ pub(super) struct Flush {
     until: LogSector,
     buffers: usize,
     /// The chunk that is read from flash.
-    reading: Option<Step>,
+    reading: Option<ChunkProgress>,
     /// Chunks that are in memory and wait for the disk.
     filled: VecDeque<Chunk>,
     /// The chunk that is written.
-    writing: Option<Step>,
+    writing: Option<ChunkProgress>,
     pub(super) read_under_way: bool,
     pub(super) write_under_way: bool,
     pub(super) sync_under_way: bool,
@@ -72,7 +72,7 @@ impl Flush {
             let Some(step) = &mut self.reading else {
                 let used = self.filled.len() + usize::from(self.writing.is_some());
                 let planner = self.planner.as_mut().filter(|_| used < self.buffers)?;
-                self.reading = planner.next_chunk(log).map(Step::from);
+                self.reading = planner.next_chunk(log).map(ChunkProgress::from);
                 if self.reading.is_none() {
                     self.planner = None;
                 }
@@ -101,7 +101,7 @@ impl Flush {
             self.writing = None;
         }
         if self.writing.is_none() {
-            self.writing = self.filled.pop_front().map(Step::from);
+            self.writing = self.filled.pop_front().map(ChunkProgress::from);
         }
         let step = self.writing.as_mut()?;
         let write = step.chunk.writes.get(step.next)?;

@@ -31,7 +31,7 @@ pub struct Arrival {
 
 /// Requests in the order of their times.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct HybridInput {
     /// What it is called in results.
     pub name: String,
     /// The requests.
@@ -42,18 +42,18 @@ pub struct Input {
     pub wrapped: bool,
 }
 
-impl Input {
+impl HybridInput {
     /// These requests, watched until the last has come, and for at least `length`.
-    pub fn new(name: &str, mut arrivals: Vec<Arrival>, length: Nanos) -> Input {
+    pub fn new(name: &str, mut arrivals: Vec<Arrival>, length: Nanos) -> HybridInput {
         arrivals.retain(|arrival| arrival.range.sectors > 0);
         arrivals.sort_by_key(|arrival| arrival.at);
         let last = arrivals.last().map_or(Nanos(0), |last| last.at);
-        Input { name: name.to_owned(), arrivals: arrivals.into(), length: length.max(last), wrapped: false }
+        HybridInput { name: name.to_owned(), arrivals: arrivals.into(), length: length.max(last), wrapped: false }
     }
 
     /// A trace on a disk of that capacity: its devices one behind the other; what lies beyond the end begins at the start again. Requests that
     /// begin or end within a sector count whole ones; discards are left out.
-    pub fn trace(path: &Path, open: &OpenOptions, capacity: Lba) -> Result<Input, LabError> {
+    pub fn trace(path: &Path, open: &OpenOptions, capacity: Lba) -> Result<HybridInput, LabError> {
         let failed = |source| LabError::Trace { path: path.to_owned(), source };
         let (mut records, mut summary) = (Vec::new(), Summary::default());
         for record in trace::open(path, open).map_err(failed)? {
@@ -77,7 +77,7 @@ impl Input {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let name = name.split('.').next().unwrap_or_default().to_owned();
         let wrapped = end.lba() > capacity;
-        Ok(Input { wrapped, ..Input::new(&name, arrivals, Nanos(0)) })
+        Ok(HybridInput { wrapped, ..HybridInput::new(&name, arrivals, Nanos(0)) })
     }
 
     /// Bytes that it writes.

@@ -4,21 +4,21 @@ use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::Nanos;
 
 use super::engine::Engine;
-use super::input::Input;
+use super::input::HybridInput;
 use super::outcome::HybridOutcome;
-use super::setup::Setup;
+use super::setup::HybridSetup;
 use crate::experiment::{Cell, LabError, Machine, Watch, modelled_time};
 
-impl Machine for Setup {
-    type Input = Input;
+impl Machine for HybridSetup {
+    type Input = HybridInput;
     type Outcome = HybridOutcome;
 
     /// Inputs are told apart by their names.
-    fn identity(cell: &Cell<Setup>) -> String {
+    fn identity(cell: &Cell<HybridSetup>) -> String {
         format!("{} {:?}", cell.input.name, cell.machine)
     }
 
-    fn label(cell: &Cell<Setup>) -> String {
+    fn label(cell: &Cell<HybridSetup>) -> String {
         format!("{} {} {}", cell.input.name, cell.machine.when, cell.machine.algorithm)
     }
 
@@ -26,13 +26,13 @@ impl Machine for Setup {
         modelled_time(outcome.time_s)
     }
 
-    fn check(cell: &Cell<Setup>) -> Result<(), LabError> {
+    fn check(cell: &Cell<HybridSetup>) -> Result<(), LabError> {
         cell.machine.profiles()?;
         SpinDown::parse(&cell.machine.spin_down, Costs { break_even: Nanos::NEVER })?;
         Ok(())
     }
 
-    fn run(cell: &Cell<Setup>, watch: &mut Watch<'_>) -> Result<Option<HybridOutcome>, LabError> {
+    fn run(cell: &Cell<HybridSetup>, watch: &mut Watch<'_>) -> Result<Option<HybridOutcome>, LabError> {
         Ok(Engine::new(&cell.machine, &cell.input, &mut ())?.run(watch))
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks", sections 2 and 3.
 
+mod counters;
 mod engine;
 mod flush;
 mod foresight;
@@ -32,11 +33,10 @@ mod probe;
 mod requests;
 mod setup;
 mod station;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod week;
 
-pub use input::{Arrival, Direction, Input};
+pub use input::{Arrival, Direction, HybridInput};
 pub use outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
-pub use setup::{Cache, Setup};
+pub use setup::{Cache, HybridSetup};

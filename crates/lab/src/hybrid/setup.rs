@@ -30,7 +30,7 @@ impl Cache {
 
 /// A hybrid disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct HybridSetup {
     /// The disk's profile.
     pub disk: String,
     /// Whether the disk's own write buffer is on; as the profile has it when `None`.
@@ -51,10 +51,10 @@ pub struct Setup {
     pub spin_down: String,
 }
 
-impl Default for Setup {
+impl Default for HybridSetup {
     /// The paper's: 64 MB of a CompactFlash card before a disk for notebooks, 16 MB of memory, the adaptive spin-down.
-    fn default() -> Setup {
-        Setup {
+    fn default() -> HybridSetup {
+        HybridSetup {
             disk: "travelstar_e7k100".to_owned(),
             write_cache: None,
             flash: "sandisk_ultra2".to_owned(),
@@ -68,10 +68,10 @@ impl Default for Setup {
     }
 }
 
-impl Setup {
+impl HybridSetup {
     /// How it behaves; what it does not say is as the live engine has it unless told otherwise.
     pub(super) fn options(&self) -> flash_cache::Options {
-        let Setup { when, high, algorithm, memory, .. } = *self;
+        let HybridSetup { when, high, algorithm, memory, .. } = *self;
         flash_cache::Options { when, high, algorithm, memory, ..flash_cache::Options::default() }
     }
 

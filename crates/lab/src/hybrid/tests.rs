@@ -70,9 +70,9 @@ fn clockwork(each: Nanos, power: PowerSpec) -> Powered {
 }
 
 /// A log of so many sectors; the disk sleeps after 10 s.
-fn small(log: u64) -> Setup {
+fn small(log: u64) -> HybridSetup {
     let cache = Cache::Finite(ByteSize(log * SECTOR_BYTES));
-    Setup { cache, spin_down: "fixed:timeout=10s".to_owned(), ..Setup::default() }
+    HybridSetup { cache, spin_down: "fixed:timeout=10s".to_owned(), ..HybridSetup::default() }
 }
 
 fn at(millis: u64, direction: Direction, start: u64, sectors: u64) -> Arrival {
@@ -88,8 +88,8 @@ fn write(millis: u64, start: u64, sectors: u64) -> Arrival {
 }
 
 /// On a disk of 10 ms a request with a flash of 1 ms, watched for so many seconds.
-fn run_for(seconds: u64, setup: &Setup, arrivals: &[Arrival]) -> HybridOutcome {
-    let input = Input::new("by hand", arrivals.to_vec(), Nanos::from_secs(seconds));
+fn run_for(seconds: u64, setup: &HybridSetup, arrivals: &[Arrival]) -> HybridOutcome {
+    let input = HybridInput::new("by hand", arrivals.to_vec(), Nanos::from_secs(seconds));
     let (disk, flash) = (clockwork(Nanos::from_millis(10), DISK), clockwork(Nanos::from_millis(1), FLASH));
     let mut nobody = ();
     let engine = Engine::with(setup, &input, &mut nobody, disk, flash).unwrap();

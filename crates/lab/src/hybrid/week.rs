@@ -13,7 +13,7 @@
 
 use umbrella_units::{BLOCK_SECTORS, Lba, Nanos, SectorRange};
 
-use super::input::{Arrival, Direction, Input};
+use super::input::{Arrival, Direction, HybridInput};
 use crate::workload::{Rng, Seed, Zipf};
 
 const HOUR: f64 = 3600.0;
@@ -42,10 +42,10 @@ const READ_EVERY: f64 = 0.025;
 const WRITTEN_EVERY: f64 = 5.0;
 const WRITTEN_IN: f64 = 2.0;
 
-impl Input {
+impl HybridInput {
     /// A week of one person's desktop, drawn from a seed.
-    pub fn desktop_week(seed: u64) -> Input {
-        Input::new("desktop_week", arrivals(seed), LENGTH)
+    pub fn desktop_week(seed: u64) -> HybridInput {
+        HybridInput::new("desktop_week", arrivals(seed), LENGTH)
     }
 }
 

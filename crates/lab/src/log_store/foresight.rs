@@ -3,7 +3,7 @@
 use umbrella_policy::log_layout::Clock;
 use umbrella_units::{BlockNo, Pages};
 
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use crate::trace::TraceOp;
 
 /// When versions die, by the clock at which they were written.
@@ -16,7 +16,7 @@ const NEVER: u32 = u32::MAX;
 
 impl Deaths {
     /// Of the data's first writing, and of the run until so many blocks are written.
-    pub(super) fn of(input: &Input, until: Pages) -> Deaths {
+    pub(super) fn of(input: &LogInput, until: Pages) -> Deaths {
         let mut by_birth = Vec::new();
         let mut alive = vec![NEVER; input.blocks().0 as usize];
         for (birth, block) in (0..).zip(input.filled()) {
@@ -28,7 +28,7 @@ impl Deaths {
             if by_birth.len() as u64 >= filled + until.0 {
                 break;
             }
-            for block in Input::blocks_of(&request) {
+            for block in LogInput::blocks_of(&request) {
                 let now = by_birth.len() as u32;
                 end_life(&mut by_birth, &mut alive, block, now, &request);
             }

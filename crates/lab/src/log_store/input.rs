@@ -18,7 +18,7 @@ pub struct Request {
 
 /// Requests for blocks that are numbered without gaps.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct LogInput {
     /// What it is called in results.
     pub name: String,
     /// What was left out of the trace that it is.
@@ -38,9 +38,9 @@ const SMALLEST_SEGMENT: u64 = 8;
 const LEAST: Pages = Pages(4096);
 const MOST: Pages = Pages(1 << 30);
 
-impl Input {
+impl LogInput {
     /// These requests for the first `blocks` blocks; what lies beyond them is cut off.
-    pub fn new(name: &str, requests: Vec<Request>, blocks: Pages) -> Result<Input, LogError> {
+    pub fn new(name: &str, requests: Vec<Request>, blocks: Pages) -> Result<LogInput, LogError> {
         let input = || name.to_owned();
         if blocks > MOST {
             return Err(LogError::TooLarge { input: input(), pages: blocks, most: MOST });
@@ -58,7 +58,7 @@ impl Input {
         if most_live < LEAST {
             return Err(LogError::TooSmall { input: input(), pages: most_live, least: LEAST });
         }
-        Ok(Input { name: input(), skipped: Skipped::default(), requests, blocks, empty: empty.into(), most_live })
+        Ok(LogInput { name: input(), skipped: Skipped::default(), requests, blocks, empty: empty.into(), most_live })
     }
 
     /// How many requests it has.
@@ -112,7 +112,7 @@ fn life(requests: &[Request], blocks: Pages) -> (Vec<bool>, Pages) {
         let mut most = live;
         for request in requests.iter().filter(|request| request.op != TraceOp::Read) {
             let discard = request.op == TraceOp::Discard;
-            for block in Input::blocks_of(request) {
+            for block in LogInput::blocks_of(request) {
                 let Some(empty) = empty.get_mut(block.0 as usize).filter(|empty| **empty != discard) else { continue };
                 *empty = discard;
                 live = if discard { live - 1 } else { live + 1 };

@@ -5,9 +5,9 @@ use umbrella_units::Pages;
 
 use super::error::LogError;
 use super::foresight::Deaths;
-use super::input::Input;
+use super::input::LogInput;
 use super::outcome::LogOutcome;
-use super::setup::Setup;
+use super::setup::LogSetup;
 use super::store::{Store, Stuck};
 use crate::experiment::{Cell, LabError, Machine, Watch};
 
@@ -20,16 +20,16 @@ const WATCH_EVERY: u64 = 4096;
 /// Segments above the reserve below which cleaning is due.
 const LOW: u32 = 4;
 
-impl Machine for Setup {
-    type Input = Input;
+impl Machine for LogSetup {
+    type Input = LogInput;
     type Outcome = LogOutcome;
 
     /// Inputs are told apart by their names.
-    fn identity(cell: &Cell<Setup>) -> String {
+    fn identity(cell: &Cell<LogSetup>) -> String {
         format!("{} {:?}", cell.input.name, cell.machine)
     }
 
-    fn label(cell: &Cell<Setup>) -> String {
+    fn label(cell: &Cell<LogSetup>) -> String {
         format!("{} {}", cell.input.name, cell.machine)
     }
 
@@ -37,23 +37,23 @@ impl Machine for Setup {
         format!("{} blocks", outcome.written.0)
     }
 
-    fn check(cell: &Cell<Setup>) -> Result<(), LabError> {
+    fn check(cell: &Cell<LogSetup>) -> Result<(), LabError> {
         let Cell { input, machine } = cell;
         machine.shape(input)?.ok_or_else(|| no_room(machine, input))?;
         Ok(())
     }
 
-    fn run(cell: &Cell<Setup>, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LabError> {
+    fn run(cell: &Cell<LogSetup>, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LabError> {
         Ok(simulate(&cell.machine, &cell.input, watch)?)
     }
 }
 
-fn no_room(setup: &Setup, input: &Input) -> LogError {
-    let Setup { scheme, utilisation, .. } = setup.clone();
+fn no_room(setup: &LogSetup, input: &LogInput) -> LogError {
+    let LogSetup { scheme, utilisation, .. } = setup.clone();
     LogError::NoRoom { input: input.name.clone(), scheme, utilisation }
 }
 
-fn simulate(setup: &Setup, input: &Input, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LogError> {
+fn simulate(setup: &LogSetup, input: &LogInput, watch: &mut Watch<'_>) -> Result<Option<LogOutcome>, LogError> {
     let no_room = || no_room(setup, input);
     let shape = setup.shape(input)?.ok_or_else(no_room)?;
     let scheme = setup.make_scheme()?;

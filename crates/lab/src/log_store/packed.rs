@@ -4,7 +4,7 @@ use std::path::Path;
 
 use umbrella_units::{BlockNo, ByteSize, Extent, PAGE_BYTES, Pages};
 
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use crate::experiment::LabError;
 use crate::trace::{self, OpenOptions, Record, TraceOp};
 use crate::write_back::areas;
@@ -48,9 +48,9 @@ fn pages_of(record: &Record, area: BlockNo, end_of_data: ByteSize) -> (u64, u64)
     (area.0.saturating_add(first), area.0.saturating_add(last))
 }
 
-impl Input {
+impl LogInput {
     /// A trace, its devices one behind the other. Requests that begin or end within a page count whole ones, discards only what they cover whole.
-    pub fn trace(path: &Path, open: &OpenOptions) -> Result<Input, LabError> {
+    pub fn trace(path: &Path, open: &OpenOptions) -> Result<LogInput, LabError> {
         let failed = |source| LabError::Trace { path: path.to_owned(), source };
         let (records, summary) = trace::read_all(path, open).map_err(failed)?;
         let (areas, _) = areas(&summary, None, None);
@@ -72,7 +72,7 @@ impl Input {
         };
         let blocks = Pages(packing.rank(u64::MAX));
         // What is wrong with it is said of the file, results have its name without the endings.
-        let mut input = Input::new(&path.display().to_string(), spans.iter().map(request).collect(), blocks)?;
+        let mut input = LogInput::new(&path.display().to_string(), spans.iter().map(request).collect(), blocks)?;
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         name.split('.').next().unwrap_or_default().clone_into(&mut input.name);
         input.skipped = summary.skipped;

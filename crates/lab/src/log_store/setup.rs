@@ -7,29 +7,29 @@ use umbrella_policy::Spec;
 use umbrella_policy::log_layout::{Room, Scheme, SchemeInfo, Shape, Victim};
 
 use super::error::LogError;
-use super::input::Input;
+use super::input::LogInput;
 use super::percent::Percent;
 
 /// A log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct LogSetup {
     /// Where blocks go, such as `r_lfs:regions=3`.
     pub scheme: String,
     /// Which segment is cleaned.
     pub victim: Victim,
     /// How much of the log the data are.
     pub utilisation: Percent,
-    /// Blocks of a segment; nothing for what suits the input ([`Input::segment_blocks`]).
+    /// Blocks of a segment; nothing for what suits the input ([`LogInput::segment_blocks`]).
     pub segment_blocks: Option<NonZeroU32>,
 }
 
-impl fmt::Display for Setup {
+impl fmt::Display for LogSetup {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {} {}%", self.scheme, self.victim.name(), self.utilisation.0)
     }
 }
 
-impl Setup {
+impl LogSetup {
     /// The scheme.
     pub(super) fn make_scheme(&self) -> Result<Box<dyn Scheme>, LogError> {
         let spec: Spec = self.scheme.parse()?;
@@ -37,7 +37,7 @@ impl Setup {
     }
 
     /// The log for that input; nothing when it is too small for the scheme to keep going.
-    pub(super) fn shape(&self, input: &Input) -> Result<Option<Shape>, LogError> {
+    pub(super) fn shape(&self, input: &LogInput) -> Result<Option<Shape>, LogError> {
         let segment_blocks = self.segment_blocks.map_or_else(|| input.segment_blocks(), NonZeroU32::get);
         let blocks = input.most_live().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
         let segments = blocks.div_ceil(u64::from(segment_blocks)) as u32;
@@ -48,7 +48,7 @@ impl Setup {
     }
 
     /// Whether the scheme can keep a log of that input going.
-    pub fn fits(&self, input: &Input) -> Result<bool, LogError> {
+    pub fn fits(&self, input: &LogInput) -> Result<bool, LogError> {
         Ok(self.shape(input)?.is_some())
     }
 }

@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, Pages};
 
 use super::foresight::Deaths;
 use super::head::Head;
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use super::outcome::LogOutcome;
 use crate::trace::TraceOp;
 
@@ -16,14 +16,14 @@ const NOTHING: u32 = u32::MAX;
 
 /// Who writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writer {
+enum BlockWriter {
     User,
     Cleaner,
 }
 
 /// What was counted.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct StoreCounters {
     written: Pages,
     read: Pages,
     discarded: Pages,
@@ -48,7 +48,7 @@ pub(super) struct Store<'a> {
     /// When the current version of each block dies; only where the future is known.
     death_of: Vec<Option<Clock>>,
     live: Pages,
-    tally: Tally,
+    counters: StoreCounters,
     foreground: Head,
     all: Head,
 }
@@ -67,7 +67,7 @@ impl<'a> Store<'a> {
             deaths,
             death_of: if deaths.is_some() { vec![None; blocks.0 as usize] } else { Vec::new() },
             live: Pages(0),
-            tally: Tally::default(),
+            counters: StoreCounters::default(),
             foreground: Head::default(),
             all: Head::default(),
         }
@@ -78,7 +78,7 @@ impl<'a> Store<'a> {
         for block in data {
             self.write(block)?;
         }
-        self.tally = Tally::default();
+        self.counters = StoreCounters::default();
         self.foreground.reset();
         self.all.reset();
         Ok(())
@@ -86,14 +86,14 @@ impl<'a> Store<'a> {
 
     /// Blocks that the user has written since the first writing.
     pub(super) fn written(&self) -> Pages {
-        self.tally.written
+        self.counters.written
     }
 
     pub(super) fn serve(&mut self, request: &Request) -> Result<(), Stuck> {
         match request.op {
             TraceOp::Read => self.read(request),
-            TraceOp::Write => Input::blocks_of(request).try_for_each(|block| self.write(block))?,
-            TraceOp::Discard => Input::blocks_of(request).for_each(|block| self.discard(block)),
+            TraceOp::Write => LogInput::blocks_of(request).try_for_each(|block| self.write(block))?,
+            TraceOp::Discard => LogInput::blocks_of(request).for_each(|block| self.discard(block)),
         }
         Ok(())
     }
@@ -125,8 +125,8 @@ impl<'a> Store<'a> {
             Some(old) => self.owners[old.place.0 as usize] = NOTHING,
             None => self.live.0 += 1,
         }
-        self.tally.written.0 += 1;
-        if self.placed(put, block, Writer::User) {
+        self.counters.written.0 += 1;
+        if self.placed(put, block, BlockWriter::User) {
             self.keep_room();
         }
         Ok(())
@@ -137,13 +137,13 @@ impl<'a> Store<'a> {
         self.owners[old.place.0 as usize] = NOTHING;
         self.layout.forget(old.place);
         self.live.0 -= 1;
-        self.tally.discarded.0 += 1;
+        self.counters.discarded.0 += 1;
     }
 
     fn read(&mut self, request: &Request) {
-        self.tally.read.0 += request.extent.blocks;
+        self.counters.read.0 += request.extent.blocks;
         let mut run: Option<(Place, Pages)> = None;
-        for block in Input::blocks_of(request) {
+        for block in LogInput::blocks_of(request) {
             let Some(place) = self.entry(block).map(|entry| entry.place) else { continue };
             let segment = self.layout.table()[self.shape.segment(place).0 as usize];
             if segment.state == State::Open {
@@ -153,36 +153,36 @@ impl<'a> Store<'a> {
                 Some((start, blocks)) if start.0 + blocks.0 == place.0 => blocks.0 += 1,
                 _ => {
                     if let Some((start, blocks)) = run.replace((place, Pages(1))) {
-                        self.request(start, blocks, Writer::User);
+                        self.request(start, blocks, BlockWriter::User);
                     }
                 }
             }
         }
         if let Some((start, blocks)) = run {
-            self.request(start, blocks, Writer::User);
+            self.request(start, blocks, BlockWriter::User);
         }
     }
 
     /// The disk serves a request, for the user or for the cleaner.
-    fn request(&mut self, start: Place, blocks: Pages, of: Writer) {
-        if of == Writer::User {
+    fn request(&mut self, start: Place, blocks: Pages, of: BlockWriter) {
+        if of == BlockWriter::User {
             self.foreground.serve(start, blocks);
         }
         self.all.serve(start, blocks);
     }
 
     /// Enters what lies there now. Whether a segment is full with it.
-    fn placed(&mut self, put: Put, block: BlockNo, writer: Writer) -> bool {
+    fn placed(&mut self, put: Put, block: BlockNo, writer: BlockWriter) -> bool {
         self.owners[put.place.0 as usize] = block.0 as u32;
         let of_user = &mut self.of_user[usize::from(put.stream.0)];
-        *of_user += u32::from(writer == Writer::User);
+        *of_user += u32::from(writer == BlockWriter::User);
         if !put.full {
             return false;
         }
         let most = std::mem::take(of_user) * 2 > self.shape.segment_blocks;
         let start = self.shape.place(self.shape.segment(put.place), 0);
         let whole = Pages(self.shape.segment_blocks.into());
-        self.request(start, whole, if most { Writer::User } else { Writer::Cleaner });
+        self.request(start, whole, if most { BlockWriter::User } else { BlockWriter::Cleaner });
         if let Some(closed) = self.layout.seal(put.stream).closed {
             self.layout.settled(closed);
         }
@@ -215,9 +215,9 @@ impl<'a> Store<'a> {
     /// Moves what is live out of a segment.
     fn clean(&mut self, victim: SegmentNo) {
         let whole = Pages(self.shape.segment_blocks.into());
-        self.tally.cleaned += 1;
-        self.tally.cleaner_read.0 += whole.0;
-        self.request(self.shape.place(victim, 0), whole, Writer::Cleaner);
+        self.counters.cleaned += 1;
+        self.counters.cleaner_read.0 += whole.0;
+        self.request(self.shape.place(victim, 0), whole, BlockWriter::Cleaner);
         for slot in 0..self.shape.segment_blocks {
             let from = self.shape.place(victim, slot);
             let owner = self.owners[from.0 as usize];
@@ -231,14 +231,14 @@ impl<'a> Store<'a> {
             let Ok(put) = self.layout.copy(old, death) else { return };
             self.enter(block, Some(MapEntry { place: put.place, ..old }));
             self.owners[from.0 as usize] = NOTHING;
-            self.tally.copied.0 += 1;
-            self.placed(put, block, Writer::Cleaner);
+            self.counters.copied.0 += 1;
+            self.placed(put, block, BlockWriter::Cleaner);
         }
     }
 
     /// What came of it so far.
     pub(super) fn outcome(&self) -> LogOutcome {
-        let Tally { written, read, discarded, copied, cleaner_read, cleaned } = self.tally;
+        let StoreCounters { written, read, discarded, copied, cleaner_read, cleaned } = self.counters;
         LogOutcome {
             segments: self.shape.segments,
             segment_blocks: self.shape.segment_blocks,

@@ -6,7 +6,7 @@
 use umbrella_units::{BlockNo, Extent, Pages};
 
 use super::error::LogError;
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use super::percent::Percent;
 use crate::trace::TraceOp;
 use crate::workload::{Rng, Seed, Zipf};
@@ -25,7 +25,7 @@ fn shuffled(rng: &mut Rng, count: u64) -> Vec<u64> {
     all
 }
 
-impl Input {
+impl LogInput {
     /// Locality x/y, so many requests of which some read.
     pub fn hot_cold(
         (x, y): (Percent, Percent),
@@ -33,7 +33,7 @@ impl Input {
         requests: u64,
         reads: Percent,
         seed: Seed,
-    ) -> Result<Input, LogError> {
+    ) -> Result<LogInput, LogError> {
         let mut rng = Rng::new(seed, "hot-cold", 0);
         let order = shuffled(&mut rng, blocks.0);
         let hot = (order.len() * y.0 as usize / 100).clamp(1, order.len().saturating_sub(2).max(1));
@@ -47,15 +47,15 @@ impl Input {
         };
         let requests = (0..requests).map(|_| draw()).collect();
         let read = if reads.0 > 0 { format!(", {} % reads", reads.0) } else { String::new() };
-        Input::new(&format!("{}/{}{read}", x.0, y.0), requests, blocks)
+        LogInput::new(&format!("{}/{}{read}", x.0, y.0), requests, blocks)
     }
 
     /// Writes of single blocks by Zipf's law with exponent `theta`; which block has which rank is chance.
-    pub fn zipf(theta: f64, blocks: Pages, requests: u64, seed: Seed) -> Result<Input, LogError> {
+    pub fn zipf(theta: f64, blocks: Pages, requests: u64, seed: Seed) -> Result<LogInput, LogError> {
         let mut rng = Rng::new(seed, "zipf", 0);
         let order = shuffled(&mut rng, blocks.0);
         let zipf = Zipf::new(blocks.0, theta);
         let requests = (0..requests).map(|_| request(TraceOp::Write, order[zipf.draw(&mut rng) as usize])).collect();
-        Input::new(&format!("zipf {theta}"), requests, blocks)
+        LogInput::new(&format!("zipf {theta}"), requests, blocks)
     }
 }

@@ -6,9 +6,9 @@ use umbrella_policy::log_layout::{Clock, Settings, Shape, Victim, schemes};
 use umbrella_units::{BlockNo, Extent, Pages};
 
 use super::foresight::Deaths;
-use super::input::{Input, Request};
+use super::input::{LogInput, Request};
 use super::percent::Percent;
-use super::setup::Setup;
+use super::setup::LogSetup;
 use super::store::Store;
 use super::{LogError, LogOutcome};
 use crate::experiment::{self, Cell};
@@ -21,11 +21,16 @@ fn ask(op: TraceOp, start: u64, blocks: u64) -> Request {
     Request { op, extent: Extent { start: BlockNo(start), blocks } }
 }
 
-fn setup(scheme: &str, utilisation: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim: Victim::Greedy, utilisation: Percent(utilisation), segment_blocks: None }
+fn setup(scheme: &str, utilisation: u32) -> LogSetup {
+    LogSetup {
+        scheme: scheme.to_owned(),
+        victim: Victim::Greedy,
+        utilisation: Percent(utilisation),
+        segment_blocks: None,
+    }
 }
 
-fn outcome(input: &Input, setup: Setup) -> LogOutcome {
+fn outcome(input: &LogInput, setup: LogSetup) -> LogOutcome {
     Cell::new(input.clone(), setup).run(&mut |_| true).unwrap().unwrap()
 }
 
@@ -75,7 +80,7 @@ fn a_discarded_block_is_not_read_and_not_live() {
 
 #[test]
 fn data_that_are_rewritten_in_order_are_never_copied() {
-    let input = Input::new("in order", vec![ask(TraceOp::Write, 0, DATA.0)], DATA).unwrap();
+    let input = LogInput::new("in order", vec![ask(TraceOp::Write, 0, DATA.0)], DATA).unwrap();
     let outcome = outcome(&input, setup("r_lfs:regions=1", 80));
     assert_eq!((outcome.copied, outcome.cleaned), (Pages(0), 0));
     assert!(outcome.written.0 >= 4 * DATA.0 * 100 / 80, "{outcome:?}");
@@ -83,7 +88,7 @@ fn data_that_are_rewritten_in_order_are_never_copied() {
 
 #[test]
 fn the_fuller_the_log_the_more_is_copied() {
-    let input = Input::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
+    let input = LogInput::zipf(0.0, DATA, 10_000, Seed(1)).unwrap();
     let copied = [50, 70, 85].map(|share| {
         let outcome = outcome(&input, setup("sepgc", share));
         assert!((outcome.live_share - f64::from(share) / 100.0).abs() < 0.01, "{outcome:?}");
@@ -95,13 +100,13 @@ fn the_fuller_the_log_the_more_is_copied() {
 #[test]
 fn discards_spare_copies() {
     let data = Pages(4 * DATA.0);
-    let writes = Input::zipf(0.0, data, 40_000, Seed(1)).unwrap();
+    let writes = LogInput::zipf(0.0, data, 40_000, Seed(1)).unwrap();
     let requests: Vec<Request> = writes.endless().take(40_000).collect();
     let and_discards = requests.iter().flat_map(|write| {
         let other = (write.extent.start.0 * 7) % data.0;
         [*write, ask(TraceOp::Discard, other, 1)]
     });
-    let discards = Input::new("discards", and_discards.collect(), data).unwrap();
+    let discards = LogInput::new("discards", and_discards.collect(), data).unwrap();
     // In a log as large.
     let shares = [(&discards, discards.most_live().0 * 85 / data.0), (&writes, 85)];
     let [with, without] = shares.map(|(input, share)| outcome(input, setup("sepgc", share as u32)).copied);
@@ -118,7 +123,7 @@ fn data_are_what_is_not_discarded_and_the_log_is_as_large_as_the_most_at_a_time(
         ask(TraceOp::Discard, 0, 3600),
     ];
     let blocks = Pages(16_384);
-    let input = Input::new("files", requests, blocks).unwrap();
+    let input = LogInput::new("files", requests, blocks).unwrap();
     let filled: Vec<u64> = input.filled().map(|block| block.0).collect();
     assert_eq!(filled, (3600..6000).chain(16_000..16_384).collect::<Vec<_>>());
     // To these 2784 come 3600 before they are discarded again.
@@ -133,7 +138,7 @@ fn a_version_dies_when_its_block_is_written_again_or_discarded() {
         ask(TraceOp::Write, 7, 2),
         ask(TraceOp::Discard, 8, 1),
     ];
-    let input = Input::new("deaths", requests, DATA).unwrap();
+    let input = LogInput::new("deaths", requests, DATA).unwrap();
     let deaths = Deaths::of(&input, Pages(4));
     let death = |birth: u64| deaths.death(Clock(birth)).map(|clock| clock.0);
     // The data, all but 8, which ends discarded, are born at 0 to 4094; then 7 at 4095 and 4096, 8 at 4097, and 7 once more at 4098.
@@ -143,7 +148,7 @@ fn a_version_dies_when_its_block_is_written_again_or_discarded() {
 
 #[test]
 fn hot_blocks_take_their_share_and_half_of_the_rest_is_never_written() {
-    let input = Input::hot_cold((Percent(90), Percent(10)), DATA, 200_000, Percent(50), Seed(3)).unwrap();
+    let input = LogInput::hot_cold((Percent(90), Percent(10)), DATA, 200_000, Percent(50), Seed(3)).unwrap();
     let mut writes = vec![0_u32; DATA.0 as usize];
     let mut reads = writes.clone();
     for request in input.endless().take(input.len()) {
@@ -162,8 +167,8 @@ fn hot_blocks_take_their_share_and_half_of_the_rest_is_never_written() {
 
 #[test]
 fn runs_are_the_same_however_many_run_at_a_time() {
-    let input = Arc::new(Input::zipf(0.9, DATA, 5_000, Seed(2)).unwrap());
-    let stores: Vec<Setup> = schemes().iter().map(|info| setup(info.name, 70)).collect();
+    let input = Arc::new(LogInput::zipf(0.9, DATA, 5_000, Seed(2)).unwrap());
+    let stores: Vec<LogSetup> = schemes().iter().map(|info| setup(info.name, 70)).collect();
     let cells = Cell::grid(&[input], &stores);
     let [one, two] = [1, 2].map(|threads| experiment::run(&cells, threads, &()).unwrap().unless_failed().unwrap());
     assert_eq!(one, two);
@@ -173,15 +178,15 @@ fn runs_are_the_same_however_many_run_at_a_time() {
 #[test]
 fn what_cannot_be_simulated_says_why() {
     let write = || vec![ask(TraceOp::Write, 0, 1)];
-    let error = |input: Result<Input, LogError>| input.unwrap_err().to_string();
+    let error = |input: Result<LogInput, LogError>| input.unwrap_err().to_string();
     assert_eq!(
-        error(Input::new("few", write(), Pages(300))),
+        error(LogInput::new("few", write(), Pages(300))),
         "few: 300 pages of data are too few for a log (at least 4096)"
     );
-    let only_reads = Input::new("reads", vec![ask(TraceOp::Read, 0, 9)], DATA);
+    let only_reads = LogInput::new("reads", vec![ask(TraceOp::Read, 0, 9)], DATA);
     assert_eq!(error(only_reads), "reads: nothing is written, so there is nothing to clean");
-    assert_eq!(error(Input::new("far", vec![ask(TraceOp::Write, 4096, 1)], DATA)).split(':').next(), Some("far"));
-    let cell = Cell::new(Input::new("full", write(), DATA).unwrap(), setup("sepgc", 100));
+    assert_eq!(error(LogInput::new("far", vec![ask(TraceOp::Write, 4096, 1)], DATA)).split(':').next(), Some("far"));
+    let cell = Cell::new(LogInput::new("full", write(), DATA).unwrap(), setup("sepgc", 100));
     let error = cell.run(&mut |_| true).unwrap_err().to_string();
     assert!(error.starts_with("full: sepgc cannot keep a log 100% full"), "{error}");
 }

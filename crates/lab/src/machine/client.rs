@@ -38,7 +38,7 @@ pub(super) struct ReadAhead {
 
 /// One client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ClientState {
     pub(super) step: Option<Step>,
     /// When the step was due.
     pub(super) began: Nanos,
@@ -52,9 +52,9 @@ pub(super) struct Client {
     pub(super) ahead: ReadAhead,
 }
 
-impl Client {
-    pub(super) fn new() -> Client {
-        Client {
+impl ClientState {
+    pub(super) fn new() -> ClientState {
+        ClientState {
             step: None,
             began: Nanos(0),
             done: 0,

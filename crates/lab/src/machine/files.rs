@@ -27,7 +27,7 @@ pub enum Layout {
 const MOST_BLOCKS: u64 = (1 << 31) - 2;
 
 #[derive(Debug, Clone, Copy)]
-struct File {
+struct FileState {
     bytes: u64,
     dir: FileId,
 }
@@ -41,7 +41,7 @@ pub(super) struct Files {
     log: Option<Log>,
     /// Files by inode: policies know files by their inode numbers, as the live system does.
     by_inode: FxHashMap<FileId, FileId>,
-    known: FxHashMap<FileId, File>,
+    known: FxHashMap<FileId, FileState>,
     staging: Option<Staging>,
     /// Metadata blocks that hold something: to change one that is not in memory it has to be read.
     on_disk: FxHashSet<BlockNo>,
@@ -239,12 +239,12 @@ impl Files {
         if dir == Ext2::ROOT {
             return Ok(());
         }
-        self.known.insert(dir, File { bytes: PAGE_BYTES, dir: parent });
+        self.known.insert(dir, FileState { bytes: PAGE_BYTES, dir: parent });
         ext2.mkdir(dir, parent, touched)
     }
 
     pub(super) fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        self.known.insert(file, File { bytes: 0, dir });
+        self.known.insert(file, FileState { bytes: 0, dir });
         if let Some(staging) = &mut self.staging {
             // Memory that keeps its contents: ages do not matter.
             staging.create(Nanos(0), file, dir);
@@ -306,11 +306,11 @@ impl Files {
         match *step {
             Step::Mkdir { dir, parent } => self.mkdir(dir, parent, touched),
             Step::Create { file, dir } => {
-                self.known.insert(file, File { bytes: 0, dir });
+                self.known.insert(file, FileState { bytes: 0, dir });
                 self.create_on_disk(file, dir, touched)
             }
             Step::Write { file, offset, size } => {
-                let (first, pages) = super::tally::pages_of(offset, size);
+                let (first, pages) = super::counters::pages_of(offset, size);
                 if let Some(ext2) = &mut self.ext2 {
                     for index in first..first + pages {
                         ext2.allocate(file, PageIndex(index), touched)?;
@@ -385,7 +385,7 @@ impl Files {
         if let Some(staging) = &mut self.staging {
             staging.leave(file);
         }
-        let Some(&File { bytes, dir }) = self.known.get(&file) else { return Ok(0) };
+        let Some(&FileState { bytes, dir }) = self.known.get(&file) else { return Ok(0) };
         self.create_on_disk(file, dir, touched)?;
         let Some(ext2) = &mut self.ext2 else { return Ok(0) };
         let pages = bytes.div_ceil(PAGE_BYTES);

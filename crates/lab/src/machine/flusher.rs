@@ -12,7 +12,7 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
 use super::client::Wait;
 use super::config::Allocation;
-use super::queue::{Reason, Waiting};
+use super::queue::{Waiting, WriteReason};
 use super::{Computer, RunError, WATCH_EVERY};
 use crate::experiment::Watch;
 
@@ -42,29 +42,29 @@ impl Computer {
     }
 
     /// How many pages should be chosen now, and why.
-    fn wanted(&mut self, now: Nanos) -> Option<(u64, Reason)> {
+    fn wanted(&mut self, now: Nanos) -> Option<(u64, WriteReason)> {
         let counts = self.cache.counts();
         let waiting = self.queue.waiting_writes() as u64;
         let batch = self.cache.batch();
         let demand = self.cache.demand(now);
         if demand.background > waiting {
-            return Some((batch, Reason::Threshold));
+            return Some((batch, WriteReason::Threshold));
         }
         let dirty = counts.dirty + self.files.staged_pages();
         if !self.starved.is_empty() && counts.write_back + waiting < batch && dirty > waiting {
-            return Some((batch, Reason::Reclaim));
+            return Some((batch, WriteReason::Reclaim));
         }
         let throttled = demand.throttled && counts.write_back == 0 && waiting == 0 && dirty > 0;
-        throttled.then_some((batch, Reason::Threshold))
+        throttled.then_some((batch, WriteReason::Threshold))
     }
 
     /// Lets staged files leave, then queues what the policy chooses; false when there is nothing to choose.
-    fn choose(&mut self, now: Nanos, want: u64, reason: Reason) -> bool {
+    fn choose(&mut self, now: Nanos, want: u64, reason: WriteReason) -> bool {
         self.transform_longest(now, want);
         self.note_memory();
         let mut selected = std::mem::take(&mut self.selected);
         self.policy.select(now, Pages(want), &mut selected);
-        let pressed = reason == Reason::Reclaim || !self.throttled.is_empty();
+        let pressed = reason == WriteReason::Reclaim || !self.throttled.is_empty();
         while selected.is_empty() && pressed && self.cache.counts().active > 0 {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
             let batch = self.cache.batch() as usize;
@@ -120,7 +120,7 @@ impl Computer {
     }
 
     /// Queues pages that go without being chosen.
-    fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: Reason) {
+    fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: WriteReason) {
         self.give_blocks(now, pages);
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
@@ -135,7 +135,7 @@ impl Computer {
         self.note_memory();
         let mut pages = std::mem::take(&mut self.keys);
         self.cache.expired(now, &mut pages);
-        self.queue_pages(now, &mut pages, Reason::Expired);
+        self.queue_pages(now, &mut pages, WriteReason::Expired);
         self.keys = pages;
     }
 
@@ -189,7 +189,7 @@ impl Computer {
             self.syncing.entry(*page).or_default().push(client);
             awaited += 1;
         }
-        self.queue_pages(now, &mut pages, Reason::Sync);
+        self.queue_pages(now, &mut pages, WriteReason::Sync);
         self.keys = pages;
         awaited
     }
@@ -198,12 +198,12 @@ impl Computer {
     pub(super) fn pump(&mut self, now: Nanos) {
         // A policy that goes by files writes them as the kernel does, which puts off their expiry.
         let by_files = self.policy.needs().files.is_some();
-        let Computer { queue, cache, tally, deferred, syncing, .. } = self;
+        let Computer { queue, cache, counters, deferred, syncing, .. } = self;
         let mut gone: Vec<PageKey> = Vec::new();
         queue.pump(now, |waiting| match cache.begin_queued(waiting.page) {
             Begin::Begun => {
-                tally.written(waiting.reason);
-                if waiting.reason == Reason::Threshold && by_files {
+                counters.written(waiting.reason);
+                if waiting.reason == WriteReason::Threshold && by_files {
                     cache.written_in_part(waiting.page.file, now);
                 }
                 true
@@ -295,11 +295,11 @@ impl Computer {
             if waiting == 0
                 && self.deferred.is_empty()
                 && self.cache.counts().dirty > 0
-                && !self.choose(now, self.cache.batch(), Reason::Drained)
+                && !self.choose(now, self.cache.batch(), WriteReason::Drained)
             {
                 let mut pages = std::mem::take(&mut self.keys);
                 self.cache.least_recent_dirty(usize::MAX, &mut pages);
-                self.queue_pages(now, &mut pages, Reason::Drained);
+                self.queue_pages(now, &mut pages, WriteReason::Drained);
                 self.keys = pages;
             }
             self.pump(now);
@@ -329,7 +329,7 @@ impl Computer {
             return;
         }
         self.most_seen = dirty;
-        self.tally.policy_bytes = self.tally.policy_bytes.max(self.policy.memory().total().0);
+        self.counters.policy_bytes = self.counters.policy_bytes.max(self.policy.memory().total().0);
     }
 
     /// One of the pages that the client waits for is there, or gone.

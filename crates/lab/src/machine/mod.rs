@@ -13,13 +13,13 @@
 
 mod client;
 mod config;
+mod counters;
 mod files;
 mod flusher;
 mod foresight;
 mod pages;
 mod queue;
 mod step;
-mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +41,13 @@ use crate::experiment::Watch;
 use crate::result::{AtFinish, Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
-use client::{Client, Verdict, Wait};
+use client::{ClientState, Verdict, Wait};
 pub use config::{Allocation, Config};
+use counters::MachineCounters;
 use files::Files;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
 use queue::{Arrived, DiskQueue, Tap, Waiting};
-use tally::Tally;
 
 /// Clients that wait for a page; nearly always one.
 type Waiters = SmallVec<[u32; 2]>;
@@ -56,7 +56,7 @@ type Waiters = SmallVec<[u32; 2]>;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunError {
     /// The files do not fit.
-    #[error("the disk is full: {used} of {capacity} are allocated (a larger --disk, or a smaller --scale, makes room)")]
+    #[error("the disk is full: {used} of {capacity} are allocated")]
     NoSpace {
         /// What is allocated.
         used: ByteSize,
@@ -64,9 +64,7 @@ pub enum RunError {
         capacity: ByteSize,
     },
     /// A file is larger than the disk.
-    #[error(
-        "a file of {size} does not fit on a disk of {capacity} (a larger --disk, or a smaller --scale, makes room)"
-    )]
+    #[error("a file of {size} does not fit on a disk of {capacity}")]
     LargerThanDisk {
         /// The file's size.
         size: ByteSize,
@@ -80,7 +78,7 @@ pub enum RunError {
     #[error("ended while the file system was aged")]
     Stopped,
     /// An address lies beyond the disk's end.
-    #[error("address {address} lies beyond the disk's end at {capacity} (choose a larger --disk, or --fit wrap)")]
+    #[error("address {address} lies beyond the disk's end at {capacity}")]
     BeyondEnd {
         /// The address in bytes.
         address: u64,
@@ -89,8 +87,7 @@ pub enum RunError {
     },
     /// An offline policy would need to know more of the future than fits in memory.
     #[error(
-        "a policy that looks into the future remembers each write of a page, which would take more than {most} of memory \
-         here (umbrella lab trace convert --until takes a part of a trace; a smaller --scale shrinks a workload)"
+        "a policy that looks into the future remembers each write of a page: here that takes more than {most} of memory"
     )]
     TooMuchToForesee {
         /// The limit.
@@ -121,7 +118,7 @@ pub struct Computer {
     log: Option<WriteLog>,
     capacity: BlockNo,
 
-    clients: Vec<Client>,
+    clients: Vec<ClientState>,
     ready: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
     ready_count: u64,
     running: usize,
@@ -137,7 +134,7 @@ pub struct Computer {
     /// Pages to be written again as soon as the write under way is done.
     deferred: FxHashMap<PageKey, Waiting>,
 
-    tally: Tally,
+    counters: MachineCounters,
     /// What the disk had done when the last client finished.
     at_finish: AtFinish,
     /// Events until the watcher is asked again.
@@ -209,7 +206,7 @@ impl Computer {
             reading: FxHashMap::default(),
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
-            tally: Tally::default(),
+            counters: MachineCounters::default(),
             at_finish: AtFinish::default(),
             until_watch: WATCH_EVERY,
             helped_at: None,
@@ -265,7 +262,7 @@ impl Computer {
             }
         }
         self.running = workload.clients() as usize;
-        self.clients = (0..self.running).map(|_| Client::new()).collect();
+        self.clients = (0..self.running).map(|_| ClientState::new()).collect();
         (0..self.running as u32).for_each(|client| self.wake(client, Nanos(0)));
 
         let mut now = Nanos(0);
@@ -375,7 +372,7 @@ impl Computer {
                     let step = self.clients[client as usize].step.take();
                     let at = self.spend(step, now, cost);
                     if let Some(step) = step {
-                        self.tally.step(&step, self.clients[client as usize].began, at);
+                        self.counters.step(&step, self.clients[client as usize].began, at);
                     }
                     let earlier = |other: Option<Nanos>| other.is_some_and(|other| other <= at);
                     let others = self.ready.peek().map(|Reverse((at, _, _))| *at);
@@ -415,7 +412,7 @@ impl Computer {
     fn wake(&mut self, client: u32, at: Nanos) {
         let state = &mut self.clients[client as usize];
         if matches!(state.wait, Wait::Throttled | Wait::Memory) {
-            self.tally.throttled = self.tally.throttled + (at - state.since);
+            self.counters.throttled = self.counters.throttled + (at - state.since);
         }
         state.wait = Wait::Ready;
         self.ready_count += 1;
@@ -453,7 +450,7 @@ impl Computer {
             erases: disk.erases,
             pages_copied: disk.pages_copied,
             at_finish: self.at_finish,
-            ..self.tally.outcome(setting, finished, drained, interrupted)
+            ..self.counters.outcome(setting, finished, drained, interrupted)
         }
     }
 

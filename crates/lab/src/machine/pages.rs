@@ -35,7 +35,7 @@ impl Computer {
     /// the cache, as a synchronous write would.
     pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) {
         let access = self.cache.write(now, page, &mut self.changes);
-        self.tally.peak_dirty = self.tally.peak_dirty.max(self.cache.counts().unwritten);
+        self.counters.peak_dirty = self.counters.peak_dirty.max(self.cache.counts().unwritten);
         self.tell_policy(now);
         if access == Access::Full {
             self.give_blocks(now, &[page]);

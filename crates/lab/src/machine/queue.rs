@@ -19,7 +19,7 @@ const LARGEST_REQUEST: usize = 128;
 
 /// Why a page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum WriteReason {
     /// A threshold was passed.
     Threshold,
     /// It was dirty for too long.
@@ -37,7 +37,7 @@ pub(crate) enum Reason {
 pub(crate) struct Waiting {
     pub(crate) page: PageKey,
     pub(crate) block: BlockNo,
-    pub(crate) reason: Reason,
+    pub(crate) reason: WriteReason,
 }
 
 /// Pages that came in or went out with one request.
@@ -99,7 +99,7 @@ impl DiskQueue {
     /// A page that somebody waits for goes before what merely should be written.
     pub(crate) fn write(&mut self, page: Waiting) {
         match page.reason {
-            Reason::Sync => self.urgent.push_back(page),
+            WriteReason::Sync => self.urgent.push_back(page),
             _ => self.writes.push_back(page),
         }
     }
@@ -153,7 +153,7 @@ impl DiskQueue {
             let queue = if self.urgent.is_empty() { &mut self.writes } else { &mut self.urgent };
             let first = queue.pop_front()?;
             if begin(&first) {
-                let queue = if first.reason == Reason::Sync { &mut self.urgent } else { &mut self.writes };
+                let queue = if first.reason == WriteReason::Sync { &mut self.urgent } else { &mut self.writes };
                 break (first, queue);
             }
         };
@@ -275,9 +275,9 @@ mod tests {
         let disk = profile("cheetah_10k7").expect("a profile").build(&Options::default());
         let mut queue = DiskQueue::new(disk, Rc::default());
         let waiting = |block, reason| Waiting { page: PageKey::device(BlockNo(block)), block: BlockNo(block), reason };
-        queue.write(waiting(1, Reason::Sync));
-        queue.write(waiting(2, Reason::Threshold));
-        queue.pump(Nanos(0), |page| page.reason != Reason::Sync);
+        queue.write(waiting(1, WriteReason::Sync));
+        queue.write(waiting(2, WriteReason::Threshold));
+        queue.pump(Nanos(0), |page| page.reason != WriteReason::Sync);
         assert_eq!(queue.being_written().collect::<Vec<_>>(), [PageKey::device(BlockNo(2))]);
         assert_eq!(queue.waiting_writes(), 0);
     }

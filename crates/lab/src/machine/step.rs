@@ -4,7 +4,7 @@ use umbrella_policy::writeback::Event;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey};
 
 use super::client::{Verdict, Wait};
-use super::tally::pages_of;
+use super::counters::pages_of;
 use super::{Computer, RunError};
 use crate::experiment::Watch;
 use crate::workload::Step;
@@ -65,7 +65,7 @@ impl Computer {
         }
         match step {
             Step::Write { file, offset, size } => return self.write(client, now, file, offset, size, cost),
-            Step::Phase { name } => self.tally.phase(name, now),
+            Step::Phase { name } => self.counters.phase(name, now),
             Step::Think { time } => return Ok(Verdict::Done(time)),
             Step::Read { file, offset, size } => {
                 let (first, pages) = pages_of(offset, size);
@@ -245,9 +245,9 @@ impl Computer {
             }
             Step::Delete { file } => {
                 if self.files.is_staged(file) {
-                    self.tally.staged_only += 1;
+                    self.counters.staged_only += 1;
                 } else if let Some(distance) = self.files.distance(file) {
-                    self.tally.distances.add(distance);
+                    self.counters.distances.add(distance);
                 }
                 if let Some(inode) = self.files.inode_of(file) {
                     self.policy.on(now, Event::Delete { file: inode });

@@ -46,7 +46,7 @@ pub struct Series<'a> {
 
 /// A parameter that was swept, its values in ascending order, and a series for each policy.
 #[derive(Debug, Clone)]
-pub struct Sweep<'a> {
+pub struct SweepResult<'a> {
     /// The parameter.
     pub name: &'a str,
     /// Its values.
@@ -197,7 +197,7 @@ impl<'a> Group<'a> {
     }
 
     /// The parameters that were swept, each with its series; not the seed, over which figures are means.
-    pub fn sweeps(&self) -> Vec<Sweep<'_>> {
+    pub fn sweeps(&self) -> Vec<SweepResult<'_>> {
         let swept = self.rows.iter().flat_map(|row| row.setting().swept.keys().map(String::as_str));
         let names: BTreeSet<&str> = swept.filter(|name| *name != "seed").collect();
         names.into_iter().map(|name| self.sweep(name)).collect()
@@ -207,7 +207,7 @@ impl<'a> Group<'a> {
         self.rows.iter().filter(|row| !row.is_cut())
     }
 
-    fn sweep<'b>(&'b self, name: &'b str) -> Sweep<'b> {
+    fn sweep<'b>(&'b self, name: &'b str) -> SweepResult<'b> {
         let mut values: Vec<&str> = Vec::new();
         for value in self.rows.iter().filter_map(|row| row.setting().swept.get(name)) {
             if !values.contains(&value.as_str()) {
@@ -236,7 +236,7 @@ impl<'a> Group<'a> {
         for line in &mut series {
             line.points.sort_by_key(|(place, _)| *place);
         }
-        Sweep { name, values, series }
+        SweepResult { name, values, series }
     }
 }
 

@@ -14,9 +14,9 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader;
+pub(super) struct AsciiParser;
 
-impl Parse for Reader {
+impl Parse for AsciiParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         let mut fields = Cursor::blanks(line);
         let Some(time) = fields.next() else { return Ok(None) };

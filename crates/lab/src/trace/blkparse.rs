@@ -13,12 +13,12 @@ use super::{Record, TraceOp};
 
 /// Reads it.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct BlkparseParser {
     event: Event,
     in_summary: bool,
 }
 
-impl Reader {
+impl BlkparseParser {
     pub(super) fn new(event: Event, head: &[u8]) -> Self {
         let chosen = if event == Event::Auto {
             let has =
@@ -84,7 +84,7 @@ pub(super) fn op(rwbs: &[u8]) -> Option<TraceOp> {
     }
 }
 
-impl Parse for Reader {
+impl Parse for BlkparseParser {
     fn event(&self) -> Option<Event> {
         Some(self.event)
     }

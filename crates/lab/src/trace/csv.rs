@@ -26,11 +26,11 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct CsvParser {
     begun: bool,
 }
 
-impl Parse for Reader {
+impl Parse for CsvParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         if !self.begun {
             self.begun = true;
@@ -70,9 +70,9 @@ pub(super) fn op(field: &[u8]) -> Result<TraceOp, Problem> {
 
 /// Writes it.
 #[derive(Debug, Default)]
-pub(super) struct Writer;
+pub(super) struct CsvRenderer;
 
-impl Render for Writer {
+impl Render for CsvRenderer {
     fn begin(&mut self, out: &mut Vec<u8>) {
         let _ = writeln!(out, "{HEADER},flags");
     }

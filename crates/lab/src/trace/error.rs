@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and where: every error names line and byte, and says what to do next.
+//! What can be wrong with a trace, and where: every error of a record names its line and byte.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use umbrella_units::Nanos;
 
 use super::compression::Compression;
 use super::format::Format;
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 
 /// A trace cannot be read, or not further.
 #[derive(Debug, Error)]
@@ -43,13 +43,10 @@ pub enum TraceError {
     #[error("the trace is empty")]
     Empty,
     /// The content is of no known format.
-    #[error("not a trace in a known format (name the format with --format if it is one of {})", Format::NAMES)]
+    #[error("not a trace in a known format")]
     UnknownFormat,
     /// The content could be of these formats, and it is not certain of which.
-    #[error(
-        "the format is not certain: by its first lines it may be {} (say which it is with --format)",
-        alternatives(candidates)
-    )]
+    #[error("the format is not certain: by its first lines it may be {}", alternatives(candidates))]
     UncertainFormat {
         /// All that it may be; several, or one below a header that is not its own.
         candidates: Vec<Format>,
@@ -61,38 +58,38 @@ pub enum TraceError {
         command: String,
     },
     /// A record cannot be understood.
-    #[error("{place}: {problem} (format {format}; leave out what cannot be read: --lenient)")]
+    #[error("{position}: {problem} (format {format})")]
     Malformed {
         /// Where.
-        place: Place,
+        position: Position,
         /// The format it was read as.
         format: Format,
         /// What is wrong.
         problem: Problem,
     },
-    /// A record came too late to be put in its place.
+    /// A record came too late to be put in its position.
     #[error(
-        "{place}: {behind} s earlier than a record before it, beyond the reorder window (sort it: umbrella lab trace convert --sort)",
+        "{position}: {behind} s earlier than a record before it, beyond the reorder window",
         behind = latest.since(*time).as_secs_f64()
     )]
     Unsorted {
         /// Where.
-        place: Place,
+        position: Position,
         /// The record's time.
         time: Nanos,
         /// The time that was reached before.
         latest: Nanos,
     },
     /// The clock jumps further than a trace is long.
-    #[error("{place}: the time jumps by {gap} s (a corrupt time? leave it out: without --strict; accept it: --max-gap)", gap = gap.as_secs_f64())]
+    #[error("{position}: the time jumps by {gap} s", gap = gap.as_secs_f64())]
     TimeJump {
         /// Where.
-        place: Place,
+        position: Position,
         /// How far.
         gap: Nanos,
     },
     /// More records than may be sorted in memory.
-    #[error("more than {limit} records: too many to sort in memory (cut the trace first: --from, --until, --device)")]
+    #[error("more than {limit} records: too many to sort in memory")]
     TooManyToSort {
         /// How many may be.
         limit: usize,

@@ -34,13 +34,13 @@ impl Version {
 
 /// Reads it.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct FioParser {
     version: Version,
     begun: bool,
     waited_until_ms: u64,
 }
 
-impl Reader {
+impl FioParser {
     pub(super) fn version_2() -> Self {
         Self { version: Version::Two, begun: false, waited_until_ms: 0 }
     }
@@ -50,7 +50,7 @@ impl Reader {
     }
 }
 
-impl Parse for Reader {
+impl Parse for FioParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         if !self.begun {
             self.begun = true;
@@ -97,14 +97,14 @@ impl Parse for Reader {
 
 /// Writes it. A file is added and opened before its first request.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct FioRenderer {
     version: Version,
     open: BTreeSet<String>,
     /// The time of the last line, in the version's unit.
     last: u64,
 }
 
-impl Writer {
+impl FioRenderer {
     pub(super) fn version_2() -> Self {
         Self { version: Version::Two, open: BTreeSet::new(), last: 0 }
     }
@@ -121,7 +121,7 @@ impl Writer {
     }
 }
 
-impl Render for Writer {
+impl Render for FioRenderer {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.version.header());
         out.push(b'\n');

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 
 use super::input::Source;
-use super::problem::{MAX_LINE, Place, Problem};
+use super::problem::{MAX_LINE, Position, Problem};
 
 const CAPACITY: usize = 512 << 10;
 
@@ -26,9 +26,9 @@ pub(super) struct Frames {
 #[derive(Debug)]
 pub(super) enum Frame {
     /// These bytes of [`Frames::bytes`], without the line's end.
-    Unit(Place, Range<usize>),
+    Unit(Position, Range<usize>),
     /// Something that is no unit; it was skipped.
-    Bad(Place, Problem),
+    Bad(Position, Problem),
     /// Nothing.
     End,
 }
@@ -61,8 +61,8 @@ impl Frames {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    fn place(&self) -> Place {
-        Place { line: self.line, byte: self.base + self.start as u64 }
+    fn position(&self) -> Position {
+        Position { line: self.line, byte: self.base + self.start as u64 }
     }
 
     /// Reads more, as long as there is more. What was not taken yet moves to the front.
@@ -129,18 +129,18 @@ impl Frames {
             self.fill()?;
         };
         self.line += 1;
-        let place = self.place();
+        let position = self.position();
         if length > MAX_LINE {
             self.start += length + ending;
             if ending == 0 {
                 self.skip_line()?;
             }
-            return Ok(Frame::Bad(place, Problem::LineTooLong));
+            return Ok(Frame::Bad(position, Problem::LineTooLong));
         }
         let unit = self.start..self.start + length;
         self.start += length + ending;
         let carriage_return = self.bytes(unit.clone()).ends_with(b"\r");
-        Ok(Frame::Unit(place, unit.start..unit.end - usize::from(carriage_return)))
+        Ok(Frame::Unit(position, unit.start..unit.end - usize::from(carriage_return)))
     }
 
     fn skip_line(&mut self) -> io::Result<()> {
@@ -168,13 +168,13 @@ impl Frames {
             return Ok(Frame::End);
         }
         self.line += 1;
-        let place = self.place();
+        let position = self.position();
         if found < bytes {
             self.start = self.end;
-            return Ok(Frame::Bad(place, Problem::CutRecord { found, expected: bytes }));
+            return Ok(Frame::Bad(position, Problem::CutRecord { found, expected: bytes }));
         }
         let unit = self.start..self.start + bytes;
         self.start += bytes;
-        Ok(Frame::Unit(place, unit))
+        Ok(Frame::Unit(position, unit))
     }
 }

@@ -21,11 +21,11 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct IoTraceParser {
     begun: bool,
 }
 
-impl Parse for Reader {
+impl Parse for IoTraceParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         if !self.begun {
             self.begun = true;

@@ -47,7 +47,7 @@ pub use format::{Format, UnknownFormatName};
 pub use fuzz::fuzz_one;
 pub use pages::{PagePart, Pages, pages};
 pub use parse::{Event, Unwritable};
-pub use problem::{Excerpt, MAX_DEVICES, MAX_LINE, MAX_TRANSFER, Place, Problem};
+pub use problem::{Excerpt, MAX_DEVICES, MAX_LINE, MAX_TRANSFER, Position, Problem};
 pub use reader::{OpenOptions, Order, Origin, Progress, Reader, Skipped, Strictness, from_reader, open};
 pub use sort::{Sorted, sort};
 pub use summary::{DeviceSummary, Digest, Gaps, Sizes, Summary, read_all};

@@ -28,12 +28,12 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct MsrParser {
     begun: bool,
     name: Vec<u8>,
 }
 
-impl Parse for Reader {
+impl Parse for MsrParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         if !self.begun {
             self.begun = true;
@@ -67,9 +67,9 @@ pub(super) fn op(field: &[u8]) -> Result<TraceOp, Problem> {
 
 /// Writes it.
 #[derive(Debug, Default)]
-pub(super) struct Writer;
+pub(super) struct MsrRenderer;
 
-impl Render for Writer {
+impl Render for MsrRenderer {
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable> {
         let op = match record.op {
             TraceOp::Read => "Read",

@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use umbrella_units::Nanos;
 
 use super::Record;
-use super::problem::Place;
+use super::problem::Position;
 
 /// A record and where it came from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed {
     pub(super) record: Record,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 /// What leaves the window.
@@ -25,9 +25,9 @@ pub(super) enum Ordered {
     /// The next record in the order of time.
     Record(Record),
     /// A record alone with a time far from all others.
-    LoneTime(Place, Nanos),
+    LoneTime(Position, Nanos),
     /// A jump that the trace goes on after.
-    Jump(Place, Nanos),
+    Jump(Position, Nanos),
 }
 
 /// A record that came too late; its time, and the time that was reached.
@@ -76,21 +76,21 @@ impl Window {
         }
         let oldest = self.waiting.pop_front()?;
         let time = oldest.record.time;
-        let ahead = |place: usize| self.waiting.get(place).map(|next| next.record.time);
+        let ahead = |position: usize| self.waiting.get(position).map(|next| next.record.time);
         match self.left {
             Some(left) if time - left > self.max_gap => {
                 let alone = ahead(0).is_none_or(|next| next - time > self.max_gap);
                 if alone {
-                    return Some(Ordered::LoneTime(oldest.place, time - left));
+                    return Some(Ordered::LoneTime(oldest.position, time - left));
                 }
                 self.left = Some(time);
-                Some(Ordered::Jump(oldest.place, time - left))
+                Some(Ordered::Jump(oldest.position, time - left))
             }
             None => {
                 let gap = ahead(0).map(|next| next - time).filter(|gap| *gap > self.max_gap);
                 let others_agree = ahead(0).zip(ahead(1)).is_some_and(|(next, then)| then - next <= self.max_gap);
                 if let Some(gap) = gap.filter(|_| others_agree) {
-                    return Some(Ordered::LoneTime(oldest.place, gap));
+                    return Some(Ordered::LoneTime(oldest.position, gap));
                 }
                 self.left = Some(time);
                 Some(Ordered::Record(oldest.record))

@@ -65,11 +65,11 @@ pub enum Unwritable {
     #[error("its time cannot be said in the format, or it is earlier than the one before")]
     Time,
     /// The format is of one device only.
-    #[error("it is of a second device, and the format has only one (choose it: --device)")]
+    #[error("it is of a second device, and the format has only one")]
     SecondDevice,
 }
 
-/// A format's reader.
+/// Parses one format.
 pub(super) trait Parse: Send {
     /// The request of a line without its end (or of a binary record); `None` for lines that hold none.
     fn parse(&mut self, unit: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem>;
@@ -80,7 +80,7 @@ pub(super) trait Parse: Send {
     }
 }
 
-/// A format's writer. Nothing is written of a record that cannot be.
+/// Writes one format. A record that the format cannot hold writes nothing.
 pub(super) trait Render: Send {
     /// What stands before the first record.
     fn begin(&mut self, _out: &mut Vec<u8>) {}

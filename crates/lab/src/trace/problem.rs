@@ -13,16 +13,16 @@ pub const MAX_LINE: usize = 64 << 10;
 /// The most bytes of one read or write: what the 32-bit size of a Linux bio (`bi_size`) holds.
 pub const MAX_TRANSFER: u64 = u32::MAX as u64;
 
-/// A place in a trace, after decompression.
+/// A position in a trace, after decompression.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The line (of a binary format: the record), from 1.
     pub line: u64,
     /// The line's first byte, from 0.
     pub byte: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {} (byte {})", self.line, self.byte)
     }
@@ -121,7 +121,7 @@ pub enum Problem {
         expected: usize,
     },
     /// More device names than a trace has devices.
-    #[error("more than {MAX_DEVICES} devices (is another format meant? see --format)")]
+    #[error("more than {MAX_DEVICES} devices")]
     TooManyDevices,
     /// A name that is none.
     #[error("device name {found} is empty or longer than 255 bytes")]

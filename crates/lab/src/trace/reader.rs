@@ -15,7 +15,7 @@ use super::frame::{Frame, Frames};
 use super::input::{self, Counted};
 use super::order::{Ordered, Placed, Window};
 use super::parse::{Event, Parse};
-use super::problem::{Place, Problem};
+use super::problem::{Position, Problem};
 use super::{Record, blktrace};
 
 /// What to do about records that are wrong.
@@ -93,7 +93,7 @@ pub struct Skipped {
     /// Records that came too late.
     pub late: u64,
     /// Where the first of them stands.
-    pub first: Option<Place>,
+    pub first: Option<Position>,
     /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left out.
     pub cut_after: Option<u64>,
 }
@@ -104,8 +104,8 @@ impl Skipped {
         self.malformed + self.times + self.late
     }
 
-    fn note(&mut self, place: Place) {
-        self.first.get_or_insert(place);
+    fn note(&mut self, position: Position) {
+        self.first.get_or_insert(position);
     }
 }
 
@@ -141,11 +141,11 @@ pub struct Reader {
     origin_rule: Origin,
     skipped: Skipped,
     progress: Progress,
-    input: Input,
+    state: ReadState,
 }
 
-/// What is still to come from the input.
-enum Input {
+/// What the next record comes from.
+enum ReadState {
     Records,
     Failed(TraceError),
     Ended,
@@ -204,7 +204,7 @@ fn reader(
         origin_rule: options.origin,
         skipped: Skipped::default(),
         progress: Progress { read, length },
-        input: Input::Records,
+        state: ReadState::Records,
     })
 }
 
@@ -254,21 +254,21 @@ impl Reader {
                 Err(source) if self.ends_at(&source) => Frame::End,
                 frame => frame.map_err(|source| self.failure(source))?,
             };
-            let (place, result) = match frame {
+            let (position, result) = match frame {
                 Frame::End => return Ok(None),
-                Frame::Bad(place, problem) => (place, Err(problem)),
-                Frame::Unit(place, unit) => {
+                Frame::Bad(position, problem) => (position, Err(problem)),
+                Frame::Unit(position, unit) => {
                     let bytes = self.frames.bytes(unit);
                     if bytes.is_empty() {
                         continue;
                     }
-                    (place, self.parser.parse(bytes, &mut self.devices))
+                    (position, self.parser.parse(bytes, &mut self.devices))
                 }
             };
             match result {
-                Ok(Some(record)) => return Ok(Some(Placed { record, place })),
+                Ok(Some(record)) => return Ok(Some(Placed { record, position })),
                 Ok(None) => {}
-                Err(problem) => self.malformed(place, problem)?,
+                Err(problem) => self.malformed(position, problem)?,
             }
         }
     }
@@ -283,66 +283,66 @@ impl Reader {
         ends
     }
 
-    fn malformed(&mut self, place: Place, problem: Problem) -> Result<(), TraceError> {
+    fn malformed(&mut self, position: Position, problem: Problem) -> Result<(), TraceError> {
         if self.strictness != Strictness::Lenient {
-            return Err(TraceError::Malformed { place, format: self.format, problem });
+            return Err(TraceError::Malformed { position, format: self.format, problem });
         }
         self.skipped.malformed += 1;
-        self.skipped.note(place);
+        self.skipped.note(position);
         Ok(())
     }
 
     /// Takes one record from the input into the window.
     fn advance(&mut self) -> Result<(), TraceError> {
         let Some(placed) = self.parse_next()? else {
-            self.input = Input::Ended;
+            self.state = ReadState::Ended;
             return Ok(());
         };
         let Some(window) = &mut self.window else { return Ok(()) };
         let Err(late) = window.push(placed) else { return Ok(()) };
         if self.strictness != Strictness::Lenient {
-            return Err(TraceError::Unsorted { place: placed.place, time: late.time, latest: late.latest });
+            return Err(TraceError::Unsorted { position: placed.position, time: late.time, latest: late.latest });
         }
         self.skipped.late += 1;
-        self.skipped.note(placed.place);
+        self.skipped.note(placed.position);
         Ok(())
     }
 
     fn next_ordered(&mut self) -> Result<Option<Record>, TraceError> {
         loop {
-            let last = !matches!(self.input, Input::Records);
+            let last = !matches!(self.state, ReadState::Records);
             match self.window.as_mut().and_then(|window| window.pop(last)) {
                 Some(Ordered::Record(record)) => return Ok(Some(record)),
-                Some(Ordered::LoneTime(place, gap)) if self.strictness == Strictness::Strict => {
-                    return Err(TraceError::TimeJump { place, gap });
+                Some(Ordered::LoneTime(position, gap)) if self.strictness == Strictness::Strict => {
+                    return Err(TraceError::TimeJump { position, gap });
                 }
-                Some(Ordered::LoneTime(place, _)) => {
+                Some(Ordered::LoneTime(position, _)) => {
                     self.skipped.times += 1;
-                    self.skipped.note(place);
+                    self.skipped.note(position);
                 }
-                Some(Ordered::Jump(place, gap)) => return Err(TraceError::TimeJump { place, gap }),
-                None => match std::mem::replace(&mut self.input, Input::Ended) {
-                    Input::Records => {
-                        self.input = Input::Records;
+                Some(Ordered::Jump(position, gap)) => return Err(TraceError::TimeJump { position, gap }),
+                None => match std::mem::replace(&mut self.state, ReadState::Ended) {
+                    ReadState::Records => {
+                        self.state = ReadState::Records;
                         // What waits in the window comes before the error that stopped the input.
                         if let Err(error) = self.advance() {
-                            self.input = Input::Failed(error);
+                            self.state = ReadState::Failed(error);
                         }
                     }
-                    Input::Failed(error) => return Err(error),
-                    Input::Ended => return Ok(None),
+                    ReadState::Failed(error) => return Err(error),
+                    ReadState::Ended => return Ok(None),
                 },
             }
         }
     }
 
     fn next_in_file(&mut self) -> Result<Option<Record>, TraceError> {
-        if matches!(self.input, Input::Ended) {
+        if matches!(self.state, ReadState::Ended) {
             return Ok(None);
         }
         let placed = self.parse_next()?;
         if placed.is_none() {
-            self.input = Input::Ended;
+            self.state = ReadState::Ended;
         }
         Ok(placed.map(|placed| placed.record))
     }
@@ -363,7 +363,7 @@ impl Iterator for Reader {
                 Some(Ok(record))
             }
             Err(error) => {
-                self.input = Input::Ended;
+                self.state = ReadState::Ended;
                 self.window = None;
                 Some(Err(error))
             }

@@ -14,28 +14,28 @@ impl Format {
     /// A reader of lines or records in this format; `head` is the beginning of the trace.
     pub(super) fn reader(self, event: Event, head: &[u8]) -> Box<dyn Parse> {
         match self {
-            Format::Csv => Box::<csv::Reader>::default(),
-            Format::Msr => Box::<msr::Reader>::default(),
-            Format::Spc => Box::<spc::Reader>::default(),
-            Format::Ascii => Box::<ascii::Reader>::default(),
-            Format::IoTrace => Box::<iotrace::Reader>::default(),
-            Format::Blkparse => Box::new(blkparse::Reader::new(event, head)),
-            Format::Fio2 => Box::new(fio::Reader::version_2()),
-            Format::Fio3 => Box::new(fio::Reader::version_3()),
-            Format::Vscsi => Box::<vscsi::Reader>::default(),
-            Format::Systor => Box::<systor::Reader>::default(),
+            Format::Csv => Box::<csv::CsvParser>::default(),
+            Format::Msr => Box::<msr::MsrParser>::default(),
+            Format::Spc => Box::<spc::SpcParser>::default(),
+            Format::Ascii => Box::<ascii::AsciiParser>::default(),
+            Format::IoTrace => Box::<iotrace::IoTraceParser>::default(),
+            Format::Blkparse => Box::new(blkparse::BlkparseParser::new(event, head)),
+            Format::Fio2 => Box::new(fio::FioParser::version_2()),
+            Format::Fio3 => Box::new(fio::FioParser::version_3()),
+            Format::Vscsi => Box::<vscsi::VscsiParser>::default(),
+            Format::Systor => Box::<systor::SystorParser>::default(),
         }
     }
 
     /// A writer of this format, if there is one.
     pub(super) fn writer(self) -> Option<Box<dyn Render>> {
         match self {
-            Format::Csv => Some(Box::<csv::Writer>::default()),
-            Format::Msr => Some(Box::<msr::Writer>::default()),
-            Format::Spc => Some(Box::<spc::Writer>::default()),
-            Format::Fio2 => Some(Box::new(fio::Writer::version_2())),
-            Format::Fio3 => Some(Box::new(fio::Writer::version_3())),
-            Format::Vscsi => Some(Box::<vscsi::Writer>::default()),
+            Format::Csv => Some(Box::<csv::CsvRenderer>::default()),
+            Format::Msr => Some(Box::<msr::MsrRenderer>::default()),
+            Format::Spc => Some(Box::<spc::SpcRenderer>::default()),
+            Format::Fio2 => Some(Box::new(fio::FioRenderer::version_2())),
+            Format::Fio3 => Some(Box::new(fio::FioRenderer::version_3())),
+            Format::Vscsi => Some(Box::<vscsi::VscsiRenderer>::default()),
             Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => None,
         }
     }

@@ -4,7 +4,7 @@ use umbrella_units::Nanos;
 
 use super::error::TraceError;
 use super::order::{Ordered, Placed, Window};
-use super::problem::Place;
+use super::problem::Position;
 use super::{OpenOptions, Origin, Record, Strictness};
 
 /// Records of a sorted trace.
@@ -39,9 +39,9 @@ pub fn sort(
         let next = waiting.next();
         let last = next.is_none();
         if let Some((number, record)) = next {
-            let place = Place { line: number as u64 + 1, byte: 0 };
-            window.push(Placed { record, place }).map_err(|late| TraceError::Unsorted {
-                place,
+            let position = Position { line: number as u64 + 1, byte: 0 };
+            window.push(Placed { record, position }).map_err(|late| TraceError::Unsorted {
+                position,
                 time: late.time,
                 latest: late.latest,
             })?;
@@ -50,8 +50,8 @@ pub fn sort(
             match ordered {
                 Ordered::Record(record) => sorted.push(record),
                 Ordered::LoneTime(..) if options.strictness != Strictness::Strict => corrupt_times += 1,
-                Ordered::LoneTime(place, gap) | Ordered::Jump(place, gap) => {
-                    return Err(TraceError::TimeJump { place, gap });
+                Ordered::LoneTime(position, gap) | Ordered::Jump(position, gap) => {
+                    return Err(TraceError::TimeJump { position, gap });
                 }
             }
         }

@@ -23,9 +23,9 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader;
+pub(super) struct SpcParser;
 
-impl Parse for Reader {
+impl Parse for SpcParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         let mut fields = Cursor::commas(line);
         let device = fields.field("the ASU")?;
@@ -49,9 +49,9 @@ pub(super) fn op(field: &[u8]) -> Result<TraceOp, Problem> {
 
 /// Writes it.
 #[derive(Debug, Default)]
-pub(super) struct Writer;
+pub(super) struct SpcRenderer;
 
-impl Render for Writer {
+impl Render for SpcRenderer {
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, _name: &str) -> Result<(), Unwritable> {
         let op = match record.op {
             TraceOp::Read => 'R',

@@ -14,7 +14,7 @@ pub(super) const RECORD_BYTES: usize = 32;
 
 const VERSION: u16 = 0x0100;
 
-struct Fields {
+struct VscsiRecord {
     bytes: u32,
     command: u16,
     version: u16,
@@ -26,8 +26,8 @@ fn take<const N: usize>(unit: &[u8], at: usize) -> Option<[u8; N]> {
     unit.get(at..at + N)?.try_into().ok()
 }
 
-fn fields(unit: &[u8]) -> Option<Fields> {
-    Some(Fields {
+fn fields(unit: &[u8]) -> Option<VscsiRecord> {
+    Some(VscsiRecord {
         bytes: u32::from_le_bytes(take(unit, 4)?),
         command: u16::from_le_bytes(take(unit, 12)?),
         version: u16::from_le_bytes(take(unit, 14)?),
@@ -57,9 +57,9 @@ pub(super) fn looks_like(head: &[u8]) -> bool {
 
 /// Reads it.
 #[derive(Debug, Default)]
-pub(super) struct Reader;
+pub(super) struct VscsiParser;
 
-impl Parse for Reader {
+impl Parse for VscsiParser {
     fn parse(&mut self, unit: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
         let fields = fields(unit).ok_or(Problem::CutRecord { found: unit.len(), expected: RECORD_BYTES })?;
         if !is_version_1(fields.version) {
@@ -78,12 +78,12 @@ impl Parse for Reader {
 
 /// Writes it.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct VscsiRenderer {
     serial: u32,
     device: Option<u32>,
 }
 
-impl Render for Writer {
+impl Render for VscsiRenderer {
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, _name: &str) -> Result<(), Unwritable> {
         let command: u16 = match record.op {
             TraceOp::Read => 0x28,

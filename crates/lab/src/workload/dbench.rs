@@ -58,7 +58,7 @@ enum Thing {
 }
 
 #[derive(Debug)]
-struct Client {
+struct DbenchClient {
     dir: FileId,
     at: usize,
     things: Vec<Thing>,
@@ -68,7 +68,7 @@ struct Client {
 struct Dbench {
     ids: Ids,
     load: Arc<Load>,
-    clients: Vec<Client>,
+    clients: Vec<DbenchClient>,
     prepared: usize,
     flush: bool,
     warnings: Vec<String>,
@@ -80,7 +80,7 @@ fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wo
     let things = vec![Thing::Nothing; load.parents.len()];
     let mut ids = Ids::new();
     let dbench = Dbench {
-        clients: (0..clients).map(|_| Client { dir: ids.next(), at: 0, things: things.clone() }).collect(),
+        clients: (0..clients).map(|_| DbenchClient { dir: ids.next(), at: 0, things: things.clone() }).collect(),
         ids,
         load: Arc::new(load),
         prepared: 0,
@@ -124,7 +124,7 @@ fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
     }
 }
 
-impl Client {
+impl DbenchClient {
     fn thing(&mut self, path: PathNo) -> &mut Thing {
         &mut self.things[path.0 as usize]
     }

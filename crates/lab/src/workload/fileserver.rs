@@ -48,7 +48,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 
 /// A place of the file set: filled or not.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FileSlot {
     dir: FileId,
     /// What the file will have when it is made.
     planned: u64,
@@ -114,7 +114,7 @@ struct Fileserver {
     width: u64,
     files: u64,
     dirs: Vec<FileId>,
-    places: Vec<Place>,
+    places: Vec<FileSlot>,
     filled: Pool,
     empty: Pool,
     threads: Vec<Thread>,
@@ -209,7 +209,7 @@ impl Play for Fileserver {
         }
         let dir = self.dirs[at / self.width as usize];
         let planned = (self.rng.gamma(self.mean, self.gamma) as u64).max(1);
-        let mut place = Place { dir, planned, size: 0, file: FileId::default() };
+        let mut place = FileSlot { dir, planned, size: 0, file: FileId::default() };
         if self.rng.chance(self.existing) {
             place.file = self.ids.next();
             place.size = planned;

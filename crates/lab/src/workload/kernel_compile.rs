@@ -55,7 +55,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 };
 
 #[derive(Debug, Clone, Copy)]
-struct File {
+struct TreeFile {
     id: FileId,
     size: u64,
 }
@@ -65,7 +65,7 @@ struct Directory {
     id: FileId,
     /// Sources that are not compiled yet.
     left: u64,
-    objects: Vec<File>,
+    objects: Vec<TreeFile>,
 }
 
 /// What a job works on.
@@ -83,15 +83,15 @@ struct KernelCompile {
     seed: Seed,
     tasks: Vec<Option<Task>>,
     wanted_headers: usize,
-    headers: Vec<File>,
+    headers: Vec<TreeFile>,
     header_dir: FileId,
     zipf: Zipf,
     wanted_sources: usize,
-    sources: Vec<File>,
+    sources: Vec<TreeFile>,
     per_dir: usize,
     dirs: Vec<Directory>,
     next_source: usize,
-    parts: Vec<File>,
+    parts: Vec<TreeFile>,
     source_mean: f64,
     header_mean: f64,
     object_mean: f64,
@@ -138,25 +138,25 @@ impl KernelCompile {
     fn compile(&mut self, source: usize, script: &mut Script) {
         // Each source has its own, so that the work is the same whichever job comes to it.
         let rng = &mut Rng::new(self.seed, ENTRY.name, 1 + source as u64);
-        let whole = |script: &mut Script, file: File| script.read(file.id, 0, file.size, file.size);
+        let whole = |script: &mut Script, file: TreeFile| script.read(file.id, 0, file.size, file.size);
         whole(script, self.sources[source]);
         for _ in 0..self.includes {
             whole(script, self.headers[self.zipf.draw(rng) as usize]);
         }
         script.think(Nanos(rng.lognormal(self.cpu, CPU_SIGMA) as u64));
         let dir = &mut self.dirs[source / self.per_dir];
-        let object = File { id: self.ids.next(), size: drawn_size(rng, self.object_mean) };
+        let object = TreeFile { id: self.ids.next(), size: drawn_size(rng, self.object_mean) };
         script.create(object.id, dir.id, object.size, self.io);
         script.create(self.ids.next(), dir.id, self.includes * DEPENDENCY, self.io);
         dir.objects.push(object);
     }
 
-    fn link(&mut self, inputs: &[File], dir: FileId, script: &mut Script) -> File {
+    fn link(&mut self, inputs: &[TreeFile], dir: FileId, script: &mut Script) -> TreeFile {
         for input in inputs {
             script.read(input.id, 0, input.size, input.size);
         }
         script.think(Nanos((inputs.len() as f64 * self.cpu * LINK_SHARE) as u64));
-        let output = File { id: self.ids.next(), size: inputs.iter().map(|input| input.size).sum() };
+        let output = TreeFile { id: self.ids.next(), size: inputs.iter().map(|input| input.size).sum() };
         script.create(output.id, dir, output.size, self.io);
         output
     }
@@ -196,7 +196,7 @@ impl Play for KernelCompile {
                 self.header_dir = self.ids.next();
                 script.mkdir(self.header_dir, Ids::ROOT);
             }
-            let file = File { id: self.ids.next(), size: drawn_size(&mut self.rng, self.header_mean) };
+            let file = TreeFile { id: self.ids.next(), size: drawn_size(&mut self.rng, self.header_mean) };
             script.create(file.id, self.header_dir, file.size, file.size);
             self.headers.push(file);
             return Act::On;
@@ -210,7 +210,7 @@ impl Play for KernelCompile {
             self.dirs.push(dir);
         }
         if let Some(dir) = self.dirs.last_mut() {
-            let file = File { id: self.ids.next(), size: drawn_size(&mut self.rng, self.source_mean) };
+            let file = TreeFile { id: self.ids.next(), size: drawn_size(&mut self.rng, self.source_mean) };
             dir.left += 1;
             script.create(file.id, dir.id, file.size, file.size);
             self.sources.push(file);

@@ -12,7 +12,7 @@ use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
 use super::disk::disks_of;
 use super::replay::{Replay, ReplayOptions, areas};
-use super::{Cell, Fit, Pace};
+use super::{Fit, ReplaySpeed, WriteBackCell};
 use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
@@ -21,7 +21,7 @@ use crate::workload::{Scale, Seed, Workload, build_workload};
 
 /// What is run.
 #[derive(Debug, Clone)]
-pub enum Input {
+pub enum WriteBackInput {
     /// A workload by its spec.
     Workload {
         /// Such as `postmark:files=20000`.
@@ -40,21 +40,21 @@ pub enum Input {
     },
 }
 
-impl Input {
+impl WriteBackInput {
     /// A trace, looked through once.
-    pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<Input, LabError> {
+    pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<WriteBackInput, LabError> {
         let summary = look_through(&path, &open).map_err(|source| LabError::Trace { path: path.clone(), source })?;
         if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
             return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
         }
-        Ok(Input::Trace { path, open, replay, summary: Arc::new(summary) })
+        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary) })
     }
 
     /// What it is called in results.
     pub fn name(&self) -> String {
         match self {
-            Input::Workload { spec } => spec.clone(),
-            Input::Trace { path, .. } => {
+            WriteBackInput::Workload { spec } => spec.clone(),
+            WriteBackInput::Trace { path, .. } => {
                 path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
             }
         }
@@ -140,7 +140,7 @@ impl Default for MachineSpec {
 const LONGEST_REPLAY: Nanos = Nanos::from_secs(100 * 365 * 86_400);
 
 fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabError> {
-    let Pace::Recorded(speed) = replay.pace else { return Ok(()) };
+    let ReplaySpeed::Times(speed) = replay.speed else { return Ok(()) };
     let least = summary.length.0 as f64 / LONGEST_REPLAY.0 as f64;
     if speed >= least {
         return Ok(());
@@ -164,19 +164,19 @@ pub(super) fn policy_info(spec: &str) -> Result<&'static PolicyInfo, WriteBackEr
 }
 
 impl Machine for MachineSpec {
-    type Input = Input;
+    type Input = WriteBackInput;
     type Outcome = Outcome;
 
-    fn identity(cell: &Cell) -> String {
+    fn identity(cell: &WriteBackCell) -> String {
         let input = match &*cell.input {
-            Input::Workload { spec } => spec.clone(),
-            Input::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
+            WriteBackInput::Workload { spec } => spec.clone(),
+            WriteBackInput::Trace { path, open, replay, .. } => format!("{} {open:?} {replay:?}", path.display()),
         };
         // What a sweep set is in the other fields; where it set nothing, the run is the same.
         format!("{input} on {:?}", MachineSpec { swept: BTreeMap::new(), ..cell.machine.clone() })
     }
 
-    fn label(cell: &Cell) -> String {
+    fn label(cell: &WriteBackCell) -> String {
         let swept: Vec<String> = cell.machine.swept.iter().map(|(name, value)| format!("{name}={value}")).collect();
         format!("{} {}", cell.machine.policy, swept.join(" "))
     }
@@ -185,15 +185,15 @@ impl Machine for MachineSpec {
         modelled_time(outcome.time_s)
     }
 
-    fn check(cell: &Cell) -> Result<(), LabError> {
+    fn check(cell: &WriteBackCell) -> Result<(), LabError> {
         let of = &cell.machine;
         WriteBack::parse(&of.policy)?;
         let profile = profiles::profile(&of.disk)?;
         scheduler::scheduler(&of.scheduler)?;
         cell.check_machine(&profile)?;
         match &*cell.input {
-            Input::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
-            Input::Trace { replay, summary, .. } => {
+            WriteBackInput::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
+            WriteBackInput::Trace { replay, summary, .. } => {
                 let capacity = cell.disk(&profile).capacity().block();
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
@@ -206,7 +206,7 @@ impl Machine for MachineSpec {
     }
 
     /// A run that was ended early has an outcome that says so; one that was ended before it began, one without figures.
-    fn run(cell: &Cell, watch: &mut Watch<'_>) -> Result<Option<Outcome>, LabError> {
+    fn run(cell: &WriteBackCell, watch: &mut Watch<'_>) -> Result<Option<Outcome>, LabError> {
         match cell.run_through(watch) {
             Err(LabError::Run { source: RunError::Stopped, .. }) => {
                 Ok(Some(Outcome { setting: cell.setting(), interrupted: true, ..Outcome::default() }))
@@ -216,10 +216,10 @@ impl Machine for MachineSpec {
     }
 }
 
-impl Cell {
+impl WriteBackCell {
     /// What should be known of its input, besides errors.
     pub fn warnings(&self) -> Vec<String> {
-        let Input::Workload { spec } = &*self.input else { return Vec::new() };
+        let WriteBackInput::Workload { spec } = &*self.input else { return Vec::new() };
         let built =
             Scale::new(self.machine.scale).and_then(|scale| build_workload(spec, Seed(self.machine.seed), scale));
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
@@ -246,8 +246,8 @@ impl Cell {
         };
         let of = &self.machine;
         let depth = match &*self.input {
-            Input::Trace { replay, .. } => u64::from(replay.depth),
-            Input::Workload { .. } => 1,
+            WriteBackInput::Trace { replay, .. } => u64::from(replay.depth),
+            WriteBackInput::Workload { .. } => 1,
         };
         let numbers = [
             ("depth", depth, 1..=65_536),
@@ -264,26 +264,26 @@ impl Cell {
                 return bad(name, value.to_string(), expected);
             }
         }
-        let is_trace = matches!(*self.input, Input::Trace { .. });
+        let is_trace = matches!(*self.input, WriteBackInput::Trace { .. });
         if of.aged_percent > 0 && is_trace {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
             let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {most} with --disk ({})",
+                "the disk is too large to be aged in memory: choose one of at most {most} ({})",
                 disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
         }
         if is_trace && self.machine.scale.to_bits() != 1.0f64.to_bits() {
-            let expected = "only workloads shrink (a part of a trace: umbrella lab trace convert --until)".to_owned();
+            let expected = "only workloads shrink; cut a trace before".to_owned();
             return bad("scale", self.machine.scale.to_string(), expected);
         }
         if Scale::new(self.machine.scale).is_ok() && self.memory() < LEAST_MEMORY {
             let shrunk =
                 if self.machine.scale < 1.0 { format!(" at scale {}", self.machine.scale) } else { String::new() };
-            let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left (give more --memory)");
+            let expected = format!("too little{shrunk}: at least {LEAST_MEMORY} must be left");
             return bad("memory", of.memory.to_string(), expected);
         }
         Ok(())
@@ -313,11 +313,11 @@ impl Cell {
 
     fn with_workload<T>(&self, run: impl FnOnce(&mut dyn Workload) -> Result<T, RunError>) -> Result<T, LabError> {
         match &*self.input {
-            Input::Workload { spec } => {
+            WriteBackInput::Workload { spec } => {
                 let mut workload = build_workload(spec, Seed(self.machine.seed), Scale::new(self.machine.scale)?)?;
                 run(&mut *workload).map_err(|source| self.failed(source))
             }
-            Input::Trace { path, open, replay, summary } => {
+            WriteBackInput::Trace { path, open, replay, summary } => {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
                 let reader = trace::open(path, open).map_err(wrong)?;
                 let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
@@ -339,7 +339,7 @@ impl Cell {
 
     /// What share of its size the machine has, beside a workload that is shrunk.
     fn share(&self) -> f64 {
-        if matches!(*self.input, Input::Workload { .. }) { self.machine.scale } else { 1.0 }
+        if matches!(*self.input, WriteBackInput::Workload { .. }) { self.machine.scale } else { 1.0 }
     }
 
     /// Memory, shrunk as the workload is.
@@ -364,8 +364,10 @@ impl Cell {
             ..Config::default()
         };
         let layout = match *self.input {
-            Input::Workload { .. } => Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent },
-            Input::Trace { .. } => Layout::Device,
+            WriteBackInput::Workload { .. } => {
+                Layout::FileSystem { seed: self.machine.seed, aged_percent: of.aged_percent }
+            }
+            WriteBackInput::Trace { .. } => Layout::Device,
         };
         let disk = self.disk(&profiles::profile(&of.disk)?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
@@ -386,8 +388,8 @@ impl Cell {
             seed: self.machine.seed,
             scale: self.machine.scale,
             trace: match &*self.input {
-                Input::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
-                Input::Workload { .. } => None,
+                WriteBackInput::Trace { path, .. } => Some(path.to_string_lossy().into_owned()),
+                WriteBackInput::Workload { .. } => None,
             },
             options: self.options(),
             swept: self.machine.swept.clone(),
@@ -414,7 +416,7 @@ impl Cell {
         say(of.expire_after != default.expire_after, "expire", expire);
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());
         say(of.write_cache.is_some(), "write-cache", of.write_cache.unwrap_or_default().to_string());
-        if let Input::Trace { open, replay, .. } = &*self.input {
+        if let WriteBackInput::Trace { open, replay, .. } = &*self.input {
             let (default, read) = (ReplayOptions::default(), OpenOptions::default());
             say(
                 open.format.is_some(),
@@ -432,11 +434,11 @@ impl Cell {
             say(replay.depth != default.depth, "depth", replay.depth.to_string());
             say(replay.fit != default.fit, "fit", "wrap".to_owned());
             say(replay.device.is_some(), "device", replay.device.unwrap_or_default().to_string());
-            let speed = match replay.pace {
-                Pace::Recorded(speed) => speed.to_string(),
-                Pace::AsFastAsPossible => "max".to_owned(),
+            let speed = match replay.speed {
+                ReplaySpeed::Times(speed) => speed.to_string(),
+                ReplaySpeed::Max => "max".to_owned(),
             };
-            say(replay.pace != default.pace, "speed", speed);
+            say(replay.speed != default.speed, "speed", speed);
         }
         options
     }

@@ -8,11 +8,11 @@ mod disk;
 mod replay;
 mod sweep;
 
-pub use cell::{Input, MachineSpec};
+pub use cell::{MachineSpec, WriteBackInput};
 pub use disk::capacity;
 pub(crate) use replay::areas;
-pub use replay::{BadPace, Fit, Pace, ReplayOptions};
+pub use replay::{BadReplaySpeed, Fit, ReplayOptions, ReplaySpeed};
 pub use sweep::{Sweep, cells, split_policies};
 
 /// A run of a [`MachineSpec`].
-pub type Cell = crate::experiment::Cell<MachineSpec>;
+pub type WriteBackCell = crate::experiment::Cell<MachineSpec>;

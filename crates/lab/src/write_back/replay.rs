@@ -15,32 +15,32 @@ use crate::workload::{ClientId, Step, Workload};
 
 /// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
+pub enum ReplaySpeed {
     /// At their recorded times, so many times as fast.
-    Recorded(f64),
+    Times(f64),
     /// Each as soon as one before it is done.
-    AsFastAsPossible,
+    Max,
 }
 
 /// Slower than this a run would mostly wake up to find nothing to do.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 
-impl std::str::FromStr for Pace {
-    type Err = BadPace;
+impl std::str::FromStr for ReplaySpeed {
+    type Err = BadReplaySpeed;
 
-    fn from_str(text: &str) -> Result<Pace, BadPace> {
+    fn from_str(text: &str) -> Result<ReplaySpeed, BadReplaySpeed> {
         match text.parse::<f64>() {
-            _ if text == "max" => Ok(Pace::AsFastAsPossible),
-            Ok(speed) if SPEEDS.contains(&speed) => Ok(Pace::Recorded(speed)),
-            _ => Err(BadPace),
+            _ if text == "max" => Ok(ReplaySpeed::Max),
+            Ok(speed) if SPEEDS.contains(&speed) => Ok(ReplaySpeed::Times(speed)),
+            _ => Err(BadReplaySpeed),
         }
     }
 }
 
-/// A text that is no [`Pace`].
+/// A text that is no [`ReplaySpeed`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("give a number from 0.001 to 1000000, or `max`")]
-pub struct BadPace;
+pub struct BadReplaySpeed;
 
 /// What to do with addresses beyond the disk's end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum Fit {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplayOptions {
     /// When requests are issued.
-    pub pace: Pace,
+    pub speed: ReplaySpeed,
     /// How many may be under way at once.
     pub depth: u32,
     /// What to do with addresses beyond the disk's end.
@@ -67,7 +67,7 @@ pub struct ReplayOptions {
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        ReplayOptions { pace: Pace::Recorded(1.0), depth: 64, fit: Fit::Refuse, device: None }
+        ReplayOptions { speed: ReplaySpeed::Times(1.0), depth: 64, fit: Fit::Refuse, device: None }
     }
 }
 
@@ -169,9 +169,9 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
     }
 
     fn pending(&mut self, record: &Record) -> Pending {
-        let due = match self.options.pace {
-            Pace::Recorded(speed) => Nanos((record.time.0 as f64 / speed) as u64),
-            Pace::AsFastAsPossible => Nanos(0),
+        let due = match self.options.speed {
+            ReplaySpeed::Times(speed) => Nanos((record.time.0 as f64 / speed) as u64),
+            ReplaySpeed::Max => Nanos(0),
         };
         let area = self.areas.get(record.device as usize).map_or(0, |area| area.0);
         let area = area.saturating_mul(PAGE_BYTES);
@@ -216,7 +216,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
             self.due[place] = None;
             return Some(Step::Think { time: pending.due - now });
         }
-        self.due[place] = matches!(self.options.pace, Pace::Recorded(_)).then_some(pending.due);
+        self.due[place] = matches!(self.options.speed, ReplaySpeed::Times(_)).then_some(pending.due);
         Some(pending.step)
     }
 
@@ -253,7 +253,7 @@ mod tests {
             record(1, TraceOp::Write, 0, 4096),
             record(2, TraceOp::Write, 8192, 4096),
         ];
-        let options = ReplayOptions { pace: Pace::AsFastAsPossible, fit: Fit::Wrap, ..ReplayOptions::default() };
+        let options = ReplayOptions { speed: ReplaySpeed::Max, fit: Fit::Wrap, ..ReplayOptions::default() };
         let summary = sum(&records);
         let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(1000));
         let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
@@ -277,7 +277,7 @@ mod tests {
             record(TraceOp::Read, 3 * end + 512, 4096),
             record(TraceOp::Write, 0, 7 * end),
         ];
-        let options = ReplayOptions { pace: Pace::AsFastAsPossible, fit: Fit::Wrap, ..ReplayOptions::default() };
+        let options = ReplayOptions { speed: ReplaySpeed::Max, fit: Fit::Wrap, ..ReplayOptions::default() };
         let summary = sum(&records);
         let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(100));
         let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();

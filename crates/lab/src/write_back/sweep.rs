@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use umbrella_units::{ByteSize, Nanos, parse_duration};
 
-use super::Cell;
-use super::cell::{Input, MachineSpec, policy_info};
-use super::replay::BadPace;
+use super::WriteBackCell;
+use super::cell::{MachineSpec, WriteBackInput, policy_info};
+use super::replay::BadReplaySpeed;
 use crate::experiment::LabError;
 use crate::workload;
 
@@ -75,8 +75,8 @@ pub fn split_policies(list: &str) -> Vec<String> {
 
 /// All runs: each policy with each combination of the sweeps' values, over what `base` says. A swept parameter is the
 /// machine's, else that of every policy that has it, else the workload's. A policy without it runs once.
-pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<Cell>, LabError> {
-    let mut cells: Vec<Cell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
+pub fn cells(base: &WriteBackCell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<WriteBackCell>, LabError> {
+    let mut cells: Vec<WriteBackCell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
     for (place, sweep) in sweeps.iter().enumerate() {
         if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
             return Err(LabError::SweptTwice { name: sweep.name.clone() });
@@ -108,21 +108,21 @@ pub fn cells(base: &Cell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<C
     Ok(cells)
 }
 
-fn of_policy(base: &Cell, policy: &str) -> Cell {
-    Cell { machine: MachineSpec { policy: policy.to_owned(), ..base.machine.clone() }, ..base.clone() }
+fn of_policy(base: &WriteBackCell, policy: &str) -> WriteBackCell {
+    WriteBackCell { machine: MachineSpec { policy: policy.to_owned(), ..base.machine.clone() }, ..base.clone() }
 }
 
-fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
+fn unknown(base: &WriteBackCell, policies: &[String], name: &str) -> LabError {
     let mut known: Vec<String> = MACHINE_PARAMETERS.iter().map(|name| (*name).to_owned()).collect();
     for policy in policies {
         if let Ok(info) = policy_info(policy) {
             known.extend(info.params.iter().map(|param| format!("{} (of {})", param.name, info.name)));
         }
     }
-    if matches!(*base.input, Input::Trace { .. }) {
+    if matches!(*base.input, WriteBackInput::Trace { .. }) {
         known.extend(REPLAY_PARAMETERS.iter().map(|name| (*name).to_owned()));
     }
-    if let Input::Workload { spec } = &*base.input
+    if let WriteBackInput::Workload { spec } = &*base.input
         && let Ok(entry) = workload::workload(spec.split(':').next().unwrap_or_default())
     {
         known.extend(entry.params.iter().map(|param| format!("{} (of {})", param.name, entry.name)));
@@ -131,7 +131,7 @@ fn unknown(base: &Cell, policies: &[String], name: &str) -> LabError {
 }
 
 /// Sets a parameter; false when the cell has none of that name.
-fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
+fn set(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabError> {
     let bad = |expected: &str| LabError::BadValue {
         name: name.to_owned(),
         value: value.to_owned(),
@@ -159,9 +159,11 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
         "seed" => machine.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
         "scale" => machine.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
         "speed" | "depth" => {
-            let Input::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else { return set_own(cell, name, value) };
+            let WriteBackInput::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else {
+                return set_own(cell, name, value);
+            };
             match name {
-                "speed" => replay.pace = value.parse().map_err(|error: BadPace| bad(&error.to_string()))?,
+                "speed" => replay.speed = value.parse().map_err(|error: BadReplaySpeed| bad(&error.to_string()))?,
                 _ => replay.depth = count()?,
             }
         }
@@ -171,12 +173,12 @@ fn set(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
 }
 
 /// Sets a parameter of the policy or the workload.
-fn set_own(cell: &mut Cell, name: &str, value: &str) -> Result<bool, LabError> {
+fn set_own(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabError> {
     if policy_info(&cell.machine.policy)?.params.iter().any(|param| param.name == name) {
         cell.machine.policy = with_parameter(&cell.machine.policy, name, value);
         return Ok(true);
     }
-    if let Input::Workload { spec } = Arc::make_mut(&mut cell.input) {
+    if let WriteBackInput::Workload { spec } = Arc::make_mut(&mut cell.input) {
         let entry = workload::workload(spec.split(':').next().unwrap_or_default())?;
         if entry.params.iter().any(|param| param.name == name) {
             *spec = with_parameter(spec, name, value);

@@ -7,7 +7,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{LARGE, Method, Run, SMALL, longer};
 use crate::{Claim, Effort, Expect, VISIBLE};
@@ -24,7 +24,7 @@ pub(super) const ASSUMED: &str = "the processor's part of making and moving a fi
 const MOVING: f64 = 0.0;
 
 /// Each of the three workloads in the original and with staging.
-pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let empty = FILES.map(|files| format!("data-backup:files={files},total=1B,per-dir=1000000"));
     let large = "data-backup:files=100,total=10GB,sigma=0,per-dir=1000000".to_owned();
     let all = empty.into_iter().chain([large]);

@@ -3,7 +3,7 @@
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::workload::{ClientId, Scale, Seed, Step, build_workload};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::Nanos;
 
 use super::setting::{LARGE, METHODS, Method, Run, SAME, all_methods, gain, mean};
@@ -18,7 +18,7 @@ pub(super) fn small_files(files: u64) -> String {
 }
 
 /// All four methods with each number of files. Figures 4.4 to 4.7 are of these runs.
-pub(super) fn small(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn small(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(FILES.into_iter().flat_map(|files| all_methods(&small_files(files), effort)).collect())
 }
 
@@ -155,7 +155,7 @@ pub(super) fn judge_hybrid(outcomes: &[Outcome]) -> Vec<Claim> {
 
 /// Figure 4.8: 500 files of 2 MB to at most so many. A quick run has the files and the memory of the paper, as a file is large
 /// only against staging's limit of 1 MB, but few transactions.
-pub(super) fn large(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn large(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let (sizes, transactions): (&[u64], u64) = match effort {
         Effort::Full => (&[4, 6], 200_000),
         Effort::Quick => (&[4], 1_000),

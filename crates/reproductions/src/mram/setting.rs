@@ -5,7 +5,7 @@
 //! this periodic check as something that only non-volatile memory can do without). Zones have 2048 pages (section 4.3).
 
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use crate::{Effort, Expect};
@@ -83,7 +83,7 @@ impl Run {
     }
 
     /// As a cell.
-    pub(super) fn cell(self) -> Cell {
+    pub(super) fn cell(self) -> WriteBackCell {
         let default = MachineSpec::default();
         let machine = MachineSpec {
             policy: self.method.policy(self.zone),
@@ -97,7 +97,7 @@ impl Run {
             staging: self.method.stages(),
             ..default
         };
-        Cell::new(Input::Workload { spec: self.workload }, machine)
+        WriteBackCell::new(WriteBackInput::Workload { spec: self.workload }, machine)
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn scale(effort: Effort) -> f64 {
 }
 
 /// All four methods on one workload.
-pub(super) fn all_methods(workload: &str, effort: Effort) -> Vec<Cell> {
+pub(super) fn all_methods(workload: &str, effort: Effort) -> Vec<WriteBackCell> {
     METHODS.into_iter().map(|method| Run::new(method, workload, effort).cell()).collect()
 }
 

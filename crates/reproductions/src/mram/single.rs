@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{LARGE, SAME, SMALL, all_methods, gain, gain_in_time, mean};
 use crate::{Claim, Effort, Expect, VISIBLE};
@@ -12,7 +12,7 @@ const TESTS: [(&str, &str); 3] =
     [("char-write", "character write"), ("block-write", "block write"), ("rewrite", "rewrite")];
 
 /// Figure 4.2.
-pub(super) fn bonnie(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn bonnie(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(all_methods("bonnie", effort))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn judge_bonnie(outcomes: &[Outcome]) -> Vec<Claim> {
 }
 
 /// Figure 4.3.
-pub(super) fn untar(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn untar(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(all_methods("untar", effort))
 }
 

@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::ByteSize;
 
 use super::postmark::{FILES, deleted_in_staging, small_files};
@@ -18,7 +18,7 @@ const ZONES: [u64; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 /// Said beside figure 4.12.
 pub(super) const ZONES_ASSUMED: &str = "powers of two between the ends; sorting the pages of a zone costs no time";
 
-fn against(method: Method, memories: &[u64], effort: Effort) -> Vec<Cell> {
+fn against(method: Method, memories: &[u64], effort: Effort) -> Vec<WriteBackCell> {
     let run = |memory: u64, files, method| {
         let run = Run { memory: ByteSize(memory), ..Run::new(method, small_files(files), effort) };
         run.cell()
@@ -34,7 +34,7 @@ fn gains(outcomes: &[Outcome]) -> Vec<Vec<f64>> {
 }
 
 /// Figure 4.9.
-pub(super) fn staging(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn staging(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(against(Method::Staging, &MEMORIES, effort))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn judge_staging(outcomes: &[Outcome]) -> Vec<Claim> {
 }
 
 /// Figure 4.10.
-pub(super) fn wasl(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn wasl(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(against(Method::Wasl, &MEMORIES, effort))
 }
 
@@ -85,7 +85,7 @@ pub(super) fn judge_wasl(outcomes: &[Outcome]) -> Vec<Claim> {
 }
 
 /// Figure 4.11: figure 4.5 with 1 GB, and with 512 MB beside it.
-pub(super) fn deleted(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn deleted(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let run = |memory, files| Run { memory, ..Run::new(Method::Staging, small_files(files), effort) };
     let pair = |files| [MEMORY, ByteSize(1 << 30)].map(|memory| run(memory, files).cell());
     Ok(FILES.into_iter().flat_map(pair).collect())
@@ -106,7 +106,7 @@ pub(super) fn judge_deleted(outcomes: &[Outcome]) -> Vec<Claim> {
 }
 
 /// Figure 4.12: 45,000 files and 20,000 transactions, the original and each size of zone.
-pub(super) fn zones(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn zones(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let workload = format!("{},transactions=20000", small_files(45_000));
     let original = Run::new(Method::Original, workload.clone(), effort);
     let zone = |zone| Run { zone, ..Run::new(Method::Wasl, workload.clone(), effort) };

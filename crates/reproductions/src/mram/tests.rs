@@ -1,5 +1,5 @@
 use umbrella_lab::result::{Outcome, PhaseTime, Setting};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::ByteSize;
 
 use super::setting::ZONE;
@@ -25,7 +25,7 @@ impl Ran {
     }
 }
 
-fn ran(cell: &Cell) -> Ran {
+fn ran(cell: &WriteBackCell) -> Ran {
     let method = match (cell.machine.policy.starts_with("wasl"), cell.machine.staging) {
         (false, false) => "original",
         (false, true) => "staging",
@@ -38,7 +38,7 @@ fn ran(cell: &Cell) -> Ran {
 /// The figure's claims, each run's outcome made from what was run.
 fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
     let cells = (figure(id).cells)(Effort::Quick).unwrap();
-    let outcome = |cell: &Cell| {
+    let outcome = |cell: &WriteBackCell| {
         let setting = Setting {
             input: cell.input.name(),
             memory: cell.machine.memory,

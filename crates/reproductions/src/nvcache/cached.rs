@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, Setup};
+use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
 
 use super::runs::megabytes;
@@ -15,11 +15,11 @@ pub(super) const ASSUMED: &str = "data without its metadata; the adaptive spin-d
 pub(super) const DAYS_ASSUMED: &str = "the paper has 5 GB for its trace Mac and 0.5 GB for HPLAJW; neither trace is public, so there is nothing \
      to compare. Data without its metadata; \"written\" is all that the trace writes, asleep or awake";
 
-fn setup() -> Setup {
-    Setup { cache: Cache::Infinite, ..Setup::default() }
+fn setup() -> HybridSetup {
+    HybridSetup { cache: Cache::Infinite, ..HybridSetup::default() }
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     Ok(Cell::grid(inputs, &[setup()]))
 }
 
@@ -64,7 +64,7 @@ pub(super) fn show_sleeps(runs: &Runs<'_>) -> Vec<Table> {
 }
 
 pub(super) fn judge_sleeps(runs: &Runs<'_>) -> Vec<Claim> {
-    let claim = |input: &Input| {
+    let claim = |input: &HybridInput| {
         let most = runs.of(input, &setup())?.redirected.per_sleep.max;
         let text = format!("{}: no sleep needs more flash than", input.name);
         Some(Claim::new("4", text, "MB", 100.0, most as f64 / 1e6, Expect::AtMost))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{FlushFigures, Input, Setup};
+use umbrella_lab::hybrid::{FlushFigures, HybridInput, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
@@ -31,27 +31,27 @@ enum Buffer {
     Off,
 }
 
-fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> Setup {
-    Setup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
+fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> HybridSetup {
+    HybridSetup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
 }
 
-fn all(inputs: &[Arc<Input>], buffer: Buffer) -> Cells {
+fn all(inputs: &[Arc<HybridInput>], buffer: Buffer) -> Cells {
     let of = |&when: &When| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
     Ok(Cell::grid(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>()))
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     all(inputs, Buffer::On)
 }
 
-pub(super) fn unbuffered(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn unbuffered(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     all(inputs, Buffer::Off)
 }
 
 /// Of one input.
 struct Times<'a> {
     runs: &'a Runs<'a>,
-    input: &'a Input,
+    input: &'a HybridInput,
     buffer: Buffer,
 }
 
@@ -187,7 +187,7 @@ fn show_with(runs: &Runs<'_>, buffer: Buffer) -> Vec<Table> {
         "writes",
         "full cuts",
     ];
-    let table = |input: &Input| {
+    let table = |input: &HybridInput| {
         let times = Times { runs, input, buffer };
         let row = |algorithm: Algorithm| {
             let mut row = vec![algorithm.name().to_owned()];

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::hybrid::{Input, Setup};
+use umbrella_lab::hybrid::{HybridInput, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 
 use crate::UnknownPaper;
@@ -32,11 +32,11 @@ const SEED: u64 = 1;
 const WEEKS: [&str; 4] = ["msr_rsrch_1_week", "msr_wdev_1_week", "msr_wdev_3_week", "msr_hm_1_writes90h"];
 
 /// A figure of the paper.
-pub type Figure = InputFigure<Setup>;
-type Cells = on_inputs::Cells<Setup>;
-type Runs<'a> = on_inputs::Runs<'a, Setup>;
+pub type Figure = InputFigure<HybridSetup>;
+type Cells = on_inputs::Cells<HybridSetup>;
+type Runs<'a> = on_inputs::Runs<'a, HybridSetup>;
 
-impl Named for Input {
+impl Named for HybridInput {
     fn name(&self) -> &str {
         &self.name
     }
@@ -125,8 +125,8 @@ pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
-pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<Input>>, LabError> {
-    let capacity = Setup::default().capacity()?;
-    let inputs = vec![Input::desktop_week(SEED)];
-    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open, capacity))
+pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<HybridInput>>, LabError> {
+    let capacity = HybridSetup::default().capacity()?;
+    let inputs = vec![HybridInput::desktop_week(SEED)];
+    on_inputs::with_traces(inputs, traces, |path| HybridInput::trace(path, open, capacity))
 }

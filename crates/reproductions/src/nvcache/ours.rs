@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{Cache, HybridOutcome, Input, Setup};
+use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 use umbrella_units::ByteSize;
@@ -30,14 +30,14 @@ fn algorithms(effort: Effort) -> &'static [Algorithm] {
     }
 }
 
-pub(super) fn choices(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn choices(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let none = Cache::Finite(ByteSize(0));
-    let mut setups = vec![Setup { spin_down: "never".to_owned(), cache: none, ..Setup::default() }];
+    let mut setups = vec![HybridSetup { spin_down: "never".to_owned(), cache: none, ..HybridSetup::default() }];
     for spin_down in sleepers(effort) {
         let spin_down = || (*spin_down).to_owned();
-        setups.push(Setup { spin_down: spin_down(), cache: none, ..Setup::default() });
+        setups.push(HybridSetup { spin_down: spin_down(), cache: none, ..HybridSetup::default() });
         for when in When::ALL {
-            let of = |&algorithm: &Algorithm| Setup { spin_down: spin_down(), ..setup(when, algorithm) };
+            let of = |&algorithm: &Algorithm| HybridSetup { spin_down: spin_down(), ..setup(when, algorithm) };
             setups.extend(algorithms(effort).iter().map(of));
         }
     }
@@ -63,8 +63,8 @@ fn head(first: &[&str]) -> Vec<String> {
 }
 
 /// A table an input, a row a run.
-fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&Setup) -> Vec<String>) -> Vec<Table> {
-    let table = |input: &Input| {
+fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&HybridSetup) -> Vec<String>) -> Vec<Table> {
+    let table = |input: &HybridInput| {
         let rows = runs.on(input).map(|(setup, outcome)| [row(setup), energy_and_time(outcome)].concat()).collect();
         Table { title: input.name.clone(), head: head(first), rows }
     };
@@ -81,7 +81,7 @@ pub(super) fn show_choices(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn flash_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[4, 8, 16, 32, 64, 128, 256, 512, 1024],
         Effort::Quick => &[4, 64, 1024],
@@ -90,7 +90,7 @@ pub(super) fn flash_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     for when in [When::Each, When::Full, When::Piggyback] {
         for size in sizes {
             let cache = Cache::Finite(ByteSize(size << 20));
-            setups.push(Setup { cache, ..setup(when, Algorithm::Alg4) });
+            setups.push(HybridSetup { cache, ..setup(when, Algorithm::Alg4) });
         }
     }
     Ok(Cell::grid(inputs, &setups))
@@ -106,7 +106,7 @@ pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[1, 2, 4, 8, 16, 32, 64],
         Effort::Quick => &[1, 16, 64],
@@ -114,7 +114,9 @@ pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     let mut setups = Vec::new();
     for when in EACH_AND_FULL {
         for algorithm in [Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
-            setups.extend(sizes.iter().map(|size| Setup { memory: ByteSize(size << 20), ..setup(when, algorithm) }));
+            setups.extend(
+                sizes.iter().map(|size| HybridSetup { memory: ByteSize(size << 20), ..setup(when, algorithm) }),
+            );
         }
     }
     Ok(Cell::grid(inputs, &setups))
@@ -122,10 +124,10 @@ pub(super) fn memory_sizes(inputs: &[Arc<Input>], effort: Effort) -> Cells {
 
 /// A row a size, a column an algorithm: seconds of flushing.
 pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &Input| {
+    let table = |input: &HybridInput| {
         let mut columns: Vec<(When, Algorithm)> = Vec::new();
         let mut sizes: Vec<ByteSize> = Vec::new();
-        for (&Setup { when, algorithm, memory, .. }, _) in runs.on(input) {
+        for (&HybridSetup { when, algorithm, memory, .. }, _) in runs.on(input) {
             if !columns.contains(&(when, algorithm)) {
                 columns.push((when, algorithm));
             }
@@ -137,7 +139,7 @@ pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
         head.extend(columns.iter().map(|(when, algorithm)| format!("{when} {algorithm} s")));
         let row = |&memory: &ByteSize| {
             let time = |&(when, algorithm): &(When, Algorithm)| {
-                let outcome = runs.of(input, &Setup { memory, ..setup(when, algorithm) });
+                let outcome = runs.of(input, &HybridSetup { memory, ..setup(when, algorithm) });
                 outcome.map_or_else(String::new, |outcome| format!("{:.1}", outcome.flushes.time_s))
             };
             std::iter::once(memory.to_string()).chain(columns.iter().map(time)).collect()

@@ -1,6 +1,6 @@
 //! What is run, and how outcomes compare.
 
-use umbrella_lab::hybrid::Setup;
+use umbrella_lab::hybrid::HybridSetup;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 /// The paper's algorithms.
@@ -10,8 +10,8 @@ pub(super) const PAPERS: [Algorithm; 4] = [Algorithm::Alg1, Algorithm::Alg2, Alg
 pub(super) const EACH_AND_FULL: [When; 2] = [When::Each, When::Full];
 
 /// The paper's disk, flushed then and so.
-pub(super) fn setup(when: When, algorithm: Algorithm) -> Setup {
-    Setup { when, algorithm, ..Setup::default() }
+pub(super) fn setup(when: When, algorithm: Algorithm) -> HybridSetup {
+    HybridSetup { when, algorithm, ..HybridSetup::default() }
 }
 
 /// Megabytes, with a decimal.

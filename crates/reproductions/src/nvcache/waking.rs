@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::hybrid::{FlushFigures, HybridOutcome, Input};
+use umbrella_lab::hybrid::{FlushFigures, HybridInput, HybridOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::Algorithm;
 
@@ -17,7 +17,7 @@ pub(super) const ASSUMED: &str =
 /// What "more" takes, in points, and "longer" or "less often", in percent.
 const SOME: f64 = 1.0;
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     Ok(Cell::grid(inputs, &EACH_AND_FULL.map(|when| setup(when, Algorithm::Alg1))))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{Input, LogOutcome};
+use umbrella_lab::log_store::{LogInput, LogOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
@@ -23,7 +23,7 @@ const EACH: [(&str, Victim, (f64, Expect)); 2] =
     [("Cost", Victim::CostBenefit, COST), ("Greedy", Victim::Greedy, GREEDY)];
 
 /// Of the inputs with one locality, the one that reads as well: reads make no copies.
-pub(super) fn cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
     let asked = inputs.iter().enumerate().filter(|(number, _)| *number != 2).map(|(_, input)| input);
     all_of(asked, &papers(effort))
 }
@@ -33,7 +33,7 @@ fn copied(outcome: &LogOutcome) -> u64 {
 }
 
 /// By how many percent copies grow from one utilisation to the next, with any of the policies; nothing where nothing is copied yet.
-fn growth(runs: &Runs<'_>, input: &Input) -> Vec<f64> {
+fn growth(runs: &Runs<'_>, input: &LogInput) -> Vec<f64> {
     let of = |(_, count, victim): (&str, u32, Victim)| {
         let at = |share: &u32| runs.of(input, &regions(count, victim, *share)).map(copied);
         let all: Vec<u64> = utilisations_of(runs, input).iter().filter_map(at).collect();
@@ -77,7 +77,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
 }
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &Input| {
+    let table = |input: &LogInput| {
         let shares = utilisations_of(runs, input);
         let mut head = vec!["policy".to_owned()];
         head.extend(shares.iter().map(|share| format!("{share} %")));

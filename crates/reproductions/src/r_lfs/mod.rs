@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{Input, Percent, Setup};
+use umbrella_lab::log_store::{LogInput, LogSetup, Percent};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;
@@ -39,11 +39,11 @@ const TRACES: [&str; 6] = [
 ];
 
 /// A figure of the paper.
-pub type Figure = InputFigure<Setup>;
-type Cells = on_inputs::Cells<Setup>;
-type Runs<'a> = on_inputs::Runs<'a, Setup>;
+pub type Figure = InputFigure<LogSetup>;
+type Cells = on_inputs::Cells<LogSetup>;
+type Runs<'a> = on_inputs::Runs<'a, LogSetup>;
 
-impl Named for Input {
+impl Named for LogInput {
     fn name(&self) -> &str {
         &self.name
     }
@@ -106,19 +106,19 @@ pub fn traces_of(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The synthetic inputs and these traces. Two of one name are told apart by a number.
-pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<Vec<Arc<Input>>, LabError> {
+pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<Vec<Arc<LogInput>>, LabError> {
     let blocks = match effort {
         Effort::Full => Pages(1 << 17),
         Effort::Quick => Pages(1 << 13),
     };
     let writes = 8 * blocks.0;
     let reads = Percent(50);
-    let local = |x, y, requests, reads| Input::hot_cold((Percent(x), Percent(y)), blocks, requests, reads, SEED);
+    let local = |x, y, requests, reads| LogInput::hot_cold((Percent(x), Percent(y)), blocks, requests, reads, SEED);
     let inputs = vec![
         local(90, 10, 2 * writes, reads)?,
         local(80, 20, 2 * writes, reads)?,
         local(90, 10, writes, Percent(0))?,
-        Input::zipf(0.99, blocks, writes, SEED)?,
+        LogInput::zipf(0.99, blocks, writes, SEED)?,
     ];
-    on_inputs::with_traces(inputs, traces, |path| Input::trace(path, open))
+    on_inputs::with_traces(inputs, traces, |path| LogInput::trace(path, open))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
-use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_policy::log_layout::Victim;
 
 use super::{Cells, Runs};
@@ -28,8 +28,8 @@ pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
 }
 
 /// R-LFS with so many regions.
-pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
-    Setup {
+pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> LogSetup {
+    LogSetup {
         scheme: format!("r_lfs:regions={regions}"),
         victim,
         utilisation: Percent(utilisation),
@@ -38,7 +38,7 @@ pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> Setup {
 }
 
 /// How full the logs of an input were.
-pub(super) fn utilisations_of(runs: &Runs<'_>, input: &Input) -> Vec<u32> {
+pub(super) fn utilisations_of(runs: &Runs<'_>, input: &LogInput) -> Vec<u32> {
     let mut all: Vec<u32> = runs.on(input).map(|(setup, _)| setup.utilisation.0).collect();
     all.sort_unstable();
     all.dedup();
@@ -46,7 +46,7 @@ pub(super) fn utilisations_of(runs: &Runs<'_>, input: &Input) -> Vec<u32> {
 }
 
 /// Each input in each of these logs that is large enough for it.
-pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[Setup]) -> Cells {
+pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<LogInput>>, setups: &[LogSetup]) -> Cells {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {
@@ -59,7 +59,7 @@ pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<Input>>, setups: &[
 }
 
 /// All of the paper's policies in logs from half full on.
-pub(super) fn papers(effort: Effort) -> Vec<Setup> {
+pub(super) fn papers(effort: Effort) -> Vec<LogSetup> {
     let of = |share: &u32| POLICIES.map(|(_, count, victim)| regions(count, victim, *share));
     utilisations(effort).iter().flat_map(of).collect()
 }
@@ -72,7 +72,7 @@ fn less(old: u64, new: u64) -> Option<f64> {
 /// By how much more regions than one lower a count, at each utilisation at which there is something to lower.
 pub(super) fn reductions(
     runs: &Runs<'_>,
-    input: &Input,
+    input: &LogInput,
     (count, victim): (u32, Victim),
     of: fn(&LogOutcome) -> u64,
 ) -> Vec<f64> {
@@ -84,7 +84,7 @@ pub(super) fn reductions(
 }
 
 /// Whether enough is read to ask how far the heads travel for it.
-pub(super) fn has_reads(runs: &Runs<'_>, input: &Input) -> bool {
+pub(super) fn has_reads(runs: &Runs<'_>, input: &LogInput) -> bool {
     let first = runs.outcomes().find(|outcome| outcome.input == input.name);
     first.is_some_and(|outcome| outcome.read.0 * 100 >= outcome.written.0)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
@@ -30,11 +30,11 @@ fn all_schemes() -> Vec<(String, String)> {
     all
 }
 
-fn setup(scheme: &str, victim: Victim, share: u32) -> Setup {
-    Setup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
+fn setup(scheme: &str, victim: Victim, share: u32) -> LogSetup {
+    LogSetup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
 }
 
-pub(super) fn cells(inputs: &[Arc<Input>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], _: Effort) -> Cells {
     let of = |(_, scheme): &(String, String)| VICTIMS.map(|victim| setup(scheme, victim, SHARE));
     all_of(inputs.iter(), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
 }
@@ -45,7 +45,7 @@ fn mean(outcome: &LogOutcome) -> [f64; 2] {
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
     let head = ["scheme", "greedy", "cost-benefit", "distance, greedy", "distance, cost-benefit"];
-    let table = |input: &Input| {
+    let table = |input: &LogInput| {
         let row = |(name, scheme): &(String, String)| {
             let outcomes = VICTIMS.map(|victim| runs.of(input, &setup(scheme, victim, SHARE)));
             let cell =
@@ -62,11 +62,11 @@ pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
 }
 
 /// One of the two inputs that differ in locality only, and those that only write.
-fn swept(inputs: &[Arc<Input>]) -> impl Iterator<Item = &Arc<Input>> {
+fn swept(inputs: &[Arc<LogInput>]) -> impl Iterator<Item = &Arc<LogInput>> {
     inputs.iter().take(4).enumerate().filter(|(number, _)| *number != 1).map(|(_, input)| input)
 }
 
-pub(super) fn sweep_cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn sweep_cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
     let of = |(_, scheme): &(String, String)| {
         let shares = utilisations(effort).iter();
         shares.map(|share| setup(scheme, Victim::CostBenefit, *share)).collect::<Vec<_>>()
@@ -74,7 +74,7 @@ pub(super) fn sweep_cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
     all_of(swept(inputs), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
 }
 
-fn sweep(runs: &Runs<'_>, input: &Input, what: &str, text: fn(&LogOutcome) -> String) -> Table {
+fn sweep(runs: &Runs<'_>, input: &LogInput, what: &str, text: fn(&LogOutcome) -> String) -> Table {
     let shares = utilisations_of(runs, input);
     let mut head = vec!["scheme".to_owned()];
     head.extend(shares.iter().map(|share| format!("{share} %")));

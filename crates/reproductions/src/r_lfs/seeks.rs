@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{Input, LogOutcome};
+use umbrella_lab::log_store::{LogInput, LogOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
@@ -32,7 +32,7 @@ const EACH: [Published; 2] = [
 /// What may be missed by.
 const POINTS: f64 = 10.0;
 
-pub(super) fn cells(inputs: &[Arc<Input>], effort: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
     all_of(inputs.iter(), &papers(effort))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
 }
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &Input| {
+    let table = |input: &LogInput| {
         let shares = utilisations_of(runs, input);
         let mut head = vec!["policy".to_owned()];
         head.extend(shares.iter().map(|share| format!("{share} %")));

@@ -2,12 +2,12 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{Outcome, WrittenBecause};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
 use crate::{Claim, Effort, Expect};
 
-pub(super) fn reasons(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[file()], effort)
 }
 
@@ -24,7 +24,7 @@ fn threshold_share(because: &WrittenBecause) -> Option<f64> {
     (all > 0).then(|| 100.0 * because.threshold as f64 / all as f64)
 }
 
-pub(super) fn memory(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn memory(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[tesa()], effort)
 }
 

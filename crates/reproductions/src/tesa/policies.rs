@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{
     EQUAL, UP_TO, WORKLOADS, Work, change, farthest, file, grid, mean, most, on_all, rows, tesa, writing,
@@ -18,12 +18,12 @@ fn four() -> [String; 4] {
     [file(), "recency".to_owned(), "segment".to_owned(), tesa()]
 }
 
-pub(super) fn all(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn all(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&four(), effort)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what a figure's cells are given as")]
-pub(super) fn write_dominated(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn write_dominated(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(grid(writing(), &four(), effort))
 }
 

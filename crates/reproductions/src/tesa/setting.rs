@@ -6,7 +6,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
 use crate::{Effort, Expect};
@@ -66,7 +66,7 @@ impl Work {
 }
 
 /// Every policy on each of the workloads; outcomes of one workload stand together, in the order of the policies.
-pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<Cell> {
+pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),
         memory: ByteSize(900 << 20),
@@ -80,8 +80,8 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         ..MachineSpec::default()
     };
     let cell = |work: Work, policy: &String| {
-        let input = Input::Workload { spec: work.name.to_owned() };
-        Cell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
+        let input = WriteBackInput::Workload { spec: work.name.to_owned() };
+        WriteBackCell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
     };
     workloads
         .flat_map(|work| policies.iter().map(move |policy| (work, policy)))
@@ -90,7 +90,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
 }
 
 /// Every policy on all six.
-pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(grid(WORKLOADS.iter().copied(), policies, effort))
 }
 

@@ -5,7 +5,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{EQUAL, UP_TO, WORKLOADS, Work, farthest, mean, most, on_all, rows, zone, zone_segment};
 use crate::{Claim, Effort, Expect};
@@ -23,11 +23,11 @@ const FIFTY: usize = 3;
 /// So large that no zone's segments are ever as long.
 const ENDLESS: u32 = 1_000_000;
 
-pub(super) fn zone_sizes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn zone_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&SIZES.iter().map(|size| zone(*size)).collect::<Vec<_>>(), effort)
 }
 
-pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&SIZES.iter().map(|size| zone_segment(50, *size)).collect::<Vec<_>>(), effort)
 }
 
@@ -61,7 +61,7 @@ fn lost(work: Work, outcomes: &[Outcome], chosen: usize) -> f64 {
     outcomes.iter().map(|other| work.gain(&outcomes[chosen], other)).fold(0.0, f64::min)
 }
 
-pub(super) fn alphas(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn alphas(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let mut policies: Vec<String> = ALPHAS.iter().map(|alpha| zone_segment(*alpha, 8)).collect();
     policies.push(zone_segment(ENDLESS, 8));
     policies.push(zone(8));
@@ -82,7 +82,7 @@ pub(super) fn judge_alphas(outcomes: &[Outcome]) -> Vec<Claim> {
     ]
 }
 
-pub(super) fn schemes(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[zone(8), zone_segment(50, 8)], effort)
 }
 

@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
@@ -22,7 +22,7 @@ const FILESERVER: &str = "fileserver";
 const QUICK: f64 = 0.2;
 const QUICK_FILESERVER: f64 = 0.1;
 
-pub(super) fn compile_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn compile_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &DRIVES, COMPILE))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn judge_compile(outcomes: &[Outcome]) -> Vec<Claim> {
     claims
 }
 
-pub(super) fn length_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn length_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &[SLC], COMPILE))
 }
 
@@ -80,7 +80,7 @@ fn sequential_share(disk: &AtFinish) -> f64 {
     100.0 * disk.sequential.requests as f64 / disk.write_requests.max(1) as f64
 }
 
-pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &DRIVES, POSTMARK))
 }
 
@@ -106,7 +106,7 @@ pub(super) fn judge_postmark(outcomes: &[Outcome]) -> Vec<Claim> {
     claims
 }
 
-pub(super) fn trace_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn trace_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK_FILESERVER, &[MAGNETIC, MLC], FILESERVER))
 }
 

@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::runs::{self, DRIVES, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, SIZE, VISIBLE};
@@ -20,7 +20,7 @@ fn workload(effort: Effort) -> &'static str {
     }
 }
 
-pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &DRIVES, workload(effort)))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn judge(outcomes: &[Outcome]) -> Vec<Claim> {
     claims
 }
 
-pub(super) fn written_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn written_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &[SLC], workload(effort)))
 }
 

@@ -3,7 +3,7 @@
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, MachineSpec};
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
 use umbrella_units::ByteSize;
 
 use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};
@@ -29,7 +29,7 @@ fn workload(writers: u32) -> String {
     format!("iozone:writers={writers}")
 }
 
-pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<Cell>, LabError> {
+pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[disk], &workload(*writers))).collect())
 }
 
@@ -64,7 +64,7 @@ pub(super) fn judge(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<Claim
 }
 
 /// The same on a log-structured file system.
-pub(super) fn log_cells(effort: Effort, disk: &str) -> Result<Vec<Cell>, LabError> {
+pub(super) fn log_cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, LabError> {
     let mut cells = cells(effort, disk)?;
     for cell in &mut cells {
         cell.machine.allocation = Allocation::Log;
@@ -91,7 +91,7 @@ pub(super) fn judge_log(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<C
     claims
 }
 
-pub(super) fn window_cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn window_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[SLC], &workload(*writers))).collect())
 }
 
@@ -119,7 +119,7 @@ pub(super) fn judge_windows(outcomes: &[Outcome]) -> Vec<Claim> {
 /// Eight processes a drive, four of them Zipf writers.
 const HALF: &str = "iozone:procs=8,writers=4";
 
-pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> Result<Vec<Cell>, LabError> {
+pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> Result<Vec<WriteBackCell>, LabError> {
     let on = |disk: &str| {
         let machine = MachineSpec { memory: ByteSize(1 << 30), ..runs::machine(disk) };
         ["file", "two_queue"].map(|policy| runs::cell(effort, QUICK, machine.clone(), HALF, policy))

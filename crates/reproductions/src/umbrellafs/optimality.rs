@@ -12,7 +12,7 @@ use std::sync::Arc;
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
-use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, ReplayOptions};
+use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, WriteBackCell, WriteBackInput};
 
 use super::runs::{self, LINUX, MLC, Runs};
 use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, VISIBLE};
@@ -51,7 +51,7 @@ fn machine(policy: &str) -> MachineSpec {
     }
 }
 
-pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
+pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let mut cells = Vec::new();
     for (workload, quick, _) in LOADS {
         let run = |policy| runs::cell(effort, quick, machine(policy), workload, policy);
@@ -60,8 +60,11 @@ pub(super) fn cells(effort: Effort) -> Result<Vec<Cell>, LabError> {
     let folder = std::env::var_os("UMBRELLA_TRACES").filter(|_| effort == Effort::Full);
     for path in folder.iter().flat_map(|folder| traces(Path::new(folder))) {
         let replay = ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() };
-        let input = Arc::new(Input::trace(path, OpenOptions::default(), replay)?);
-        let run = |policy| Cell { input: Arc::clone(&input), ..runs::cell(effort, 1.0, machine(policy), "", policy) };
+        let input = Arc::new(WriteBackInput::trace(path, OpenOptions::default(), replay)?);
+        let run = |policy| WriteBackCell {
+            input: Arc::clone(&input),
+            ..runs::cell(effort, 1.0, machine(policy), "", policy)
+        };
         cells.extend([LINUX, OPTIMUM, LEAST].map(run));
     }
     Ok(cells)

@@ -1,7 +1,7 @@
 //! The runs that the figures consist of, and how two of them compare.
 
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{Cell, Input, MachineSpec};
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
 use super::Effort;
@@ -36,17 +36,17 @@ pub(super) fn machine(disk: &str) -> MachineSpec {
 }
 
 /// A workload under a policy; a quick one at `quick` of its size.
-pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &str, policy: &str) -> Cell {
+pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &str, policy: &str) -> WriteBackCell {
     let scale = match effort {
         Effort::Full => 1.0,
         Effort::Quick => quick,
     };
     let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
-    Cell::new(Input::Workload { spec: workload.to_owned() }, machine)
+    WriteBackCell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
 }
 
 /// A workload under all four policies on each of the drives.
-pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<Cell> {
+pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<WriteBackCell> {
     let on = |drive: &str| POLICIES.map(|policy| cell(effort, quick, machine(drive), workload, policy));
     drives.iter().flat_map(|drive| on(drive)).collect()
 }

@@ -1,5 +1,5 @@
 use umbrella_lab::result::{AtFinish, Outcome, SequentialWrites, Setting, WindowCounts};
-use umbrella_lab::write_back::Cell;
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::runs::{MAGNETIC, MLC, SLC};
 use super::*;
@@ -10,7 +10,7 @@ fn figure(id: &str) -> &'static Figure {
 }
 
 /// What is run: its policy, disk and input.
-fn setting(cell: &Cell) -> Setting {
+fn setting(cell: &WriteBackCell) -> Setting {
     Setting {
         policy: cell.machine.policy.clone(),
         disk: cell.machine.disk.clone(),
@@ -22,7 +22,7 @@ fn setting(cell: &Cell) -> Setting {
 /// The figure's claims, each run's outcome made from its policy, disk and input.
 fn claims(id: &str, of: impl Fn(&str, &str, &str) -> Outcome) -> Vec<Claim> {
     let cells = (figure(id).cells)(Effort::Quick).unwrap();
-    let outcome = |cell: &Cell| {
+    let outcome = |cell: &WriteBackCell| {
         let setting = setting(cell);
         Outcome { setting: setting.clone(), ..of(&setting.policy, &setting.disk, &setting.input) }
     };

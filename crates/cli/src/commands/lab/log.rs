@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, Cell};
-use umbrella_lab::log_store::{Input, LogOutcome, Percent, Setup, Travel};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent, Travel};
 use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
 use umbrella_lab::write_back::split_policies;
@@ -149,7 +149,7 @@ impl LogArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn setups(&self) -> anyhow::Result<Vec<Setup>> {
+    fn setups(&self) -> anyhow::Result<Vec<LogSetup>> {
         let mut schemes: Vec<String> = self.scheme.iter().flat_map(|list| split_policies(list)).collect();
         if schemes.is_empty() && !self.scheme.is_empty() {
             bail!("--scheme names no scheme (umbrella disk schemes; without --scheme all are run)");
@@ -160,7 +160,7 @@ impl LogArgs {
         let mut setups = Vec::new();
         for scheme in &schemes {
             for victim in &self.victim {
-                let of = |used: &u32| Setup {
+                let of = |used: &u32| LogSetup {
                     scheme: scheme.clone(),
                     victim: *victim,
                     utilisation: Percent(*used),
@@ -172,7 +172,7 @@ impl LogArgs {
         Ok(setups)
     }
 
-    fn inputs(&self) -> anyhow::Result<Vec<Arc<Input>>> {
+    fn inputs(&self) -> anyhow::Result<Vec<Arc<LogInput>>> {
         let (seed, requests) = (Seed(self.seed), self.data.0 * WRITES_A_BLOCK);
         let mut inputs = Vec::new();
         for Locality { accesses, data } in &self.locality {
@@ -183,13 +183,13 @@ impl LogArgs {
                     "{requests} requests are too many to hold in memory (at most {MOST_REQUESTS}): less --data, or fewer --reads"
                 );
             }
-            inputs.push(Input::hot_cold((*accesses, *data), self.data, requests, Percent(self.reads), seed)?);
+            inputs.push(LogInput::hot_cold((*accesses, *data), self.data, requests, Percent(self.reads), seed)?);
         }
         for theta in &self.zipf {
-            inputs.push(Input::zipf(*theta, self.data, requests, seed)?);
+            inputs.push(LogInput::zipf(*theta, self.data, requests, seed)?);
         }
         for path in &self.traces {
-            let input = Input::trace(path, &self.read.options())?;
+            let input = LogInput::trace(path, &self.read.options())?;
             warn_of_skipped(path, &input.skipped);
             inputs.push(input);
         }
@@ -201,7 +201,7 @@ impl LogArgs {
 }
 
 /// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
-fn fitting(inputs: &[Arc<Input>], setups: &[Setup]) -> anyhow::Result<Vec<Cell<Setup>>> {
+fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<Cell<LogSetup>>> {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {

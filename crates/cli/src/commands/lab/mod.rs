@@ -2,6 +2,7 @@
 
 mod compare;
 mod events;
+mod hint;
 mod list;
 mod log;
 mod paper;
@@ -40,13 +41,14 @@ enum LabCommand {
 
 impl LabArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
+        let done = match self.command {
             LabCommand::Run(args) => args.run(),
             LabCommand::Compare(args) => args.run(),
             LabCommand::Log(args) => args.run(),
             LabCommand::Paper(args) => args.run(),
             LabCommand::List(args) => args.run(),
             LabCommand::Trace(args) => args.run(),
-        }
+        };
+        done.map_err(hint::with_hint)
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::bail;
-use umbrella_lab::hybrid::{HybridOutcome, Input, Setup};
+use umbrella_lab::hybrid::{HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_model::device::profile;
 use umbrella_reproductions::{Judged, nvcache, on_inputs};
@@ -47,7 +47,7 @@ impl PaperArgs {
     }
 
     /// The synthetic week, and the traces that are named, or those of the folder.
-    fn inputs(&self) -> anyhow::Result<Vec<Arc<Input>>> {
+    fn inputs(&self) -> anyhow::Result<Vec<Arc<HybridInput>>> {
         let traces: Vec<PathBuf> = match std::env::var_os(FOLDER) {
             _ if !self.traces.is_empty() => self.traces.clone(),
             Some(folder) => weeks_of(folder.as_ref())?,
@@ -67,8 +67,8 @@ impl PaperArgs {
 }
 
 /// A line for each input, and for each device.
-fn told(inputs: &[Arc<Input>], judged: &[Judged<Setup>]) -> Vec<String> {
-    let of_input = |input: &Arc<Input>| {
+fn told(inputs: &[Arc<HybridInput>], judged: &[Judged<HybridSetup>]) -> Vec<String> {
+    let of_input = |input: &Arc<HybridInput>| {
         let days = input.length.as_secs_f64() / 86_400.0;
         let (requests, written) = (input.arrivals.len(), input.written());
         format!("{}: {requests} requests in {days:.1} days, {written} written", input.name)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::Input;
+use umbrella_lab::log_store::LogInput;
 use umbrella_lab::trace::OpenOptions;
 use umbrella_reproductions::{on_inputs, r_lfs};
 
@@ -40,7 +40,7 @@ impl PaperArgs {
     }
 
     /// The synthetic inputs, and the traces that are named, or those of the folder.
-    fn logs_inputs(&self) -> Result<Vec<Arc<Input>>, LabError> {
+    fn logs_inputs(&self) -> Result<Vec<Arc<LogInput>>, LabError> {
         let traces: Vec<PathBuf> = match std::env::var_os(FOLDER) {
             _ if !self.traces.is_empty() => self.traces.clone(),
             Some(folder) if !self.quick => r_lfs::traces_of(folder.as_ref()),
@@ -56,7 +56,7 @@ impl PaperArgs {
 }
 
 /// What an input is.
-fn told(input: &Input) -> String {
+fn told(input: &LogInput) -> String {
     let (requests, blocks, segment) = (input.len(), input.most_live().0, input.segment_blocks());
     format!("{}: {requests} requests, {blocks} blocks of data at most, {segment} a segment", input.name)
 }

@@ -10,7 +10,9 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
-use umbrella_lab::write_back::{Cell, Fit, Input, MachineSpec, Pace, ReplayOptions, Sweep, cells};
+use umbrella_lab::write_back::{
+    Fit, MachineSpec, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
+};
 use umbrella_units::{ByteSize, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
@@ -39,7 +41,7 @@ pub(super) struct ReplayArgs {
     device: Option<u32>,
     /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
     #[arg(long, value_name = "TIMES", default_value = "1", conflicts_with = "workload")]
-    speed: Pace,
+    speed: ReplaySpeed,
     /// How many requests may be under way at once.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=65536), conflicts_with = "workload")]
     depth: u32,
@@ -171,12 +173,12 @@ const DEFAULT_METRICS: &[&str] = &[
 ];
 
 impl InputArgs {
-    fn input(&self, replay: &ReplayArgs) -> anyhow::Result<Input> {
+    fn input(&self, replay: &ReplayArgs) -> anyhow::Result<WriteBackInput> {
         if let Some(spec) = &self.workload {
             if spec.split(':').next().is_some_and(|name| name.contains(',')) {
                 bail!("--workload {}: one at a time (run the command again for another)", visible(spec));
             }
-            return Ok(Input::Workload { spec: spec.clone() });
+            return Ok(WriteBackInput::Workload { spec: spec.clone() });
         }
         let Some(path) = &self.trace else { bail!("give --trace FILE or --workload SPEC") };
         can_be_read_again(path)?;
@@ -184,9 +186,9 @@ impl InputArgs {
             FitArg::Refuse => Fit::Refuse,
             FitArg::Wrap => Fit::Wrap,
         };
-        let options = ReplayOptions { pace: replay.speed, depth: replay.depth, fit, device: replay.device };
-        let input = Input::trace(path.clone(), replay.read.options(), options)?;
-        if let Input::Trace { summary, .. } = &input {
+        let options = ReplayOptions { speed: replay.speed, depth: replay.depth, fit, device: replay.device };
+        let input = WriteBackInput::trace(path.clone(), replay.read.options(), options)?;
+        if let WriteBackInput::Trace { summary, .. } = &input {
             warn_of_skipped(path, &summary.skipped);
         }
         if is_without_requests(&input) {
@@ -226,10 +228,10 @@ fn can_be_read_again(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_without_requests(input: &Input) -> bool {
+fn is_without_requests(input: &WriteBackInput) -> bool {
     match input {
-        Input::Workload { .. } => false,
-        Input::Trace { summary, replay, .. } => {
+        WriteBackInput::Workload { .. } => false,
+        WriteBackInput::Trace { summary, replay, .. } => {
             let none_of = |device: u32| summary.devices.get(device as usize).is_none_or(|device| device.records == 0);
             summary.reads + summary.writes == 0 || replay.device.is_some_and(none_of)
         }
@@ -273,11 +275,11 @@ impl RunArgs {
         input: &InputArgs,
         replay: &ReplayArgs,
         machine: &MachineArgs,
-    ) -> anyhow::Result<Vec<Cell>> {
+    ) -> anyhow::Result<Vec<WriteBackCell>> {
         let machine = MachineSpec { seed: self.seed, scale: self.scale, ..machine.machine() };
-        let base = Cell::new(input.input(replay)?, machine);
+        let base = WriteBackCell::new(input.input(replay)?, machine);
         let cells = cells(&base, policies, &self.sweep)?;
-        let warnings: BTreeSet<String> = cells.iter().flat_map(Cell::warnings).collect();
+        let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
             tell!("umbrella: warning: {warning}");
         }
@@ -314,7 +316,7 @@ impl OutputArgs {
     pub(super) fn give(
         &self,
         outcomes: &[Outcome],
-        runs: &[Cell],
+        runs: &[WriteBackCell],
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         let title = runs.first().map_or_else(String::new, |cell| cell.input.name());

@@ -109,10 +109,10 @@ proptest! {
         let expected = expected(&arrivals);
         let bytes = arrivals.iter().filter(|arrival| arrival.direction == Direction::Write).map(|write| write.range.bytes().0);
         let bytes: u64 = bytes.sum();
-        let input = Input::new("drawn", arrivals, Nanos(0));
+        let input = HybridInput::new("drawn", arrivals, Nanos(0));
         for algorithm in Algorithm::ALL {
             for when in When::ALL {
-                let mut setup = Setup { when, algorithm, memory: ByteSize(memory * SECTOR_BYTES), ..small(log) };
+                let mut setup = HybridSetup { when, algorithm, memory: ByteSize(memory * SECTOR_BYTES), ..small(log) };
                 spin_down.clone_into(&mut setup.spin_down);
                 if sata {
                     (setup.disk, setup.flash) = ("modern".to_owned(), "sata_ssd".to_owned());

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use super::super::{Metric, Sweep};
+use super::super::{Metric, SweepResult};
 use super::text::{Safe, caption, direction, fit_all};
 
 const WIDTH: f64 = 420.0;
@@ -20,7 +20,7 @@ const DASHES: usize = 3;
 const AXIS_CHARS: usize = 54;
 
 /// Which line is whose.
-pub(super) fn legend(out: &mut String, sweep: &Sweep<'_>) -> fmt::Result {
+pub(super) fn legend(out: &mut String, sweep: &SweepResult<'_>) -> fmt::Result {
     writeln!(out, "<ul class=\"legend\">")?;
     for (place, series) in sweep.series.iter().enumerate() {
         write!(out, "<li><svg viewBox=\"0 0 36 12\" width=\"36\" height=\"12\" aria-hidden=\"true\">")?;
@@ -32,7 +32,7 @@ pub(super) fn legend(out: &mut String, sweep: &Sweep<'_>) -> fmt::Result {
 }
 
 /// The chart of one figure.
-pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt::Result {
+pub(super) fn chart(out: &mut String, sweep: &SweepResult<'_>, metric: &Metric) -> fmt::Result {
     let values = || sweep.series.iter().flat_map(|series| &series.points).map(|(_, row)| row.value(metric));
     let largest = values().filter(|value| value.is_finite()).fold(0.0, f64::max);
     let step = nice_step(largest, metric.unit.step(largest));
@@ -78,14 +78,14 @@ pub(super) fn chart(out: &mut String, sweep: &Sweep<'_>, metric: &Metric) -> fmt
     writeln!(out, "</svg>\n</figure>")
 }
 
-type Scale<'a> = &'a dyn Fn(f64) -> f64;
+type ToPixels<'a> = &'a dyn Fn(f64) -> f64;
 
 fn axes(
     out: &mut String,
-    sweep: &Sweep<'_>,
+    sweep: &SweepResult<'_>,
     metric: &Metric,
     (step, top): (f64, f64),
-    (x, y): (&dyn Fn(usize) -> f64, Scale<'_>),
+    (x, y): (&dyn Fn(usize) -> f64, ToPixels<'_>),
 ) -> fmt::Result {
     for tick in 0..=(top / step).round() as u32 {
         let value = f64::from(tick) * step;

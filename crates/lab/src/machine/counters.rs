@@ -2,20 +2,20 @@
 
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
-use super::queue::Reason;
+use super::queue::WriteReason;
 use crate::result::{Histogram, Outcome, PhaseTime, Setting, Times, WrittenBecause};
 use crate::workload::Step;
 
 /// Counters of one run.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct MachineCounters {
     pub(super) operations: u64,
     pub(super) bytes_write: u64,
     pub(super) bytes_read: u64,
     read: Histogram,
     write: Histogram,
     fsync: Histogram,
-    phases: Vec<Phase>,
+    phases: Vec<PhaseCounters>,
     pub(super) throttled: Nanos,
     because: WrittenBecause,
     pub(super) staged_only: u64,
@@ -44,14 +44,14 @@ impl Distances {
 }
 
 #[derive(Debug)]
-struct Phase {
+struct PhaseCounters {
     name: &'static str,
     began: Nanos,
     operations: u64,
     bytes: u64,
 }
 
-impl Tally {
+impl MachineCounters {
     /// A client's step is done; it was due at `began`.
     pub(super) fn step(&mut self, step: &Step, began: Nanos, now: Nanos) {
         let took = now - began;
@@ -76,18 +76,18 @@ impl Tally {
         // Clients announce phases together; the first of them counts.
         if self.phases.last().is_none_or(|last| last.name != name) {
             let bytes = self.bytes_read + self.bytes_write;
-            self.phases.push(Phase { name, began: now, operations: self.operations, bytes });
+            self.phases.push(PhaseCounters { name, began: now, operations: self.operations, bytes });
         }
     }
 
     /// A page goes to disk.
-    pub(super) fn written(&mut self, reason: Reason) {
+    pub(super) fn written(&mut self, reason: WriteReason) {
         let counter = match reason {
-            Reason::Threshold => &mut self.because.threshold,
-            Reason::Expired => &mut self.because.expired,
-            Reason::Reclaim => &mut self.because.reclaim,
-            Reason::Sync => &mut self.because.sync,
-            Reason::Drained => &mut self.because.drained,
+            WriteReason::Threshold => &mut self.because.threshold,
+            WriteReason::Expired => &mut self.because.expired,
+            WriteReason::Reclaim => &mut self.because.reclaim,
+            WriteReason::Sync => &mut self.because.sync,
+            WriteReason::Drained => &mut self.because.drained,
         };
         *counter += 1;
     }
@@ -96,7 +96,7 @@ impl Tally {
         let bytes_end = self.bytes_read + self.bytes_write;
         let ends = self.phases.iter().skip(1).map(|next| (next.began, next.operations, next.bytes));
         let ends = ends.chain([(end, self.operations, bytes_end)]);
-        let phase = |(phase, (end, operations, bytes)): (&Phase, (Nanos, u64, u64))| PhaseTime {
+        let phase = |(phase, (end, operations, bytes)): (&PhaseCounters, (Nanos, u64, u64))| PhaseTime {
             name: phase.name.to_owned(),
             time_s: (end - phase.began).as_secs_f64(),
             operations: operations - phase.operations,

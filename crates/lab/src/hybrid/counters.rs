@@ -6,7 +6,7 @@ use umbrella_units::{Nanos, SECTOR_BYTES, SectorRange};
 
 use super::flush::Flush;
 use super::outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
-use super::setup::{Cache, Setup};
+use super::setup::{Cache, HybridSetup};
 use super::station::Station;
 use crate::result::Histogram;
 
@@ -17,7 +17,7 @@ const LONG: Nanos = Nanos::from_secs(1);
 
 /// What is counted during a run.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct HybridCounters {
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) sectors_read: u64,
@@ -45,7 +45,7 @@ pub(super) struct Tally {
     flush_at_end: Nanos,
 }
 
-impl Tally {
+impl HybridCounters {
     /// Time passes while the flush does what it does.
     pub(super) fn flushing(&mut self, flush: &Flush, time: Nanos, at_end: bool) {
         self.flush_time = self.flush_time + time;
@@ -91,7 +91,7 @@ impl Tally {
     pub(super) fn outcome(
         mut self,
         input: &str,
-        setup: &Setup,
+        setup: &HybridSetup,
         disk: &Station,
         flash: &Station,
         time: Nanos,
