@@ -1,4 +1,7 @@
-//! Conditions of rules as the user wrote them.
+//! Conditions of rules as the user wrote them: what is asked of a file or a branch, and how such questions are joined.
+//!
+//! An answer is yes, no or unknown (a birth time that no file system recorded, the size of a new file, the space of a branch that is offline). `Not` of
+//! unknown is unknown, so a rule never acts on what nobody knows. Source: Kleene's strong three-valued logic.
 
 use std::time::Duration;
 
@@ -21,6 +24,20 @@ pub enum Comparison {
     GreaterOrEqual,
     /// `>`
     Greater,
+}
+
+impl Comparison {
+    /// The comparison that holds where this one does not.
+    pub fn negated(self) -> Comparison {
+        match self {
+            Comparison::Less => Comparison::GreaterOrEqual,
+            Comparison::LessOrEqual => Comparison::Greater,
+            Comparison::Equal => Comparison::NotEqual,
+            Comparison::NotEqual => Comparison::Equal,
+            Comparison::GreaterOrEqual => Comparison::Less,
+            Comparison::Greater => Comparison::LessOrEqual,
+        }
+    }
 }
 
 /// What the mode bits allow anybody to do.
@@ -65,7 +82,7 @@ pub enum TimeField {
     Mtime,
     /// Last change of the inode.
     Ctime,
-    /// Birth; of a file whose birth is not known no condition on it holds.
+    /// Birth; not known where the file system records none.
     Btime,
 }
 
@@ -77,9 +94,21 @@ pub enum SpaceField {
     Free,
     /// Space that is used.
     Used,
+    /// Inodes that are used; not known where the file system does not count them.
+    Inodes,
 }
 
-/// One condition of a metadata rule.
+/// What of a file's path a pattern is matched against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathPart {
+    /// The whole path inside the pool, as in the name table.
+    Path,
+    /// What follows the last slash; the pattern has no `/` and no `**`.
+    Name,
+}
+
+/// One condition of a rule, or several joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -174,4 +203,47 @@ pub enum Condition {
         /// Required state.
         value: bool,
     },
+    /// The path, or its last part: any of these patterns (or, negated, none of them).
+    Path {
+        /// What is matched.
+        of: PathPart,
+        /// Patterns.
+        any_of: Vec<String>,
+        /// Matches when no pattern does.
+        negated: bool,
+    },
+    /// An extended attribute.
+    Xattr {
+        /// Its name, `user.keep`.
+        name: String,
+        /// Values, any of which it must have; `None`: it must be there.
+        any_of: Option<Vec<String>>,
+        /// Holds when it has none of the values, or is not there.
+        negated: bool,
+    },
+    /// The condition does not hold.
+    Not(Box<Condition>),
+    /// All hold.
+    All(Vec<Condition>),
+    /// At least one holds.
+    Any(Vec<Condition>),
+}
+
+impl Condition {
+    /// The most `Not`, `All` and `Any` inside each other.
+    pub const MAX_DEPTH: usize = 16;
+
+    /// The conditions that are not joined from others, in the order of writing.
+    pub fn leaves(conditions: &[Condition]) -> Vec<&Condition> {
+        let mut leaves = Vec::new();
+        let mut rest: Vec<&Condition> = conditions.iter().rev().collect();
+        while let Some(condition) = rest.pop() {
+            match condition {
+                Condition::Not(inner) => rest.push(inner),
+                Condition::All(inner) | Condition::Any(inner) => rest.extend(inner.iter().rev()),
+                leaf => leaves.push(leaf),
+            }
+        }
+        leaves
+    }
 }
