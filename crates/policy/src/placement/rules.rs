@@ -174,6 +174,16 @@ impl Rules {
         &self.xattrs
     }
 
+    /// Whether what this entry decides may depend on the size of a file: it or an earlier rule asks for it.
+    pub fn asks_for_size(&self, entry: EntryId) -> bool {
+        self.ordered.iter().any(|rule| match rule {
+            Rule::When(when) => {
+                when.entry <= entry && when.condition.mentions(|test| matches!(test, Test::Size { .. }))
+            }
+            Rule::Names(_) => false,
+        })
+    }
+
     /// What can decide, in order: each metadata rule, each pattern of the name table, the default last.
     pub fn entries(&self) -> &[EntryInfo] {
         &self.entries
