@@ -234,6 +234,11 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
             let verdict = if step.matched { "yes" } else { "no" };
             let _ =
                 writeln!(text, "  {:>3}. {verdict:<4}{}: {}", index + 1, visible(&step.rule), visible(&step.reason));
+            for part in &step.parts {
+                let holds = part.holds.map_or("unknown", |holds| if holds { "yes" } else { "no" });
+                let _ =
+                    writeln!(text, "       {:indent$}{holds:<8}{}", "", visible(&part.text), indent = part.depth * 2);
+            }
         }
     }
     if !explanation.facts.is_empty() {

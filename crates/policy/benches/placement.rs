@@ -1,16 +1,18 @@
-//! What a decision costs with 1, 32 and 1,000 rules or patterns. Aim: below 300 ns for one rule, a few microseconds for a thousand.
+//! What a decision costs with 1, 32 and 1,000 rules or patterns, and with 4, 24 and 100 branches. Aim: below 300 ns for one rule, a few microseconds for a thousand.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, PathPart, RuleKindSpec, RuleSpec, RulesSpec,
+    SpaceField,
 };
 use umbrella_policy::placement::{BranchView, FileFacts, Resident, Rules, Stage};
-use umbrella_units::{BranchId, ByteSize, Timestamp};
+use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
 
 const COUNTS: [usize; 3] = [1, 32, 1_000];
+const BRANCHES: [usize; 3] = [4, 24, 100];
 
 fn to() -> DestinationSpec {
     DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], spill: true }
@@ -51,6 +53,7 @@ fn file(path: &[u8]) -> FileFacts<'_> {
         btime: Some(now),
         now,
         stage: Stage::Settled,
+        xattrs: Some(&[]),
     }
 }
 
@@ -58,7 +61,8 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
     let mut group = criterion.benchmark_group(group);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     let gib = ByteSize(1 << 30);
-    let branch = BranchView { online: true, writable: true, total: gib, free: gib, min_free: ByteSize(0) };
+    let branch =
+        BranchView { online: true, writable: true, total: gib, free: gib, min_free: ByteSize(0), inodes: None };
     let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO };
     for count in COUNTS {
         let rules = rules(count);
@@ -85,6 +89,14 @@ fn decide(criterion: &mut Criterion) {
     measure(criterion, "extension", "/home/dave/x.avi", |count| {
         metadata(count, |n| Condition::Extension { any_of: vec![format!("x{n}"), format!("y{n}")], negated: false })
     });
+    measure(criterion, "paths", "/srv/films/western/x.avi", |count| {
+        metadata(count, |n| Condition::Path {
+            of: PathPart::Path,
+            any_of: vec![format!("/srv/films/d{n}/**")],
+            negated: false,
+        })
+    });
+    measure(criterion, "any and not", "/srv/films/western/x.avi", |count| metadata(count, joined));
     measure(criterion, "names: directories, none matches", "/srv/films/western/x.avi", |count| {
         names(count, |n| format!("/srv/films/d{n}/**"))
     });
@@ -97,8 +109,57 @@ fn decide(criterion: &mut Criterion) {
     });
 }
 
+/// A rule that joins conditions; only its last alternative would hold, but for the path.
+fn joined(n: usize) -> Condition {
+    let path = Condition::Path { of: PathPart::Path, any_of: vec![format!("/srv/d{n}/**")], negated: false };
+    let size = |is| Condition::Size { is, value: ByteSize(30_000 + n as u64), hysteresis: ByteSize(0) };
+    let kept = Condition::Not(Box::new(Condition::Any(vec![size(Comparison::Greater), path.clone()])));
+    Condition::All(vec![Condition::Any(vec![size(Comparison::GreaterOrEqual), kept]), path])
+}
+
+/// A rule that asks for the space of one of many branches, each of which is listed.
+fn spacious(rules: usize, branches: usize) -> Rules {
+    let names: Vec<String> = (0..branches).map(|n| format!("b{n}")).collect();
+    let rule = |n| {
+        let condition = Condition::Space {
+            branch: names[n % branches].clone(),
+            of: SpaceField::Free,
+            is: Comparison::Less,
+            value: Amount::MilliPercent(10_000),
+            hysteresis: Amount::MilliPercent(0),
+        };
+        let to = DestinationSpec { branches: names.clone(), ..to() };
+        RuleSpec { name: format!("rule {n}"), kind: RuleKindSpec::When { conditions: vec![condition], to } }
+    };
+    let spec = RulesSpec { rules: (0..rules).map(rule).collect(), default: names.clone() };
+    let id = |name: &str| names.iter().position(|known| known == name).map(|index| BranchId(index as u16));
+    Rules::compile(&spec, &id).expect("the rules of the benchmark are right")
+}
+
+/// Rules on the space of branches, for a new file: the last branch of the default list is the only one with room.
+fn many_branches(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("rules x branches");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
+    let gib = ByteSize(1 << 30);
+    let full =
+        BranchView { online: true, writable: true, total: gib, free: ByteSize(1 << 29), min_free: gib, inodes: None };
+    let facts = file(b"/srv/films/western/x.avi");
+    for count in COUNTS {
+        for branches in BRANCHES {
+            let rules = spacious(count, branches);
+            let mut views = vec![full; branches];
+            views[branches - 1].min_free = ByteSize(0);
+            group.bench_with_input(BenchmarkId::new(count.to_string(), branches), &rules, |bench, rules| {
+                bench.iter(|| rules.decide(black_box(&facts), black_box(&views), None));
+            });
+        }
+    }
+    group.finish();
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     decide(&mut criterion);
+    many_branches(&mut criterion);
     criterion.final_summary();
 }

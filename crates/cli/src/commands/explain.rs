@@ -1,12 +1,14 @@
 //! `umbrella explain`: where a file is, where it belongs, and which rule says so.
 
+mod what_if;
+
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use umbrella_fs::control::protocol::{Answer, Request};
+use umbrella_fs::control::protocol::{Answer, Request, Supposed};
 
 use super::PoolOption;
 use crate::client::{Client, ClientError};
@@ -17,17 +19,22 @@ use crate::{output, render};
 /// Say where a file is, where it belongs, and which rule decides.
 ///
 /// The file need not exist: a path that does not is explained as a new file. With --pool, a path that is not inside the mount is
-/// taken as one inside the pool, beginning at its root.
+/// taken as one inside the pool, beginning at its root. With --what-if a file is explained that does not exist.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella explain /srv/pool/films/a.avi
   umbrella explain --pool /srv/pool /films/a.avi
+  umbrella explain --what-if size=2GiB,mtime=30d /srv/pool/films/a.avi
   umbrella explain --json /srv/pool/* | jq -r 'select(.belongs != null and .on[0] != .belongs) | .path'")]
 pub(crate) struct ExplainArgs {
     /// Paths in a mounted pool.
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required_unless_present = "what_if", value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// A file that does not exist, or another than the one there: path=/x,size=2GiB,mtime=30d. Also uid, gid, user, group, mode, links, type, atime,
+    /// ctime, btime and xattr.NAME. Without a size it is new.
+    #[arg(long, value_name = "FACTS", value_parser = what_if::parse)]
+    what_if: Option<Supposed>,
     #[command(flatten)]
     pool: PoolOption,
     /// Print JSON, one object a line for each path.
@@ -38,6 +45,11 @@ pub(crate) struct ExplainArgs {
 impl ExplainArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
+        if let (Some(file), []) = (&self.what_if, self.paths.as_slice()) {
+            let pool = named.map_or_else(|| pool::find(None), Ok)?;
+            output::print(&self.ask(&pool, &Request::WhatIf { file: file.clone() })?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let mut failed = false;
         for (index, path) in self.paths.iter().enumerate() {
             match self.explain(named.as_ref(), path) {
@@ -54,9 +66,16 @@ impl ExplainArgs {
 
     fn explain(&self, named: Option<&Pool>, path: &Path) -> anyhow::Result<String> {
         let (pool, path) = locate(named, path)?;
-        pool::is_alive(&pool)?;
-        let request = Request::Explain { path: path.into_os_string().into_vec() };
-        let Answer::Explain(explanation) = Client::new(&pool.socket).ask(&request)? else {
+        let path = path.into_os_string().into_vec();
+        match &self.what_if {
+            Some(file) => self.ask(&pool, &Request::WhatIf { file: Supposed { path, ..file.clone() } }),
+            None => self.ask(&pool, &Request::Explain { path }),
+        }
+    }
+
+    fn ask(&self, pool: &Pool, request: &Request) -> anyhow::Result<String> {
+        pool::is_alive(pool)?;
+        let Answer::Explain(explanation) = Client::new(&pool.socket).ask(request)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {

@@ -31,6 +31,11 @@ impl Complaints {
         self.errors.is_empty()
     }
 
+    /// How many mistakes there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.errors.len()
+    }
+
     /// The text, if nothing is wrong with it.
     pub(super) fn end(self) -> Result<Source, ConfigErrors> {
         match ConfigErrors::all(&self.source, self.errors) {

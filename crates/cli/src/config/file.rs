@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
@@ -10,7 +11,7 @@ use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 
 use super::problem::Problem;
-use super::values::{ModeValues, Names, Scalar, Values};
+use super::values::{ModeValues, Names, Scalar, Values, XattrValues};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -91,24 +92,32 @@ pub(super) struct NameTable(pub(super) Vec<EntryFile>);
 
 impl<'de> Deserialize<'de> for NameTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NameTable, D::Error> {
-        struct Lines;
-        impl<'de> Visitor<'de> for Lines {
-            type Value = NameTable;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of patterns: match = [{ glob = \"/**.avi\", to = [\"disk\"] }]")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NameTable, A::Error> {
-                let mut lines = Vec::new();
-                while let Some(line) = seq.next_element()? {
-                    lines.push(line);
-                }
-                Ok(NameTable(lines))
-            }
-        }
-        deserializer.deserialize_seq(Lines)
+        list(deserializer, "a list of patterns: match = [{ glob = \"/**.avi\", to = [\"disk\"] }]").map(NameTable)
     }
+}
+
+/// Reads a list, and says what it should be where it is none.
+fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+    expected: &'static str,
+) -> Result<Vec<T>, D::Error> {
+    struct Lines<T>(&'static str, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Lines<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+            let mut lines = Vec::new();
+            while let Some(line) = seq.next_element()? {
+                lines.push(line);
+            }
+            Ok(lines)
+        }
+    }
+    deserializer.deserialize_seq(Lines(expected, PhantomData))
 }
 
 /// One line of a name table.
@@ -127,6 +136,8 @@ pub(super) type PerBranch = BTreeMap<Spanned<String>, Spanned<Values>>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WhenFile {
+    pub(super) path: Option<Spanned<Names>>,
+    pub(super) name: Option<Spanned<Names>>,
     pub(super) size: Option<Spanned<Values>>,
     pub(super) uid: Option<Spanned<Values>>,
     pub(super) gid: Option<Spanned<Values>>,
@@ -146,9 +157,39 @@ pub(super) struct WhenFile {
     pub(super) free: PerBranch,
     #[serde(default)]
     pub(super) used: PerBranch,
+    #[serde(default)]
+    pub(super) inodes: PerBranch,
     pub(super) online: Option<Spanned<Names>>,
     pub(super) offline: Option<Spanned<Names>>,
+    #[serde(default)]
+    pub(super) xattr: XattrFile,
+    pub(super) not: Option<Spanned<Box<WhenFile>>>,
+    pub(super) any: Option<Spanned<Alternatives>>,
+    pub(super) all: Option<Spanned<Alternatives>>,
     pub(super) hysteresis: Option<Spanned<Scalar>>,
+}
+
+impl WhenFile {
+    /// This table and those inside.
+    pub(super) fn tables(&self) -> Vec<&WhenFile> {
+        let lists = [&self.any, &self.all].into_iter().flatten().flat_map(|list| &list.get_ref().0);
+        let inside = lists.map(Spanned::get_ref).chain(self.not.as_ref().map(|not| &**not.get_ref()));
+        std::iter::once(self).chain(inside.flat_map(WhenFile::tables)).collect()
+    }
+}
+
+/// A map whose keys are names of extended attributes.
+pub(super) type XattrFile = BTreeMap<Spanned<String>, Spanned<XattrValues>>;
+
+/// The tables of `any` or `all`.
+#[derive(Debug)]
+pub(super) struct Alternatives(pub(super) Vec<Spanned<WhenFile>>);
+
+impl<'de> Deserialize<'de> for Alternatives {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Alternatives, D::Error> {
+        list(deserializer, "a list of conditions: any = [{ size = \"> 1GiB\" }, { mtime = \"> 30d\" }]")
+            .map(Alternatives)
+    }
 }
 
 /// The keys of [`PoolFile`] that are no lists of tables.
@@ -188,7 +229,10 @@ pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)
 
 /// Whether somebody who writes this as a condition means the path of a file.
 fn is_of_paths(key: &str) -> bool {
-    matches!(key, "path" | "name" | "glob" | "match" | "dir" | "directory" | "folder" | "file" | "filename" | "pattern")
+    matches!(
+        key,
+        "glob" | "match" | "paths" | "names" | "dir" | "directory" | "folder" | "file" | "filename" | "pattern"
+    )
 }
 
 /// The name of a table whose heading begins there.

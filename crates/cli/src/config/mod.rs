@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
 mod complaints;
+mod conditions;
 mod conversion;
 mod convert;
 pub(crate) mod disk;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, TimeField};
+use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, PathPart, RuleKindSpec, TimeField};
 
 use super::Config;
 use super::notice::{Finding, Notice, Reads, Unnoted};
@@ -25,7 +25,7 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
         let RuleKindSpec::When { conditions, .. } = &rule.kind else { continue };
-        let limits = conditions.iter().filter_map(|condition| match condition {
+        let limits = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
             Condition::Age { of: TimeField::Atime, value, .. } => Some(*value),
             _ => None,
         });
@@ -65,29 +65,38 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
                 }
                 let equality =
                     |condition: &Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
-                if conditions.iter().any(equality) {
+                let leaves = Condition::leaves(conditions);
+                if leaves.iter().copied().any(equality) {
                     findings.push(at_rule(Notice::AgeEquality { rule: rule.name.clone() }));
+                }
+                for condition in leaves {
+                    let Condition::Path { of: PathPart::Path, any_of, .. } = condition else { continue };
+                    findings.extend(any_of.iter().filter_map(|glob| odd_glob(config, glob, any_of)).map(at_rule));
                 }
             }
             RuleKindSpec::Names(entries) => {
+                let globs: Vec<String> = entries.iter().map(|entry| entry.glob.clone()).collect();
                 for entry in entries {
                     let span = config.spans.globs.get(&entry.glob).unwrap_or(span);
-                    let glob = || entry.glob.clone();
-                    let inside = entry.glob.strip_prefix(&*config.spec.mount.to_string_lossy());
-                    let with_mount = inside
-                        .filter(|inside| inside.starts_with('/'))
-                        .map(|inside| Notice::GlobWithMount { glob: glob(), meant: inside.to_owned() });
-                    let read_only = only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: glob() });
-                    let directory = directory_meant(&entry.glob)
-                        .filter(|meant| !entries.iter().any(|entry| entry.glob == *meant))
-                        .map(|meant| Notice::GlobOfDirectory { glob: glob(), meant });
-                    let notices = with_mount.or(directory).into_iter().chain(read_only);
+                    let read_only =
+                        only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: entry.glob.clone() });
+                    let notices = odd_glob(config, &entry.glob, &globs).into_iter().chain(read_only);
                     findings.extend(notices.map(|notice| Finding { span: span.clone(), notice }));
                 }
             }
         }
     }
     findings
+}
+
+/// A pattern that hardly means what it says; `all` that stand beside it.
+fn odd_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
+    let inside = glob.strip_prefix(&*config.spec.mount.to_string_lossy()).filter(|inside| inside.starts_with('/'));
+    if let Some(inside) = inside {
+        return Some(Notice::GlobWithMount { glob: glob.to_owned(), meant: inside.to_owned() });
+    }
+    let meant = directory_meant(glob).filter(|meant| !all.contains(meant))?;
+    Some(Notice::GlobOfDirectory { glob: glob.to_owned(), meant })
 }
 
 /// For a pattern that looks like a directory's path, with no wildcard and no dot in its last part: what matches all that is below.

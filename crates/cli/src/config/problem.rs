@@ -44,7 +44,7 @@ pub(crate) enum Problem {
     #[error("the key {old:?} is called {new:?} now; its values are the same")]
     RenamedKey { old: &'static str, new: &'static str },
     #[error(
-        "{} is not a condition of \"when\"; for paths and names write a name table: match = [{{ glob = \"/films/**\", to = [\"disk\"] }}]",
+        "{} is not a condition of \"when\"; write path = \"/films/**\" for a path, or name = \"*.avi\" for its last part",
         quoted(key)
     )]
     PathInWhen { key: String },
@@ -181,6 +181,17 @@ pub(crate) enum Problem {
         quoted(given)
     )]
     AmbiguousBand { given: String },
+    #[error("hysteresis stands at the top of \"when\", beside {key:?}: it is for all conditions of the rule")]
+    HysteresisInside { key: &'static str },
+    #[error("{key:?} without a condition; write one between the braces, or leave {key:?} out")]
+    EmptyCondition { key: &'static str },
+    #[error("conditions stand inside each other more than {limit} deep; write several rules")]
+    NestedTooDeep { limit: usize },
+    #[error(
+        "{} is not the name of an extended attribute: one begins with \"user.\", \"trusted.\" or \"security.\"; write for example xattr = {{ \"user.keep\" = \"ssd\" }}",
+        quoted(name)
+    )]
+    BadXattrName { name: String },
     #[error("pattern {}: {reason}", quoted(glob))]
     BadGlob { glob: String, reason: GlobError },
     #[error("{error}")]

@@ -12,6 +12,7 @@ use umbrella_units::{Amount, ByteSize};
 
 use super::*;
 
+mod conditions;
 mod on_disk;
 
 /// The paper's figure 8, as the documentation shows it.
@@ -332,11 +333,14 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
     assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is called \"min_free\" now; its values are the same");
     assert!(when_error("size = 5, band = 1").contains("is called \"hysteresis\" now"));
-    for key in ["path", "name", "glob"] {
+    for key in ["paths", "glob", "folder"] {
         let told = when_error(&format!("{key} = \"/films/**\""));
-        assert!(told.contains("not a condition of \"when\"") && told.contains("match = [{ glob = "), "{told}");
+        assert!(told.contains("not a condition of \"when\"; write path = \"/films/**\""), "{told}");
     }
-    assert!(when_error("sise = 5").starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: size, uid"));
+    assert!(
+        when_error("sise = 5")
+            .starts_with("unknown key \"sise\" (did you mean \"size\"?); valid keys: path, name, size, uid")
+    );
     let below = error(&format!("{TWO}default = [\"disk\"]\n"));
     assert!(below.contains("\"default\" is a key of the pool: write it above"), "{below}");
     let below = error(&with_default("staging = {}\n"));

@@ -34,6 +34,13 @@ pub(super) enum Names {
     List(Vec<Spanned<String>>),
 }
 
+/// What an extended attribute may be asked for.
+#[derive(Debug)]
+pub(super) enum XattrValues {
+    There(bool),
+    Values(Names),
+}
+
 /// What `mode` may be.
 #[derive(Debug)]
 pub(super) enum ModeValues {
@@ -103,8 +110,13 @@ pub(super) fn each_value(values: &Values, span: Range<usize>) -> Vec<(Range<usiz
 
 /// Every name with its place.
 pub(super) fn all_names(names: &Spanned<Names>) -> Vec<(Range<usize>, &str)> {
-    match names.get_ref() {
-        Names::One(name) => vec![(names.span(), name)],
+    each_name(names.get_ref(), names.span())
+}
+
+/// As [`all_names`], for names whose place is kept elsewhere.
+pub(super) fn each_name(names: &Names, span: Range<usize>) -> Vec<(Range<usize>, &str)> {
+    match names {
+        Names::One(name) => vec![(span, name)],
         Names::List(list) => list.iter().map(|name| (name.span(), name.get_ref().as_str())).collect(),
     }
 }
@@ -206,6 +218,34 @@ impl<'de> Visitor<'de> for NamesVisitor {
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NamesVisitor)
+    }
+}
+
+struct XattrVisitor;
+
+impl<'de> Visitor<'de> for XattrVisitor {
+    type Value = XattrValues;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value in quotes, a list of values, true or false (with the name in quotes: xattr = { \"user.keep\" = \"ssd\" })")
+    }
+
+    fn visit_bool<E: Error>(self, there: bool) -> Result<XattrValues, E> {
+        Ok(XattrValues::There(there))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<XattrValues, E> {
+        NamesVisitor.visit_str(text).map(XattrValues::Values)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<XattrValues, A::Error> {
+        NamesVisitor.visit_seq(list).map(XattrValues::Values)
+    }
+}
+
+impl<'de> Deserialize<'de> for XattrValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(XattrVisitor)
     }
 }
 

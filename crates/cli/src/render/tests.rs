@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use umbrella_fs::branch::BranchErrors;
-use umbrella_fs::control::protocol::ExplainStep;
+use umbrella_fs::control::protocol::{ExplainPart, ExplainStep};
 use umbrella_units::Timestamp;
 
 use super::*;
@@ -155,8 +155,14 @@ fn explained() -> Explanation {
                 rule: "read-only files on flash".to_owned(),
                 matched: false,
                 reason: "mode 0644 is writable".to_owned(),
+                parts: Vec::new(),
             },
-            ExplainStep { rule: "/home/dave/**.avi".to_owned(), matched: true, reason: "longest match".to_owned() },
+            ExplainStep {
+                rule: "/home/dave/**.avi".to_owned(),
+                matched: true,
+                reason: "longest match".to_owned(),
+                parts: Vec::new(),
+            },
         ],
         facts: vec![("size".to_owned(), "3 MiB".to_owned()), ("owner".to_owned(), "dave".to_owned())],
         outcome: "moves at the next enforce".to_owned(),
@@ -184,6 +190,19 @@ fn an_explanation_says_where_and_why() {
   owner  dave
 "#
     );
+}
+
+#[test]
+fn a_rule_that_joins_conditions_shows_which_of_them_hold() {
+    let part = |depth, holds, text: &str| ExplainPart { depth, holds, text: text.to_owned() };
+    let parts =
+        vec![part(0, Some(true), "any of"), part(1, Some(false), "name is a.avi"), part(1, None, "needs the size")];
+    let mut explained = explained();
+    explained.steps[0].parts = parts;
+    let shown = explanation(&explained);
+    let expected =
+        "\n       yes     any of\n         no      name is a.avi\n         unknown needs the size\n    2. yes";
+    assert!(shown.contains(expected), "{shown}");
 }
 
 #[test]

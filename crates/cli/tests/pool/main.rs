@@ -13,6 +13,7 @@ mod adding;
 mod at_once;
 mod branches;
 mod commands;
+mod conditions;
 mod descriptors;
 mod directories;
 mod enforcing;

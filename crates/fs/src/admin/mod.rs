@@ -1,7 +1,7 @@
 //! Branches that come and go, what is said of a pool, and its end.
 //!
 //! - `membership`: branches that join and leave; `replace`: a disk in another's place; `monitor`: who lives; `disk_errors`: whose disk fails
-//! - `report`: what `status` and `explain` say; `repair`: directories made equal; `reload`: what a live pool does not take up
+//! - `report`: what `status` and `explain` say; `what_if`: `explain` of a file that does not exist; `repair`: directories made equal; `reload`: what a live pool does not take up
 
 mod disk_errors;
 mod ending;
@@ -11,6 +11,7 @@ mod reload;
 mod repair;
 mod replace;
 mod report;
+mod what_if;
 
 use std::sync::Arc;
 use std::time::Instant;

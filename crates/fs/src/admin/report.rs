@@ -8,17 +8,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, FileFacts, Stage};
-use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
+use umbrella_policy::placement::{Choice, FileFacts, Xattr};
+use umbrella_units::{BranchId, Timestamp, format_duration};
 
 use crate::admin::Admin;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
-    BranchState, BranchStatus, ExplainStep, Explanation, RuleStatus, Status, bytes_unless_text,
+    BranchState, BranchStatus, ExplainPart, ExplainStep, Explanation, RuleStatus, Status, Supposed, bytes_unless_text,
 };
 use crate::error::{Error, OpError};
-use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
 
@@ -191,7 +190,9 @@ impl Admin {
         let views = self.placement.views();
         let names = self.placement.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
-        let facts = settled_facts(&path, meta, self.placement.born(&dir.branch, meta));
+        let xattrs = self.placement.xattrs(&path, meta, &dir.branch);
+        let born = self.placement.born(&dir.branch, meta);
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(&path, meta, born) };
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
         let here = dir.branch.spec.name.clone();
@@ -220,6 +221,9 @@ impl Admin {
         } else {
             outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why)
         };
+        if turn == Turn::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
+            let _ = write!(outcome, ", if its size is still {}", facts.size);
+        }
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
         }
@@ -232,7 +236,7 @@ impl Admin {
             belongs,
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
-            facts: facts_shown(&Meta { btime: facts.btime, ..*meta }),
+            facts: facts_shown(&facts),
             outcome: self.with_removed(outcome),
             duplicates,
             may_be_on: Vec::new(),
@@ -258,47 +262,8 @@ impl Admin {
 
     /// Where a new file of this name, made by root, would go.
     fn explain_absent(&self, path: &[u8], shown: String) -> Explanation {
-        let time = now();
-        let facts = FileFacts {
-            path,
-            kind: FileKind::File,
-            size: ByteSize(0),
-            occupied: ByteSize(0),
-            uid: 0,
-            gid: 0,
-            mode: 0o644,
-            links: 1,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: Some(time),
-            now: time,
-            stage: Stage::New,
-        };
-        let active = self.placement.rules.load();
-        let explained = active.rules.explain(&facts, &self.placement.views(), None);
-        let belongs = match explained.decision.choice {
-            Choice::Place(id) => Some(self.placement.branch_name(id)),
-            Choice::Stay | Choice::NoRoom => None,
-        };
-        let entry = active.rules.entries().get(explained.decision.entry.index());
-        let place = belongs.clone().unwrap_or_else(|| "no branch".to_owned());
-        Explanation {
-            path: shown,
-            path_bytes: None,
-            exists: false,
-            on: Vec::new(),
-            belongs,
-            rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
-            steps: steps_shown(explained.steps),
-            facts: Vec::new(),
-            outcome: self.with_removed(format!(
-                "it does not exist; a new file of this name begins on {place} ({})",
-                explained.why
-            )),
-            duplicates: Vec::new(),
-            may_be_on: self.offline_names(),
-        }
+        let new = self.what_if(&Supposed { path: path.to_vec(), ..Supposed::default() });
+        Explanation { path: shown, path_bytes: None, facts: Vec::new(), may_be_on: self.offline_names(), ..new }
     }
 
     fn offline_names(&self) -> Vec<String> {
@@ -308,7 +273,7 @@ impl Admin {
     }
 
     /// What is said of a removed branch as of one that is offline needs a word more.
-    fn with_removed(&self, mut outcome: String) -> String {
+    pub(super) fn with_removed(&self, mut outcome: String) -> String {
         for name in self.placement.removed_in_rules() {
             let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");
         }
@@ -338,7 +303,7 @@ impl Admin {
             belongs: None,
             rule: String::new(),
             steps: Vec::new(),
-            facts: facts_shown(&attr.meta),
+            facts: facts_shown(&settled_facts(b"", &attr.meta, attr.meta.btime)),
             duplicates: Vec::new(),
             may_be_on: Vec::new(),
         })
@@ -392,32 +357,38 @@ fn kind_shown(kind: FileKind) -> &'static str {
     }
 }
 
-fn steps_shown(steps: Vec<umbrella_policy::placement::Step>) -> Vec<ExplainStep> {
+pub(super) fn steps_shown(steps: Vec<umbrella_policy::placement::Step>) -> Vec<ExplainStep> {
+    let part =
+        |part: umbrella_policy::placement::Part| ExplainPart { depth: part.depth, holds: part.holds, text: part.text };
     let shown = |step: umbrella_policy::placement::Step| ExplainStep {
         rule: step.rule,
         matched: step.matched,
         reason: step.reason,
+        parts: step.parts.into_iter().map(part).collect(),
     };
     steps.into_iter().map(shown).collect()
 }
 
-fn facts_shown(meta: &Meta) -> Vec<(String, String)> {
-    let now = now();
+/// Facts as people read them.
+pub(super) fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
     let age = |time: Timestamp| {
-        let age = std::time::Duration::from_secs(time.age(now).as_secs());
+        let age = std::time::Duration::from_secs(time.age(file.now).as_secs());
         format!("{} ago", format_duration(age))
     };
     let fact = |name: &str, value: String| (name.to_owned(), value);
-    vec![
-        fact("type", kind_shown(meta.kind).to_owned()),
-        fact("size", ByteSize(meta.size).to_string()),
-        fact("uid", meta.uid.to_string()),
-        fact("gid", meta.gid.to_string()),
-        fact("mode", format!("{:04o}", meta.perm)),
-        fact("links", meta.nlink.to_string()),
-        fact("atime", age(meta.atime)),
-        fact("mtime", age(meta.mtime)),
-        fact("ctime", age(meta.ctime)),
-        fact("btime", meta.btime.map_or_else(|| "unknown".to_owned(), age)),
-    ]
+    let mut facts = vec![
+        fact("type", kind_shown(file.kind).to_owned()),
+        fact("size", file.size.to_string()),
+        fact("uid", file.uid.to_string()),
+        fact("gid", file.gid.to_string()),
+        fact("mode", format!("{:04o}", file.mode)),
+        fact("links", file.links.to_string()),
+        fact("atime", age(file.atime)),
+        fact("mtime", age(file.mtime)),
+        fact("ctime", age(file.ctime)),
+        fact("btime", file.btime.map_or_else(|| "unknown".to_owned(), age)),
+    ];
+    let xattr = |xattr: &Xattr| fact(&xattr.name, String::from_utf8_lossy(&xattr.value).into_owned());
+    facts.extend(file.xattrs.unwrap_or_default().iter().map(xattr));
+    facts
 }

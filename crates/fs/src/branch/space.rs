@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use umbrella_policy::placement::BranchView;
+use umbrella_policy::placement::{BranchView, Inodes};
 use umbrella_units::ByteSize;
 
 use super::Branch;
@@ -109,6 +109,7 @@ impl Branch {
             total: space.total,
             free: space.free,
             min_free: self.spec.min_free.of(space.total),
+            inodes: (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free }),
         }
     }
 

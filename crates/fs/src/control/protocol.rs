@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::ByteSize;
 
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
@@ -22,6 +23,11 @@ pub enum Request {
     Explain {
         /// Bytes of the path, lossless also when it is not UTF-8.
         path: Vec<u8>,
+    },
+    /// Where a file would belong that does not exist. Answered with [`Answer::Explain`].
+    WhatIf {
+        /// The file.
+        file: Supposed,
     },
     /// Walk the tree and move what is in the wrong place. Answered with [`Answer::Enforce`].
     Enforce {
@@ -438,4 +444,66 @@ pub struct ExplainStep {
     pub matched: bool,
     /// Why or why not.
     pub reason: String,
+    /// Each condition of a rule that joins some by `any`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<ExplainPart>,
+}
+
+/// One condition of a rule, or what joins the deeper ones that follow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExplainPart {
+    /// How deep it stands, from 0.
+    pub depth: usize,
+    /// Whether it holds; `None`: unknown.
+    pub holds: Option<bool>,
+    /// What was asked, and what the file has; or `any of`, `all of`.
+    pub text: String,
+}
+
+/// A file that does not exist; root's, just made, when it says nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Supposed {
+    /// Its path in the pool, beginning with `/`.
+    pub path: Vec<u8>,
+    /// Its type.
+    pub kind: FileKind,
+    /// Its size; `None`: it is new, and has none yet.
+    pub size: Option<ByteSize>,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its permission bits; `None`: 0644.
+    pub mode: Option<u32>,
+    /// Its hard links; `None`: one.
+    pub links: Option<u32>,
+    /// Time since its last access; `None`: as `mtime`.
+    pub atime: Option<Duration>,
+    /// Time since the last change of its data; `None`: just now.
+    pub mtime: Option<Duration>,
+    /// Time since the last change of its inode; `None`: as `mtime`.
+    pub ctime: Option<Duration>,
+    /// Time since its birth; `None`: as `mtime`.
+    pub btime: Option<Duration>,
+    /// Its extended attributes.
+    pub xattrs: BTreeMap<String, String>,
+}
+
+impl Default for Supposed {
+    fn default() -> Supposed {
+        Supposed {
+            path: b"/".to_vec(),
+            kind: FileKind::File,
+            size: None,
+            uid: 0,
+            gid: 0,
+            mode: None,
+            links: None,
+            atime: None,
+            mtime: None,
+            ctime: None,
+            btime: None,
+            xattrs: BTreeMap::new(),
+        }
+    }
 }

@@ -42,6 +42,7 @@ impl Service for PoolService {
         Ok(match request {
             Request::Status => Answer::Status(Box::new(Status { config: self.config.clone(), ..pool.admin.status() })),
             Request::Explain { path } => Answer::Explain(Box::new(pool.admin.explain(&path)?)),
+            Request::WhatIf { file } => Answer::Explain(Box::new(pool.admin.what_if(&file))),
             Request::Enforce { dry_run, bandwidth } => {
                 let bandwidth = bandwidth.or(pool.context.spec.enforce.bandwidth);
                 Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell))

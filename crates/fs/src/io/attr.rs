@@ -267,7 +267,11 @@ impl Io {
         }
         let of_rights = acl_change(name, Some(value));
         let set = || {
-            self.change_node(node, of_rights.as_ref(), |file| file.set_xattr(name, value, flags, KernelCache::REPLIED))
+            self.change_node(node, of_rights.as_ref(), |file| {
+                file.set_xattr(name, value, flags, KernelCache::REPLIED)
+            })?;
+            self.evaluate_xattr(node, name);
+            Ok(())
         };
         let file = self.tree.node(node)?;
         if self.staged.area_of(&file).is_none() {
@@ -293,7 +297,22 @@ impl Io {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))
+        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))?;
+        self.evaluate_xattr(node, name);
+        Ok(())
+    }
+
+    /// An attribute of a file changed: where rules look at it, the file may belong elsewhere.
+    fn evaluate_xattr(&self, node: NodeId, name: &OsStr) {
+        if !self.tree.placement.looks_at_xattr(name) {
+            return;
+        }
+        let _names = self.tree.rename_lock.read();
+        let Ok(node) = self.tree.node(node) else { return };
+        if let Some(file) = node.file() {
+            file.state.write().needs_evaluation = true;
+            self.migrate.evaluate_soon(&node);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, Rules};
+use umbrella_policy::placement::{Choice, FileFacts, Rules};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
@@ -328,10 +328,10 @@ impl Walker<'_> {
     /// Where a file belongs that is not there and could go; counts those that could not.
     fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
         let active = self.migrations.placement.rules.load();
-        let (facts, resident) = (
-            settled_facts(path, meta, self.migrations.placement.born(branch, meta)),
-            self.migrations.placement.resident(branch, meta),
-        );
+        let placement = &self.migrations.placement;
+        let xattrs = placement.xattrs(path, meta, branch);
+        let settled = settled_facts(path, meta, placement.born(branch, meta));
+        let (facts, resident) = (FileFacts { xattrs: xattrs.as_deref(), ..settled }, placement.resident(branch, meta));
         let mut views = self.migrations.placement.views();
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
@@ -458,7 +458,9 @@ impl Walker<'_> {
     fn deciding<'p>(&self, paths: &'p [Vec<u8>], branch: &Branch, meta: &Meta) -> Option<&'p [u8]> {
         let (active, views) = (self.migrations.placement.rules.load(), self.migrations.placement.views());
         let resident = self.migrations.placement.resident(branch, meta);
-        let facts = settled_facts(b"", meta, self.migrations.placement.born(branch, meta));
+        let xattrs = paths.first().and_then(|path| self.migrations.placement.xattrs(path, meta, branch));
+        let settled = settled_facts(b"", meta, self.migrations.placement.born(branch, meta));
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
         active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
     }
 

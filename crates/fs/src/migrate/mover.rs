@@ -189,9 +189,9 @@ impl Mover {
 impl Migrations {
     /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
-        if let Some(area) = &self.staged.area
-            && self.placement.forbids(&node.paths(), meta, area.branch.id)
-        {
+        let Some(area) = &self.staged.area else { return };
+        let xattrs = self.placement.xattrs_of(node, meta);
+        if self.placement.forbids(&node.paths(), meta, xattrs.as_deref(), area.branch.id) {
             area.hurry(node);
             area.wake.notify_one();
         }

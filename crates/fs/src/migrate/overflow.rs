@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use umbrella_policy::placement::FileFacts;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::error::{OpError, OpResult};
@@ -45,7 +46,9 @@ impl Migrations {
             let path = self.placement.deciding_path(node, &meta);
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
-            let Some(target) = self.placement.place_next(&settled_facts(&path, &meta, node.born), &full, room) else {
+            let xattrs = self.placement.xattrs(&path, &meta, &here.branch);
+            let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(&path, &meta, node.born) };
+            let Some(target) = self.placement.place_next(&facts, &full, room) else {
                 return Err(want.unwrap_or(OpError::NoRoom));
             };
             let unlinked = file.state.read().unlinked;

@@ -251,7 +251,8 @@ impl Migrations {
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
         let resident = self.placement.resident(&first.from.branch, &meta);
-        let facts = settled_facts(path, &meta, node.born);
+        let xattrs = self.placement.xattrs(path, &meta, &first.from.branch);
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, &meta, node.born) };
         let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
             view.free = ByteSize(view.free.0.saturating_add(copied.0).saturating_add(facts.occupied.0));

@@ -147,7 +147,8 @@ impl Names {
             let names = node.paths();
             let renamed: Vec<_> =
                 names.iter().map(|name| if name == old { new.clone() } else { name.clone() }).collect();
-            [&renamed, &names].map(|names| self.placement.forbids(names, &attr.meta, target))
+            let xattrs = self.placement.xattrs_of(node, &attr.meta);
+            [&renamed, &names].map(|names| self.placement.forbids(names, &attr.meta, xattrs.as_deref(), target))
         };
         let mut ways = vec![
             (forbidden(other, &to, &from, here), (other, here)),

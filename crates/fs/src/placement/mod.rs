@@ -2,6 +2,7 @@
 
 mod bind;
 mod place;
+mod xattrs;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
+use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage, Xattr};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::branch::Branch;
@@ -76,7 +76,8 @@ impl Placement {
         let resident = self.resident(branch, meta);
         let (active, views) = (self.rules.load(), self.views());
         let names = self.other_names(branch, meta);
-        let facts = settled_facts(path, meta, self.born(branch, meta));
+        let xattrs = self.xattrs(path, meta, branch);
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
         let all = names.iter().map(Vec::as_slice).chain([path]);
         let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
@@ -86,7 +87,8 @@ impl Placement {
     pub(crate) fn depends_on_access_time(&self, path: &[u8], meta: &Meta, branch: &Branch) -> bool {
         let (resident, views) = (self.resident(branch, meta), self.views());
         let names = self.other_names(branch, meta);
-        let facts = settled_facts(path, meta, self.born(branch, meta));
+        let xattrs = self.xattrs(path, meta, branch);
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
         let rules = &self.rules.load().rules;
         let depends = |path| rules.depends_on_access_time(&FileFacts { path, ..facts }, &views, Some(&resident));
         names.iter().map(Vec::as_slice).chain([path]).any(depends)
@@ -96,7 +98,8 @@ impl Placement {
     pub(crate) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
         let names = node.paths();
         let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
-        let facts = settled_facts(first, meta, node.born);
+        let xattrs = self.xattrs_of(node, meta);
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(first, meta, node.born) };
         let rules = &self.rules.load().rules;
         let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &self.views(), None);
         deciding.unwrap_or(first).to_vec()
@@ -163,6 +166,7 @@ impl Placement {
             btime: Some(time),
             now: time,
             stage: Stage::New,
+            xattrs: Some(&[]),
         };
         let rules = self.rules.load();
         // What waits in memory has been promised room.
@@ -184,12 +188,12 @@ impl Placement {
     }
 
     /// Whether a file with these names and attributes must not be on a branch (`spill = false`).
-    pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
+    pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, xattrs: Option<&[Xattr]>, branch: BranchId) -> bool {
         let rules = &self.rules.load().rules;
         let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| !entry.spill)) else {
             return false;
         };
-        let (views, facts) = (self.views(), settled_facts(first, meta, meta.btime));
+        let (views, facts) = (self.views(), FileFacts { xattrs, ..settled_facts(first, meta, meta.btime) });
         let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &views, None).unwrap_or(first);
         rules.forbids(rules.decide(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
@@ -217,7 +221,7 @@ impl Placement {
     }
 }
 
-/// The facts of a file that exists, and was born then.
+/// The facts of a file that exists, and was born then; its extended attributes are added by those who read them ([`Placement::xattrs`]).
 pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
     FileFacts {
         path,
@@ -235,5 +239,6 @@ pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timest
         btime: born,
         now: now(),
         stage: Stage::Settled,
+        xattrs: None,
     }
 }

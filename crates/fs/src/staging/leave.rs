@@ -184,7 +184,9 @@ impl Staging {
     /// and the like want may not be able to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
-        let facts = settled_facts(path, meta, meta.btime);
+        let area = self.staged.area.as_ref();
+        let xattrs = area.and_then(|area| self.placement.xattrs(path, meta, &area.branch));
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
         let mut heading = Heading { rule: None, target: None };
         if full.len() <= 1 {
             let decision = self.placement.rules.load().rules.decide(&facts, &self.placement.views(), None);
@@ -197,7 +199,7 @@ impl Staging {
             }
         }
         let as_new = || {
-            let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
+            let facts = FileFacts { stage: Stage::New, ..facts };
             self.placement.rules.load().rules.next_choice(&facts, &self.placement.views(), full, need)
         };
         heading.target = self.placement.place_next(&facts, full, need).or_else(as_new);

@@ -117,7 +117,8 @@ pub(super) fn next(
         open.find(|&branch| view(branches, branch).is_some_and(|view| view.open() && fits(view)))
             .or_else(|| destination.spill.and_then(|_| roomiest(branches, fits, excluding)))
     };
-    first_with(&|branch| branch.has_room(need)).or_else(|| first_with(&|branch| branch.free >= need))
+    first_with(&|branch| branch.has_room(need))
+        .or_else(|| first_with(&|branch| branch.has_inode() && branch.free >= need))
 }
 
 impl Rules {

@@ -4,9 +4,10 @@ use umbrella_units::BranchId;
 
 use super::condition::{BadCondition, Test};
 use super::error::RuleError;
+use super::expression::Expression;
 use super::glob::Glob;
 use super::name_table::NameTable;
-use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When};
+use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
 use super::spec::{Condition, DestinationSpec, NameEntrySpec, RuleKindSpec, RulesSpec};
 
 /// Name of the default list in entries and errors.
@@ -42,7 +43,7 @@ fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
     let to = compiler.branches(DEFAULT, &spec.default)?;
     compiler.entry(DEFAULT.to_owned(), to, true);
     let names = known_names(spec, resolve);
-    Ok(Rules { asked: Asked::of(&ordered), ordered, entries: compiler.entries, names })
+    Ok(Rules { asked: Asked::of(&ordered), xattrs: xattrs_of(&ordered), ordered, entries: compiler.entries, names })
 }
 
 struct Compiler<'a> {
@@ -53,16 +54,16 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
-        let tests = conditions
-            .iter()
-            .map(|condition| Test::compile(condition, self.resolve))
-            .collect::<Result<Box<[Test]>, BadCondition<'_>>>()
-            .map_err(|bad| match bad {
-                BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
-                BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
-            })?;
+        let condition = Expression::compile(conditions, self.resolve).map_err(|bad| match bad {
+            BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
+            BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
+            BadCondition::BadGlob(glob, reason) => {
+                RuleError::BadGlob { rule: rule.to_owned(), glob: glob.to_owned(), reason }
+            }
+            BadCondition::TooDeep => RuleError::TooDeep { rule: rule.to_owned() },
+        })?;
         let (entry, first) = self.destination(rule, rule.to_owned(), to)?;
-        Ok(When { entry, first, has_band: tests.iter().any(Test::has_band), tests })
+        Ok(When { entry, first, has_band: condition.mentions(Test::has_band), condition })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {
@@ -132,7 +133,7 @@ fn known_names(spec: &RulesSpec, resolve: Resolve<'_>) -> Vec<(BranchId, String)
         match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
                 to.branches.iter().for_each(&mut note);
-                for condition in conditions {
+                for condition in Condition::leaves(conditions) {
                     if let Condition::Space { branch, .. } | Condition::Online { branch, .. } = condition {
                         note(branch);
                     }

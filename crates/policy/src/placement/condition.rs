@@ -1,4 +1,4 @@
-//! Conditions of metadata rules, compiled: branch names are ids, sets are sorted, thresholds are numbers.
+//! One condition of a metadata rule, compiled: branch names are ids, sets are sorted, thresholds are numbers. `expression` joins them.
 //!
 //! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards, so that it comes at
 //! the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
@@ -8,10 +8,11 @@ use std::time::Duration;
 use umbrella_units::{Amount, BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Stage, view};
-use super::spec::{Access, Comparison, Condition, FileKind, SpaceField, TimeField};
+use super::glob::{Glob, GlobError};
+use super::spec::{Access, Comparison, Condition, FileKind, PathPart, SpaceField, TimeField};
 
 /// A condition, ready to be tested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Test {
     Size { is: Comparison, value: u64, hysteresis: u64 },
     Uid { is: Comparison, value: u32 },
@@ -24,6 +25,8 @@ pub(super) enum Test {
     Links { is: Comparison, value: u32 },
     Space { branch: BranchId, of: SpaceField, is: Comparison, value: Amount, hysteresis: Amount },
     Online { branch: BranchId, value: bool },
+    Path { of: PathPart, globs: Box<[Glob]>, written: Box<[String]>, negated: bool },
+    Xattr { name: Box<str>, any_of: Option<Box<[Box<[u8]>]>>, negated: bool },
 }
 
 /// What a test says of a file.
@@ -33,6 +36,8 @@ pub(super) enum Verdict {
     Fails,
     /// The file is new and what the test looks at is not known yet.
     NotYetKnown,
+    /// Nobody knows what it looks at.
+    Unknown,
     /// The branch it looks at cannot be asked.
     Unreachable,
 }
@@ -47,9 +52,12 @@ impl From<bool> for Verdict {
 pub(super) enum BadCondition<'a> {
     UnknownBranch(&'a str),
     BadComparison(&'static str),
+    BadGlob(&'a str, GlobError),
+    TooDeep,
 }
 
 impl Test {
+    /// Compiles a condition that is not joined from others.
     pub(super) fn compile<'a>(
         condition: &'a Condition,
         resolve: &dyn Fn(&str) -> Option<BranchId>,
@@ -73,11 +81,8 @@ impl Test {
                 Test::Kind { any_of: any_of.iter().fold(0, |set, kind| set | bit(*kind)), negated: *negated }
             }
             Condition::Extension { any_of, negated } => {
-                let mut set: Vec<Box<[u8]>> =
-                    any_of.iter().map(|extension| extension.to_ascii_lowercase().into_bytes().into()).collect();
-                set.sort_unstable();
-                set.dedup();
-                Test::Extension { any_of: set.into(), negated: *negated }
+                let lower_case = any_of.iter().map(|extension| extension.to_ascii_lowercase());
+                Test::Extension { any_of: set(lower_case), negated: *negated }
             }
             Condition::Age { of, is, value, hysteresis } => {
                 Test::Age { of: *of, is: *is, value: *value, hysteresis: *hysteresis }
@@ -87,7 +92,39 @@ impl Test {
                 Test::Space { branch: find(branch)?, of: *of, is: *is, value: *value, hysteresis: *hysteresis }
             }
             Condition::Online { branch, value } => Test::Online { branch: find(branch)?, value: *value },
+            Condition::Path { of, any_of, negated } => {
+                let glob =
+                    |written: &'a String| glob(*of, written).map_err(|error| BadCondition::BadGlob(written, error));
+                let globs = any_of.iter().map(glob).collect::<Result<_, _>>()?;
+                Test::Path { of: *of, globs, written: any_of.clone().into(), negated: *negated }
+            }
+            Condition::Xattr { name, any_of, negated } => {
+                let any_of = any_of.as_ref().map(|values| set(values.iter().cloned()));
+                Test::Xattr { name: name.as_str().into(), any_of, negated: *negated }
+            }
+            // `expression` takes these apart.
+            Condition::Not(_) | Condition::All(_) | Condition::Any(_) => return Err(BadCondition::TooDeep),
         })
+    }
+
+    /// The test that holds where this one fails. Neither holds while the fact is unknown.
+    pub(super) fn negated(mut self) -> Test {
+        match &mut self {
+            Test::Size { is, .. }
+            | Test::Uid { is, .. }
+            | Test::Gid { is, .. }
+            | Test::Mode { is, .. }
+            | Test::Age { is, .. }
+            | Test::Links { is, .. }
+            | Test::Space { is, .. } => *is = is.negated(),
+            Test::Access { equal: flag, .. }
+            | Test::Kind { negated: flag, .. }
+            | Test::Extension { negated: flag, .. }
+            | Test::Online { value: flag, .. }
+            | Test::Path { negated: flag, .. }
+            | Test::Xattr { negated: flag, .. } => *flag = !*flag,
+        }
+        self
     }
 
     pub(super) fn is_of_access_time(&self) -> bool {
@@ -131,7 +168,7 @@ impl Test {
             }
             Test::Age { of, is, value, hysteresis } => {
                 let hysteresis = if home { *hysteresis } else { Duration::ZERO };
-                let Some(age) = age(facts, *of) else { return Verdict::Fails };
+                let Some(age) = age(facts, *of) else { return Verdict::Unknown };
                 within(*is, age, *value, hysteresis, Duration::saturating_sub, Duration::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
@@ -139,20 +176,54 @@ impl Test {
                 let Some(view) = view(branches, *branch).filter(|view| view.online) else {
                     return Verdict::Unreachable;
                 };
-                let hysteresis = if home { hysteresis.of(view.total).0 } else { 0 };
-                let threshold = value.of(view.total).0;
-                within(*is, space(view, *of).0, threshold, hysteresis, u64::saturating_sub, u64::saturating_add)
+                let Some((part, whole)) = space(view, *of) else { return Verdict::Unknown };
+                let hysteresis = if home { hysteresis.of(whole).0 } else { 0 };
+                let threshold = value.of(whole).0;
+                within(*is, part.0, threshold, hysteresis, u64::saturating_sub, u64::saturating_add)
             }
             Test::Online { branch, value } => (super::facts::is_online(branches, *branch) == *value).into(),
+            Test::Path { globs, negated, .. } => (globs.iter().any(|glob| glob.matches(facts.path)) != *negated).into(),
+            Test::Xattr { name, any_of, negated } => {
+                let Some(xattrs) = facts.xattrs else { return Verdict::Unknown };
+                let own = xattrs.iter().find(|xattr| *xattr.name == **name).map(|xattr| &xattr.value);
+                let found = match any_of {
+                    None => own.is_some(),
+                    Some(any_of) => own.is_some_and(|own| any_of.binary_search(own).is_ok()),
+                };
+                (found != *negated).into()
+            }
         }
     }
 }
 
-/// The size of one of a branch's spaces.
-pub(super) fn space(view: &BranchView, of: SpaceField) -> ByteSize {
+/// Reads a pattern of a condition.
+fn glob(of: PathPart, written: &str) -> Result<Glob, GlobError> {
     match of {
-        SpaceField::Free => view.free,
-        SpaceField::Used => ByteSize(view.total.0.saturating_sub(view.free.0)),
+        PathPart::Path => Glob::new(written),
+        PathPart::Name => Glob::of_name(written),
+    }
+}
+
+/// Says what is wrong with a pattern of a condition, if anything is.
+pub fn check_glob(of: PathPart, written: &str) -> Result<(), GlobError> {
+    glob(of, written).map(drop)
+}
+
+/// Texts as a sorted set of bytes.
+fn set(texts: impl Iterator<Item = String>) -> Box<[Box<[u8]>]> {
+    let mut set: Vec<Box<[u8]>> = texts.map(|text| text.into_bytes().into()).collect();
+    set.sort_unstable();
+    set.dedup();
+    set.into()
+}
+
+/// One of a branch's spaces, and the whole of which it is a part; of inodes, their numbers. `None` when nobody counts them.
+pub(super) fn space(view: &BranchView, of: SpaceField) -> Option<(ByteSize, ByteSize)> {
+    let used = |free: u64, whole: u64| (ByteSize(whole.saturating_sub(free)), ByteSize(whole));
+    match of {
+        SpaceField::Free => Some((view.free, view.total)),
+        SpaceField::Used => Some(used(view.free.0, view.total.0)),
+        SpaceField::Inodes => view.inodes.map(|inodes| used(inodes.free, inodes.total)),
     }
 }
 

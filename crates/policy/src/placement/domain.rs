@@ -1,5 +1,7 @@
 //! Which files a conjunction of conditions admits, one set per fact: enough to see that a rule can never match.
 //!
+//! Conditions joined by `any` are several conjunctions, and so several domains. When those would be too many, nothing is claimed.
+//!
 //! `Widest` takes conditions with their hystereses (no file outside can ever match), `Surest` without (every file inside does match).
 
 use std::time::Duration;
@@ -7,6 +9,9 @@ use std::time::Duration;
 use umbrella_units::{Amount, BranchId};
 
 use super::condition::{Test, bit, compare, has_access};
+use super::expression::Expression;
+use super::glob::Glob;
+use super::requirement::Requirement;
 use super::spec::{Comparison, FileKind, SpaceField, TimeField};
 
 /// Whether hystereses count.
@@ -32,14 +37,24 @@ pub(super) enum Quantity {
     Share(BranchId, SpaceField),
 }
 
+impl Quantity {
+    /// Whether it is in no range while nobody knows it: a birth, and inodes that nobody counts. (Other spaces are known while their branch is online.)
+    fn may_be_unknown(self) -> bool {
+        use Quantity::{Age, Share, Space};
+        matches!(self, Age(TimeField::Btime) | Space(_, SpaceField::Inodes) | Share(_, SpaceField::Inodes))
+    }
+}
+
 /// A fact of any kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fact {
+pub(super) enum Fact<'a> {
     Quantity(Quantity),
     Mode,
     Kind,
     Extension,
     Online(BranchId),
+    Path,
+    Xattr(&'a str),
 }
 
 /// Numbers from `low` to `high` without `holes`.
@@ -62,12 +77,13 @@ const MODES: usize = 0o10000;
 
 /// The files that a conjunction admits.
 #[derive(Debug, Clone)]
-pub(super) struct Domain {
+pub(super) struct Domain<'a> {
     ranges: Vec<(Quantity, Range)>,
     /// For each of the 4096 modes whether it is admitted.
     modes: Box<[u64; MODES / 64]>,
     kinds: u8,
     extensions: Extensions,
+    requirements: Vec<Requirement<'a>>,
     /// Branches that have to be online (true) or offline (false).
     online: Vec<(BranchId, bool)>,
     /// A branch that would have to be both.
@@ -76,25 +92,46 @@ pub(super) struct Domain {
     settled_only: bool,
 }
 
-impl Domain {
-    /// The files that all of `tests` admit. Directories are never placed, so no domain holds one.
-    pub(super) fn new(tests: &[Test], reading: Reading) -> Domain {
-        let mut domain = Domain {
-            ranges: Vec::new(),
-            modes: Box::new([u64::MAX; MODES / 64]),
-            kinds: 0x7F & !bit(FileKind::Directory),
-            extensions: Extensions::AllBut(Vec::new()),
-            online: Vec::new(),
-            torn: None,
-            settled_only: false,
-        };
+impl<'a> Domain<'a> {
+    /// The files that a condition admits: those of any of these domains. Of a condition with too many alternatives all files can match, and none is sure to.
+    pub(super) fn alternatives(condition: &'a Expression, reading: Reading) -> Vec<Domain<'a>> {
+        match (condition.alternatives(), reading) {
+            (Some(alternatives), _) => alternatives.iter().map(|tests| Domain::new(tests, reading)).collect(),
+            (None, Reading::Widest) => vec![Domain::everything()],
+            (None, Reading::Surest) => Vec::new(),
+        }
+    }
+
+    /// The files that all of `tests` admit.
+    pub(super) fn new(tests: &[&'a Test], reading: Reading) -> Domain<'a> {
+        let mut domain = Domain::everything();
         for test in tests {
             domain.narrow(test, reading);
         }
         domain
     }
 
-    fn narrow(&mut self, test: &Test, reading: Reading) {
+    /// The files whose path a pattern matches.
+    pub(super) fn of_glob(glob: &'a Glob) -> Domain<'a> {
+        let requirement = Requirement::Path { globs: std::slice::from_ref(glob), negated: false };
+        Domain { requirements: vec![requirement], ..Domain::everything() }
+    }
+
+    /// All files. Directories are never placed, so no domain holds one.
+    pub(super) fn everything() -> Domain<'a> {
+        Domain {
+            ranges: Vec::new(),
+            modes: Box::new([u64::MAX; MODES / 64]),
+            kinds: 0x7F & !bit(FileKind::Directory),
+            extensions: Extensions::AllBut(Vec::new()),
+            requirements: Vec::new(),
+            online: Vec::new(),
+            torn: None,
+            settled_only: false,
+        }
+    }
+
+    fn narrow(&mut self, test: &'a Test, reading: Reading) {
         let widest = reading == Reading::Widest;
         match test {
             Test::Size { is, value, hysteresis } => {
@@ -122,6 +159,7 @@ impl Domain {
                 self.space(*branch, *of, *is, *value, widest.then_some(*hysteresis));
             }
             Test::Online { branch, value } => self.require(*branch, *value),
+            Test::Path { .. } | Test::Xattr { .. } => self.requirements.extend(Requirement::of(test)),
         }
     }
 
@@ -179,7 +217,7 @@ impl Domain {
     }
 
     /// A fact of which no value is admitted; `None` when there is no such fact.
-    pub(super) fn contradiction(&self) -> Option<Fact> {
+    pub(super) fn contradiction(&self) -> Option<Fact<'a>> {
         if let Some((quantity, _)) = self.ranges.iter().find(|(_, range)| range.is_empty()) {
             return Some(Fact::Quantity(*quantity));
         }
@@ -192,23 +230,26 @@ impl Domain {
         if matches!(&self.extensions, Extensions::Only(none) if none.is_empty()) {
             return Some(Fact::Extension);
         }
-        self.torn.map(Fact::Online)
+        self.torn.map(Fact::Online).or_else(|| Requirement::contradiction(&self.requirements))
     }
 
     /// Whether everything that this admits is admitted by the other.
-    pub(super) fn is_within(&self, wider: &Domain) -> bool {
+    pub(super) fn is_within(&self, wider: &Domain<'_>) -> bool {
         let full = |quantity| Range { low: 0, high: largest(quantity), holes: Vec::new() };
         (self.settled_only || !wider.settled_only)
             && wider.ranges.iter().all(|(quantity, range)| {
                 let own = self.ranges.iter().find(|(other, _)| other == quantity);
-                // A birth that nobody knows is in no range.
-                let always = |quantity| quantity != Quantity::Age(TimeField::Btime) && full(quantity).is_within(range);
+                let always = |quantity: Quantity| !quantity.may_be_unknown() && full(quantity).is_within(range);
                 own.map_or_else(|| always(*quantity), |(_, own)| own.is_within(range))
             })
             && self.modes.iter().zip(wider.modes.iter()).all(|(own, wider)| own & !wider == 0)
             && self.kinds & !wider.kinds == 0
             && self.extensions.is_within(&wider.extensions)
             && wider.online.iter().all(|required| self.online.contains(required))
+            && wider
+                .requirements
+                .iter()
+                .all(|wider| wider.is_always() || self.requirements.iter().any(|own| own.implies(*wider)))
     }
 }
 

@@ -52,6 +52,15 @@ pub enum RuleError {
         /// What is wrong with it.
         reason: GlobError,
     },
+    /// Conditions inside conditions inside conditions...
+    #[error(
+        "rule \"{rule}\": `not`, `any` and `all` stand inside each other more than {} deep (write several rules)",
+        super::spec::Condition::MAX_DEPTH
+    )]
+    TooDeep {
+        /// The rule.
+        rule: String,
+    },
     /// A comparison that the condition does not have.
     #[error("rule \"{rule}\": `{condition}` can only be compared with = and !=")]
     BadComparison {

@@ -3,7 +3,8 @@
 use umbrella_units::{BranchId, format_duration};
 
 use super::choose::{Because, choose};
-use super::condition::Verdict;
+use super::condition::{Test, Verdict};
+use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident, view};
 use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, When};
 use super::words;
@@ -28,6 +29,28 @@ pub struct Step {
     pub matched: bool,
     /// Why, or why not.
     pub reason: String,
+    /// Each condition of a rule that joins some by `any`; empty for other rules.
+    pub parts: Vec<Part>,
+}
+
+/// One condition of a rule, or what joins the deeper ones that follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// How deep it stands, from 0.
+    pub depth: usize,
+    /// Whether it holds; `None`: unknown.
+    pub holds: Option<bool>,
+    /// `size is 12 KiB, the rule wants >= 1 MiB`, or `any of`.
+    pub text: String,
+}
+
+/// A file, and the branches as they are, before a rule.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    facts: &'a FileFacts<'a>,
+    branches: &'a [BranchView],
+    /// Whether the hystereses of the rule count.
+    home: bool,
 }
 
 impl Rules {
@@ -62,7 +85,7 @@ impl Rules {
     }
 
     fn step(&self, entry: EntryId, matched: bool, reason: String) -> Step {
-        Step { rule: self.entries[entry.index()].name.clone(), matched, reason }
+        Step { rule: self.entries[entry.index()].name.clone(), matched, reason, parts: Vec::new() }
     }
 
     fn step_of_rule(
@@ -73,47 +96,74 @@ impl Rules {
         resident: Option<&Resident>,
         steps: &mut Vec<Step>,
     ) -> Option<Found> {
-        let home = self.is_home(when, branches, resident);
-        let mut by_band = false;
-        let mut held = Vec::new();
-        let mut missed = Vec::new();
-        for test in &when.tests {
-            let subject = self.subject(test);
-            match test.verdict(facts, branches, home) {
-                Verdict::Holds if test.verdict(facts, branches, false) == Verdict::Holds => {
-                    held.push(format!("{subject} is {}", words::actual(test, facts, branches)));
-                }
-                Verdict::Holds => {
-                    by_band = true;
-                    held.push(format!(
-                        "{subject} is {}, within the hysteresis of {} around {}",
-                        words::actual(test, facts, branches),
-                        words::hysteresis(test).unwrap_or_default(),
-                        words::wanted(test)
-                    ));
-                }
-                Verdict::Fails => missed.push(format!(
-                    "{subject} is {}, the rule wants {}",
-                    words::actual(test, facts, branches),
-                    words::wanted(test)
-                )),
-                Verdict::NotYetKnown => {
-                    missed.push(format!("needs the {subject}, which a new file does not have yet"));
-                }
-                Verdict::Unreachable => missed.push(format!("{subject} is not known while it is offline")),
+        let case = Case { facts, branches, home: self.is_home(when, branches, resident) };
+        let (mut held, mut missed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for conjunct in when.condition.conjuncts() {
+            let first = parts.len();
+            let holds = self.part(conjunct, case, 0, &mut parts);
+            let reason = match conjunct {
+                Expression::Test(_) => parts[first].text.clone(),
+                _ => shortened(&parts[first..], holds == Some(true)),
+            };
+            if holds == Some(true) { &mut held } else { &mut missed }.push(reason);
+        }
+        if when.condition.conjuncts().iter().all(|conjunct| matches!(conjunct, Expression::Test(_))) {
+            parts.clear();
+        }
+        let (matched, reason) = if !missed.is_empty() {
+            (false, missed.join("; "))
+        } else if self.inactive(when.entry, branches) {
+            (false, self.passed_over(when.first))
+        } else if held.is_empty() {
+            (true, "it has no conditions".to_owned())
+        } else {
+            (true, held.join("; "))
+        };
+        steps.push(Step { parts, ..self.step(when.entry, matched, reason) });
+        let outright = || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
+        matched.then(|| Found { entry: when.entry, by_band: !outright() })
+    }
+
+    /// Notes a condition, and those that it joins; says whether it holds.
+    fn part(&self, condition: &Expression, case: Case<'_>, depth: usize, parts: &mut Vec<Part>) -> Option<bool> {
+        let (joined, decisive, text) = match condition {
+            Expression::Test(test) => {
+                let (holds, text) = self.single(test, case);
+                parts.push(Part { depth, holds, text });
+                return holds;
             }
+            Expression::All(joined) => (joined, false, "all of"),
+            Expression::Any(joined) => (joined, true, "any of"),
+        };
+        let place = parts.len();
+        parts.push(Part { depth, holds: None, text: text.to_owned() });
+        let each: Vec<Option<bool>> = joined.iter().map(|one| self.part(one, case, depth + 1, parts)).collect();
+        let holds = match each.contains(&Some(decisive)) {
+            true => Some(decisive),
+            false => (!each.contains(&None)).then_some(!decisive),
+        };
+        parts[place].holds = holds;
+        holds
+    }
+
+    /// Whether a single condition holds, and why or why not.
+    fn single(&self, test: &Test, case: Case<'_>) -> (Option<bool>, String) {
+        let subject = self.subject(test);
+        let actual = words::actual(test, case.facts, case.branches);
+        let wanted = words::wanted(test);
+        match test.verdict(case.facts, case.branches, case.home) {
+            Verdict::Holds if test.verdict(case.facts, case.branches, false) == Verdict::Holds => {
+                (Some(true), format!("{subject} is {actual}"))
+            }
+            Verdict::Holds => {
+                let hysteresis = words::hysteresis(test).unwrap_or_default();
+                (Some(true), format!("{subject} is {actual}, within the hysteresis of {hysteresis} around {wanted}"))
+            }
+            Verdict::Fails => (Some(false), format!("{subject} is {actual}, the rule wants {wanted}")),
+            Verdict::Unknown => (None, format!("{subject} is {actual}, the rule wants {wanted}")),
+            Verdict::NotYetKnown => (None, format!("needs the {subject}, which a new file does not have yet")),
+            Verdict::Unreachable => (None, format!("{subject} is not known while it is offline")),
         }
-        if !missed.is_empty() {
-            steps.push(self.step(when.entry, false, missed.join("; ")));
-            return None;
-        }
-        if self.inactive(when.entry, branches) {
-            steps.push(self.step(when.entry, false, self.passed_over(when.first)));
-            return None;
-        }
-        let reason = if held.is_empty() { "it has no conditions".to_owned() } else { held.join("; ") };
-        steps.push(self.step(when.entry, true, reason));
-        Some(Found { entry: when.entry, by_band })
     }
 
     fn steps_of_table(
@@ -126,7 +176,7 @@ impl Rules {
         let matching = names.table.find_all(facts.path);
         if matching.is_empty() {
             let reason = "no pattern matches".to_owned();
-            steps.push(Step { rule: names.name.clone(), matched: false, reason });
+            steps.push(Step { rule: names.name.clone(), matched: false, reason, parts: Vec::new() });
             return None;
         }
         for (place, &pattern) in matching.iter().enumerate() {
@@ -205,9 +255,21 @@ impl Rules {
             None => format!("{name} is offline"),
             Some(view) if !view.online => format!("{name} is offline"),
             Some(view) if !view.writable => format!("{name} takes nothing new"),
+            Some(view) if !view.has_inode() => format!("{name} has no free inode"),
             Some(view) => {
                 format!("{name} has no room ({} free, {} kept free, {} needed)", view.free, view.min_free, facts.need())
             }
         }
     }
+}
+
+/// What holds of joined conditions, or that too little does.
+fn shortened(parts: &[Part], holds: bool) -> String {
+    if holds {
+        let joins = |index: usize| parts.get(index + 1).is_some_and(|next| next.depth > parts[index].depth);
+        let single = parts.iter().enumerate().filter(|(index, part)| part.holds == Some(true) && !joins(*index));
+        return single.map(|(_, part)| part.text.as_str()).collect::<Vec<_>>().join(" and ");
+    }
+    let alternatives = parts.iter().filter(|part| part.depth == parts[0].depth + 1).count();
+    format!("none of its {alternatives} alternatives holds")
 }

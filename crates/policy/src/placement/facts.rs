@@ -37,6 +37,17 @@ pub struct FileFacts<'a> {
     pub now: Timestamp,
     /// How far the file is in its life.
     pub stage: Stage,
+    /// The extended attributes that [`super::Rules::xattrs`] names, as far as the file has them; `None` when they are not known.
+    pub xattrs: Option<&'a [Xattr]>,
+}
+
+/// An extended attribute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Xattr {
+    /// Its name, `user.keep`.
+    pub name: Box<str>,
+    /// Its value.
+    pub value: Box<[u8]>,
 }
 
 impl FileFacts<'_> {
@@ -71,6 +82,17 @@ pub struct BranchView {
     pub free: ByteSize,
     /// Space that placement leaves free.
     pub min_free: ByteSize,
+    /// Its inodes, where its file system counts them.
+    pub inodes: Option<Inodes>,
+}
+
+/// The inodes of a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inodes {
+    /// How many there are.
+    pub total: u64,
+    /// How many are free.
+    pub free: u64,
 }
 
 impl BranchView {
@@ -82,7 +104,12 @@ impl BranchView {
     /// Whether `need` more bytes leave `min_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.
     pub(super) fn has_room(&self, need: ByteSize) -> bool {
         let least = u64::from(self.total.0 > 0);
-        self.free.0 >= self.min_free.0.saturating_add(need.0.max(least))
+        self.has_inode() && self.free.0 >= self.min_free.0.saturating_add(need.0.max(least))
+    }
+
+    /// Whether one more file can be made: a branch without a free inode is full, whatever space it has.
+    pub(super) fn has_inode(&self) -> bool {
+        self.inodes.is_none_or(|inodes| inodes.free > 0)
     }
 }
 

@@ -9,10 +9,12 @@ mod condition;
 mod domain;
 mod error;
 mod explain;
+mod expression;
 mod facts;
 mod glob;
 mod name_table;
 mod reach;
+mod requirement;
 mod rules;
 pub mod spec;
 mod words;
@@ -20,9 +22,10 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub use condition::check_glob;
 pub use error::RuleError;
-pub use explain::{Explained, Step};
-pub use facts::{BranchView, FileFacts, Resident, Stage};
+pub use explain::{Explained, Part, Step};
+pub use facts::{BranchView, FileFacts, Inodes, Resident, Stage, Xattr};
 pub use glob::GlobError;
 pub use reach::Unreachable;
 pub use rules::{Asked, Choice, Decision, EntryId, EntryInfo, Rules};

@@ -1,6 +1,7 @@
 //! Rules that can never match, found without looking at a file.
 //!
-//! A rule is out of reach when its own conditions contradict each other, or when one earlier rule admits every file that it admits.
+//! A rule is out of reach when its own conditions contradict each other, or when one earlier rule admits every file that it admits. A rule with
+//! alternatives (`any`) is, when each of them is.
 //! Only what is certain is reported; a rule that several earlier rules cover together is not found.
 
 use super::condition::Test;
@@ -20,16 +21,24 @@ pub struct Unreachable {
 }
 
 /// An earlier entry, and the files that are sure to fall under it.
-struct Cover {
+struct Cover<'a> {
     entry: EntryId,
-    sure: Domain,
+    sure: Vec<Domain<'a>>,
+}
+
+impl Cover<'_> {
+    /// Whether every file of these domains falls under it.
+    fn takes(&self, possible: &[Domain<'_>]) -> bool {
+        let takes = |one: &Domain<'_>| self.sure.iter().any(|sure| one.is_within(sure));
+        possible.iter().filter(|one| one.contradiction().is_none()).all(takes)
+    }
 }
 
 impl Rules {
     /// Entries that no file can ever fall under, in order.
     pub fn unreachable(&self) -> Vec<Unreachable> {
         let mut found = Vec::new();
-        let mut covers: Vec<Cover> = Vec::new();
+        let mut covers: Vec<Cover<'_>> = Vec::new();
         for rule in &self.ordered {
             match rule {
                 Rule::When(when) => {
@@ -37,17 +46,16 @@ impl Rules {
                     // A rule that takes nothing takes nothing from those behind it.
                     if contradiction.is_none() {
                         found.extend(self.reach_of_rule(when, &covers));
-                        covers.push(Cover { entry: when.entry, sure: Domain::new(&when.tests, Reading::Surest) });
+                        let sure = Domain::alternatives(&when.condition, Reading::Surest);
+                        covers.push(Cover { entry: when.entry, sure });
                     }
                     found.extend(contradiction);
                 }
                 Rule::Names(names) => {
                     found.extend(self.reach_of_table(names, &covers));
-                    let everything =
-                        names.table.by_rank().iter().find(|&&pattern| glob(names, pattern).is_everything());
-                    covers.extend(everything.map(|&pattern| Cover {
+                    covers.extend(names.table.by_rank().iter().map(|&pattern| Cover {
                         entry: names.entry(pattern),
-                        sure: Domain::new(&[], Reading::Surest),
+                        sure: vec![Domain::of_glob(glob(names, pattern))],
                     }));
                 }
             }
@@ -56,13 +64,14 @@ impl Rules {
     }
 
     fn contradicts_itself(&self, when: &When) -> Option<Unreachable> {
-        let mut possible = Domain::new(&when.tests, Reading::Widest);
-        if let Some(fact) = possible.contradiction() {
-            let reason = self.contradiction(when, fact);
+        let mut possible = Domain::alternatives(&when.condition, Reading::Widest);
+        let facts: Option<Vec<Fact<'_>>> = possible.iter().map(Domain::contradiction).collect();
+        if let Some(facts) = facts {
+            let reason = self.contradiction(when, &facts);
             return Some(self.out_of_reach(when.entry, reason, false));
         }
         self.require_active(&mut possible, when.entry);
-        if possible.contradiction().is_some() {
+        if possible.iter().all(|one| one.contradiction().is_some()) {
             let first = self.branch_name(when.first);
             let reason = format!("it wants {first} offline, but is passed over while its first branch is");
             return Some(self.out_of_reach(when.entry, reason, false));
@@ -70,13 +79,13 @@ impl Rules {
         None
     }
 
-    fn reach_of_rule(&self, when: &When, covers: &[Cover]) -> Option<Unreachable> {
-        let mut possible = Domain::new(&when.tests, Reading::Widest);
+    fn reach_of_rule(&self, when: &When, covers: &[Cover<'_>]) -> Option<Unreachable> {
+        let mut possible = Domain::alternatives(&when.condition, Reading::Widest);
         self.require_active(&mut possible, when.entry);
         self.covered(when.entry, &possible, covers)
     }
 
-    fn reach_of_table(&self, names: &Names, covers: &[Cover]) -> Vec<Unreachable> {
+    fn reach_of_table(&self, names: &Names, covers: &[Cover<'_>]) -> Vec<Unreachable> {
         let mut found: Vec<(u32, Unreachable)> = Vec::new();
         let ranked = names.table.by_rank();
         for (rank, &pattern) in ranked.iter().enumerate() {
@@ -87,7 +96,7 @@ impl Rules {
                 found.push((pattern, self.out_of_reach(entry, reason, false)));
                 continue;
             }
-            let mut possible = Domain::new(&[], Reading::Widest);
+            let mut possible = [Domain::of_glob(own)];
             self.require_active(&mut possible, entry);
             if let Some(unreachable) = self.covered(entry, &possible, covers) {
                 found.push((pattern, unreachable));
@@ -109,12 +118,11 @@ impl Rules {
     }
 
     /// Looks for an earlier entry that takes every file; one that does so always before one that may be offline.
-    fn covered(&self, entry: EntryId, possible: &Domain, covers: &[Cover]) -> Option<Unreachable> {
-        let fallback = |cover: &Cover| self.may_be_passed_over(cover.entry, possible);
-        let cover =
-            covers.iter().filter(|cover| possible.is_within(&cover.sure)).min_by_key(|cover| fallback(cover))?;
+    fn covered(&self, entry: EntryId, possible: &[Domain<'_>], covers: &[Cover<'_>]) -> Option<Unreachable> {
+        let fallback = |cover: &Cover<'_>| self.may_be_passed_over(cover.entry, possible);
+        let cover = covers.iter().filter(|cover| cover.takes(possible)).min_by_key(|cover| fallback(cover))?;
         let name = &self.entries[cover.entry.index()].name;
-        let all = Domain::new(&[], Reading::Widest).is_within(&cover.sure);
+        let all = cover.takes(&[Domain::everything()]);
         let what = if all { "every file" } else { "every file that this one does" };
         let mut reason = format!("rule \"{name}\" comes first and matches {what}");
         let fallback = fallback(cover);
@@ -125,16 +133,16 @@ impl Rules {
     }
 
     /// Admits only what an entry is not passed over for: its first branch is online, unless it must not spill.
-    fn require_active(&self, possible: &mut Domain, entry: EntryId) {
+    fn require_active(&self, possible: &mut [Domain<'_>], entry: EntryId) {
         let info = &self.entries[entry.index()];
         if info.spill {
-            possible.require(info.to[0], true);
+            possible.iter_mut().for_each(|one| one.require(info.to[0], true));
         }
     }
 
-    fn may_be_passed_over(&self, entry: EntryId, possible: &Domain) -> bool {
+    fn may_be_passed_over(&self, entry: EntryId, possible: &[Domain<'_>]) -> bool {
         let info = &self.entries[entry.index()];
-        info.spill && !possible.needs_online(info.to[0])
+        info.spill && !possible.iter().all(|one| one.needs_online(info.to[0]))
     }
 
     fn unless_offline(&self, entry: EntryId) -> String {
@@ -146,9 +154,22 @@ impl Rules {
         Unreachable { rule: self.entries[entry.index()].name.clone(), reason, only_as_fallback }
     }
 
-    fn contradiction(&self, when: &When, fact: Fact) -> String {
+    /// Why none of a rule's alternatives can hold; the fact that each of them asks too much of.
+    fn contradiction(&self, when: &When, facts: &[Fact<'_>]) -> String {
+        let alternatives = when.condition.alternatives().unwrap_or_default();
+        let mut reasons: Vec<String> = Vec::new();
+        for (tests, fact) in alternatives.iter().zip(facts) {
+            let reason = self.contradiction_in(tests, *fact);
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        if reasons.is_empty() { "its `any` has no alternative".to_owned() } else { reasons.join(", and ") }
+    }
+
+    fn contradiction_in(&self, tests: &[&Test], fact: Fact<'_>) -> String {
         let involved: Vec<String> =
-            when.tests.iter().filter(|test| concerns(test, fact)).map(|test| self.condition(test)).collect();
+            tests.iter().filter(|test| concerns(test, fact)).map(|test| self.condition(test)).collect();
         match involved.as_slice() {
             [one] if fact == Fact::Kind => format!("nothing that rules place has {one}"),
             [one] => format!("no file has {one}"),
@@ -161,7 +182,7 @@ fn glob(names: &Names, pattern: u32) -> &Glob {
     &names.globs[pattern as usize].1
 }
 
-fn concerns(test: &Test, fact: Fact) -> bool {
+fn concerns(test: &Test, fact: Fact<'_>) -> bool {
     match (test, fact) {
         (Test::Mode { .. } | Test::Access { .. }, Fact::Mode)
         | (Test::Kind { .. }, Fact::Kind)
@@ -170,6 +191,8 @@ fn concerns(test: &Test, fact: Fact) -> bool {
         | (Test::Uid { .. }, Fact::Quantity(Quantity::Uid))
         | (Test::Gid { .. }, Fact::Quantity(Quantity::Gid))
         | (Test::Links { .. }, Fact::Quantity(Quantity::Links)) => true,
+        (Test::Path { .. }, Fact::Path) => true,
+        (Test::Xattr { name, .. }, Fact::Xattr(other)) => **name == *other,
         (Test::Age { of, .. }, Fact::Quantity(Quantity::Age(other))) => *of == other,
         (
             Test::Space { branch, of, .. },

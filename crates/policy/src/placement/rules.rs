@@ -7,9 +7,11 @@
 use umbrella_units::BranchId;
 
 use super::condition::{Test, Verdict};
+use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident, is_online, view};
 use super::glob::Glob;
 use super::name_table::NameTable;
+use super::spec::PathPart;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +78,8 @@ pub struct Rules {
     /// Names of branches that the rules use.
     pub(super) names: Vec<(BranchId, String)>,
     pub(super) asked: Asked,
+    /// Names of extended attributes that the rules look at.
+    pub(super) xattrs: Vec<String>,
 }
 
 /// What of files any rule looks at, for those who would have to find it out.
@@ -87,6 +91,8 @@ pub struct Asked {
     pub names: bool,
     /// The last access.
     pub access_times: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
 }
 
 impl Asked {
@@ -96,15 +102,33 @@ impl Asked {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
                 Rule::When(when) => {
-                    for test in &when.tests {
-                        asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. });
+                    for test in when.condition.tests() {
+                        asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
+                        asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
                         asked.access_times |= test.is_of_access_time();
+                        asked.xattrs |= matches!(test, Test::Xattr { .. });
                     }
                 }
             }
         }
         asked
     }
+}
+
+/// The names of extended attributes that rules look at, each once.
+pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
+    let conditions = rules.iter().filter_map(|rule| match rule {
+        Rule::When(when) => Some(&when.condition),
+        Rule::Names(_) => None,
+    });
+    let named = conditions.flat_map(Expression::tests).filter_map(|test| match test {
+        Test::Xattr { name, .. } => Some(name.to_string()),
+        _ => None,
+    });
+    let mut names: Vec<String> = named.collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// A rule, or the name table.
@@ -119,7 +143,7 @@ pub(super) struct When {
     pub(super) entry: EntryId,
     pub(super) first: BranchId,
     pub(super) has_band: bool,
-    pub(super) tests: Box<[Test]>,
+    pub(super) condition: Expression,
 }
 
 #[derive(Debug, Clone)]
@@ -143,6 +167,21 @@ impl Rules {
     /// What they look at.
     pub fn asked(&self) -> Asked {
         self.asked
+    }
+
+    /// The names of the extended attributes that they look at; others need not be read.
+    pub fn xattrs(&self) -> &[String] {
+        &self.xattrs
+    }
+
+    /// Whether what this entry decides may depend on the size of a file: it or an earlier rule asks for it.
+    pub fn asks_for_size(&self, entry: EntryId) -> bool {
+        self.ordered.iter().any(|rule| match rule {
+            Rule::When(when) => {
+                when.entry <= entry && when.condition.mentions(|test| matches!(test, Test::Size { .. }))
+            }
+            Rule::Names(_) => false,
+        })
     }
 
     /// What can decide, in order: each metadata rule, each pattern of the name table, the default last.
@@ -177,13 +216,12 @@ impl Rules {
     ) -> bool {
         for rule in self.ordered.iter().filter(|_| self.asked.access_times) {
             match rule {
-                Rule::When(when) if when.tests.iter().any(Test::is_of_access_time) => {
+                Rule::When(when) if when.condition.mentions(Test::is_of_access_time) => {
                     let home = self.is_home(when, branches, resident);
-                    let holds = |test: &Test| {
-                        let holds = |home| test.verdict(facts, branches, home) == Verdict::Holds;
-                        holds(false) || home && holds(true)
-                    };
-                    let may_hold = when.tests.iter().filter(|test| !test.is_of_access_time()).all(holds);
+                    // A hysteresis only makes it hold for more.
+                    let may_hold = when.condition.holds(&|test| {
+                        test.is_of_access_time() || test.verdict(facts, branches, home) == Verdict::Holds
+                    });
                     if may_hold && !self.inactive(when.entry, branches) {
                         return true;
                     }
@@ -263,9 +301,9 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
     ) -> Option<Found> {
-        let all_hold = |home| when.tests.iter().all(|test| test.verdict(facts, branches, home) == Verdict::Holds);
-        let outright = all_hold(false);
-        let by_band = !outright && self.is_home(when, branches, resident) && all_hold(true);
+        let holds = |home| when.condition.holds(&|test| test.verdict(facts, branches, home) == Verdict::Holds);
+        let outright = holds(false);
+        let by_band = !outright && self.is_home(when, branches, resident) && holds(true);
         let matched = (outright || by_band) && !self.inactive(when.entry, branches);
         matched.then_some(Found { entry: when.entry, by_band })
     }

@@ -7,7 +7,7 @@ use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
 use super::condition::{Test, age, bit, extension, space};
 use super::facts::{BranchView, FileFacts, view};
 use super::rules::Rules;
-use super::spec::{Access, Comparison, FileKind, SpaceField, TimeField};
+use super::spec::{Access, Comparison, FileKind, PathPart, SpaceField, TimeField};
 
 const KINDS: [(FileKind, &str); 7] = [
     (FileKind::File, "file"),
@@ -41,13 +41,20 @@ impl Rules {
             Test::Links { .. } => "link count".to_owned(),
             Test::Space { branch, of: SpaceField::Free, .. } => format!("free space of {}", self.branch_name(*branch)),
             Test::Space { branch, of: SpaceField::Used, .. } => format!("used space of {}", self.branch_name(*branch)),
+            Test::Space { branch, of: SpaceField::Inodes, .. } => {
+                format!("used inodes of {}", self.branch_name(*branch))
+            }
             Test::Online { branch, .. } => self.branch_name(*branch),
+            Test::Path { of: PathPart::Path, .. } => "path".to_owned(),
+            Test::Path { of: PathPart::Name, .. } => "name".to_owned(),
+            Test::Xattr { name, .. } => format!("xattr {name}"),
         }
     }
 
     /// The condition as a whole: `size >= 1 MiB`.
     pub(super) fn condition(&self, test: &Test) -> String {
-        let joint = if matches!(test, Test::Online { .. }) { "is " } else { "" };
+        let is_state = matches!(test, Test::Online { .. } | Test::Xattr { any_of: None, .. });
+        let joint = if is_state { "is " } else { "" };
         format!("{} {joint}{}", self.subject(test), wanted(test))
     }
 }
@@ -68,9 +75,16 @@ pub(super) fn wanted(test: &Test) -> String {
             format!("{} {}", equal_sign(!negated), list(&named.collect::<Vec<_>>()))
         }
         Test::Age { is, value, .. } => compared(*is, format_duration(*value)),
+        Test::Space { is, of: SpaceField::Inodes, value: Amount::Bytes(count), .. } => compared(*is, count.0),
         Test::Space { is, value: Amount::Bytes(bytes), .. } => compared(*is, exact(*bytes)),
         Test::Space { is, value, .. } => compared(*is, value),
         Test::Online { value, .. } => online_name(*value).to_owned(),
+        Test::Path { written, negated, .. } => format!("{} {}", equal_sign(!negated), list(written)),
+        Test::Xattr { any_of: None, negated, .. } => if *negated { "not there" } else { "there" }.to_owned(),
+        Test::Xattr { any_of: Some(any_of), negated, .. } => {
+            let values = any_of.iter().map(|value| String::from_utf8_lossy(value).into_owned());
+            format!("{} {}", equal_sign(!negated), list(&values.collect::<Vec<_>>()))
+        }
     }
 }
 
@@ -102,16 +116,33 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
             .map_or_else(|| "none".to_owned(), |own| String::from_utf8_lossy(own).to_ascii_lowercase()),
         Test::Age { of, .. } => age(facts, *of).map_or_else(|| "unknown".to_owned(), format_duration),
         Test::Links { .. } => facts.links.to_string(),
-        Test::Space { branch, of, value, .. } => match (view(branches, *branch), value) {
-            (None, _) => "unknown".to_owned(),
-            (Some(view), Amount::Bytes(_)) => exact(space(view, *of)),
-            (Some(view), Amount::MilliPercent(_)) => {
-                let part = space(view, *of);
-                let share = part.0 as f64 * 100.0 / view.total.0.max(1) as f64;
-                format!("{part} ({share:.1}% of {})", view.total)
-            }
+        Test::Space { branch, of, value, .. } => match view(branches, *branch).and_then(|view| space(view, *of)) {
+            None => "unknown".to_owned(),
+            Some((part, whole)) => space_shown(*of, *value, part, whole),
         },
         Test::Online { branch, .. } => online_name(super::facts::is_online(branches, *branch)).to_owned(),
+        Test::Path { of: PathPart::Path, .. } => String::from_utf8_lossy(facts.path).into_owned(),
+        Test::Path { of: PathPart::Name, .. } => {
+            let name = facts.path.rsplit(|byte| *byte == b'/').next();
+            String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+        }
+        Test::Xattr { name, .. } => match facts.xattrs {
+            None => "unknown".to_owned(),
+            Some(xattrs) => xattrs
+                .iter()
+                .find(|xattr| *xattr.name == **name)
+                .map_or_else(|| "not there".to_owned(), |xattr| String::from_utf8_lossy(&xattr.value).into_owned()),
+        },
+    }
+}
+
+/// A part of a branch's space, or of its inodes, in the unit of the value it is compared with.
+fn space_shown(of: SpaceField, value: Amount, part: ByteSize, whole: ByteSize) -> String {
+    let share = part.0 as f64 * 100.0 / whole.0.max(1) as f64;
+    match (of, value) {
+        (SpaceField::Inodes, _) => format!("{} ({share:.1}% of {})", part.0, whole.0),
+        (_, Amount::Bytes(_)) => exact(part),
+        (_, Amount::MilliPercent(_)) => format!("{part} ({share:.1}% of {whole})"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Patterns of the name table, matched against the whole path inside the pool, byte by byte, case-sensitively.
+//! Patterns of the name table and of conditions, matched against the whole path inside the pool, byte by byte, case-sensitively.
 //!
 //! - `*`: any bytes but `/`; `?`: one byte but `/`; `[abc]`, `[a-z]`, `[!a-z]`: one byte of (not of) a set, never `/`.
 //! - `**`: any bytes, `/` too, anywhere in the pattern: `/home/dave/**` is everything below, `/home/dave/**.avi` every `.avi` below.
@@ -75,6 +75,9 @@ pub enum GlobError {
     /// Braces that multiply.
     #[error("braces stand for more than {MAX_ALTERNATIVES} alternatives or {MAX_EXPANDED} bytes")]
     TooManyAlternatives,
+    /// A pattern for names that could match a slash.
+    #[error("contains \"/\" or \"**\", but a name is what follows the last slash (write path = ... for a whole path)")]
+    SlashInName,
     /// A compiled pattern that is too large.
     #[error("is too complex")]
     TooComplex,
@@ -148,16 +151,19 @@ pub(super) struct Glob {
 impl Glob {
     /// Reads and compiles a pattern.
     pub(super) fn new(pattern: &str) -> Result<Glob, GlobError> {
-        if pattern.is_empty() {
-            return Err(GlobError::Empty);
+        Glob::of(read(pattern)?)
+    }
+
+    /// As [`Glob::new`], for a pattern of names: the glob matches the paths whose last part the pattern matches.
+    pub(super) fn of_name(pattern: &str) -> Result<Glob, GlobError> {
+        let expanded = read(pattern)?;
+        if expanded.iter().flatten().any(|piece| matches!(piece, Piece::Byte(b'/') | Piece::Cross)) {
+            return Err(GlobError::SlashInName);
         }
-        if pattern.len() > MAX_PATTERN {
-            return Err(GlobError::TooLong);
-        }
-        if pattern.contains('\0') {
-            return Err(GlobError::Nul);
-        }
-        let expanded = Reader::new(pattern).read()?;
+        Glob::of(expanded)
+    }
+
+    fn of(expanded: Vec<Vec<Piece>>) -> Result<Glob, GlobError> {
         let mut alternatives: Vec<Flat> = Vec::with_capacity(expanded.len());
         let mut literals = usize::MAX;
         for raw in expanded {
@@ -197,7 +203,6 @@ impl Glob {
     }
 
     /// Whether the pattern matches a whole path.
-    #[cfg(test)]
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         self.alternatives.iter().any(|flat| flat.matches(path))
     }
@@ -239,7 +244,6 @@ impl Flat {
     }
 
     /// Whether it matches a whole path.
-    #[cfg(test)]
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         path.starts_with(&self.prefix) && path.ends_with(&self.suffix) && self.matches_between(path)
     }
@@ -259,6 +263,19 @@ impl Flat {
             Middle::Regex(regex) => regex.is_match(path),
         }
     }
+}
+
+fn read(pattern: &str) -> Result<Vec<Vec<Piece>>, GlobError> {
+    if pattern.is_empty() {
+        return Err(GlobError::Empty);
+    }
+    if pattern.len() > MAX_PATTERN {
+        return Err(GlobError::TooLong);
+    }
+    if pattern.contains('\0') {
+        return Err(GlobError::Nul);
+    }
+    Reader::new(pattern).read()
 }
 
 fn literal_run<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<u8> {

@@ -6,6 +6,7 @@ mod errors;
 mod explain;
 mod figure8;
 mod hysteresis;
+mod joined;
 mod model;
 mod names;
 mod reach;
@@ -15,7 +16,8 @@ use std::time::Duration;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+    Access, Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, PathPart, RuleKindSpec, RuleSpec,
+    RulesSpec,
 };
 use super::*;
 
@@ -72,6 +74,14 @@ fn extension(any_of: &[&str]) -> Condition {
     Condition::Extension { any_of: any_of.iter().map(|&name| name.to_owned()).collect(), negated: false }
 }
 
+fn path(of: PathPart, any_of: &[&str]) -> Condition {
+    Condition::Path { of, any_of: any_of.iter().map(|&glob| glob.to_owned()).collect(), negated: false }
+}
+
+fn not(conditions: Vec<Condition>) -> Condition {
+    Condition::Not(Box::new(Condition::All(conditions)))
+}
+
 fn online(branch: &str, value: bool) -> Condition {
     Condition::Online { branch: branch.to_owned(), value }
 }
@@ -97,6 +107,7 @@ fn file(path: &str) -> FileFacts<'_> {
         btime: Some(at(1_000_000)),
         now: at(1_086_400),
         stage: Stage::Settled,
+        xattrs: Some(&[]),
     }
 }
 
@@ -115,6 +126,7 @@ const ROOMY: BranchView = BranchView {
     total: ByteSize(1_000_000),
     free: ByteSize(500_000),
     min_free: ByteSize(0),
+    inodes: None,
 };
 const OFFLINE: BranchView = BranchView { online: false, ..ROOMY };
 const DRAINING: BranchView = BranchView { writable: false, ..ROOMY };

@@ -1,11 +1,13 @@
 //! Decisions compared with the obvious ones: a model that walks the rules as they are written.
 
+mod conditions;
+
 use proptest::prelude::*;
-use umbrella_units::Amount;
 
 use super::*;
 use crate::placement::glob::naive;
-use crate::placement::spec::{SpaceField, TimeField};
+use crate::placement::spec::TimeField;
+use conditions::{holds, kinds};
 
 /// A pattern of the name table: its parts, and its text in the rules.
 type Pattern = Vec<naive::Part>;
@@ -25,6 +27,7 @@ struct File {
     settled: bool,
     kind: FileKind,
     home: Option<Resident>,
+    xattrs: Option<Vec<Xattr>>,
 }
 
 impl File {
@@ -46,6 +49,7 @@ impl File {
             btime: (btime > 0).then(|| at(btime.into())),
             now: at(6),
             stage: if self.settled { Stage::Settled } else { Stage::New },
+            xattrs: self.xattrs.as_deref(),
         }
     }
 }
@@ -122,75 +126,11 @@ mod naively {
         (entry, ids(&world.spec.default), true, false)
     }
 
-    fn holds(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> bool {
-        let new = facts.stage == Stage::New;
-        let find = |name: &String| &branches[NAMES.iter().position(|known| known == name).unwrap()];
-        let compared = |is: Comparison, value: i128, threshold: i128, hysteresis: i128| {
-            let hysteresis = if home { hysteresis } else { 0 };
-            // A threshold does not sink below nothing.
-            let low = (threshold - hysteresis).max(0);
-            match is {
-                Comparison::Less => value < threshold + hysteresis,
-                Comparison::LessOrEqual => value <= threshold + hysteresis,
-                Comparison::Equal => low <= value && value <= threshold + hysteresis,
-                Comparison::NotEqual => value != threshold,
-                Comparison::GreaterOrEqual => value >= low,
-                Comparison::Greater => value > low,
-            }
-        };
-        match condition {
-            Condition::Size { is, value, hysteresis } => {
-                !new && compared(*is, facts.size.0.into(), value.0.into(), hysteresis.0.into())
-            }
-            Condition::Uid { is, value } => compared(*is, facts.uid.into(), (*value).into(), 0),
-            Condition::Gid { is, value } => compared(*is, facts.gid.into(), (*value).into(), 0),
-            Condition::Links { is, value } => compared(*is, facts.links.into(), (*value).into(), 0),
-            Condition::Mode { is, value, mask } => compared(*is, (facts.mode & mask).into(), (value & mask).into(), 0),
-            Condition::Access { is, value } => {
-                let has = match value {
-                    Access::ReadOnly => facts.mode & 0o222 == 0,
-                    Access::Writable => facts.mode & 0o222 > 0,
-                    Access::Executable => facts.mode & 0o111 > 0,
-                };
-                !new && has == (*is == Comparison::Equal)
-            }
-            Condition::Kind { any_of, negated } => any_of.contains(&facts.kind) != *negated,
-            Condition::Extension { any_of, negated } => {
-                let path = String::from_utf8_lossy(facts.path).to_ascii_lowercase();
-                let name = path.rsplit_once('/').unwrap().1;
-                let own = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, own)| own.to_owned());
-                own.is_some_and(|own| any_of.contains(&own)) != *negated
-            }
-            Condition::Age { of, is, value, hysteresis } => {
-                let then = match of {
-                    TimeField::Atime => Some(facts.atime),
-                    TimeField::Mtime => Some(facts.mtime),
-                    TimeField::Ctime => Some(facts.ctime),
-                    TimeField::Btime => facts.btime,
-                };
-                then.is_some_and(|then| {
-                    let age = (facts.now.secs - then.secs).max(0);
-                    compared(*is, age.into(), value.as_secs().into(), hysteresis.as_secs().into())
-                })
-            }
-            Condition::Space { branch, of, is, value, hysteresis } => {
-                let branch = find(branch);
-                let space = match of {
-                    SpaceField::Free => branch.free.0,
-                    SpaceField::Used => branch.total.0 - branch.free.0,
-                };
-                let bytes = |amount: &Amount| i128::from(amount.of(branch.total).0);
-                branch.online && compared(*is, space.into(), bytes(value), bytes(hysteresis))
-            }
-            Condition::Online { branch, value } => find(branch).online == *value,
-        }
-    }
-
     fn choose(world: &World, list: &[usize], spill: bool, facts: &FileFacts<'_>, home: Option<&Resident>) -> Choice {
         let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
         let room = |id: usize| {
             let view = &world.branches[id];
-            view.online && view.writable && view.free.0 >= view.min_free.0 + need.max(1)
+            view.online && view.writable && view.has_inode() && view.free.0 >= view.min_free.0 + need.max(1)
         };
         let mut at_home = None;
         if let Some(home) = home {
@@ -227,60 +167,9 @@ fn destinations() -> impl Strategy<Value = DestinationSpec> {
     (names(), any::<bool>()).prop_map(|(branches, spill)| DestinationSpec { branches, spill })
 }
 
-fn comparisons() -> impl Strategy<Value = Comparison> {
-    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-    prop::sample::select(vec![Less, LessOrEqual, Equal, NotEqual, GreaterOrEqual, Greater])
-}
-
-fn kinds() -> impl Strategy<Value = FileKind> {
-    prop::sample::select(vec![FileKind::File, FileKind::File, FileKind::Symlink, FileKind::Fifo, FileKind::Socket])
-}
-
-fn amounts() -> impl Strategy<Value = Amount> {
-    prop_oneof![(0u64..8).prop_map(|n| Amount::Bytes(ByteSize(n))), (0u32..100_001).prop_map(Amount::MilliPercent)]
-}
-
-/// Values are small, so that thresholds are met often.
-fn conditions() -> impl Strategy<Value = Condition> {
-    let is = comparisons;
-    let branch = || prop::sample::select(NAMES.map(str::to_owned).to_vec());
-    prop_oneof![
-        (is(), 0u64..7, 0u64..4).prop_map(|(is, value, hysteresis)| size_with_hysteresis(is, value, hysteresis)),
-        (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
-        (is(), 0u32..7).prop_map(|(is, value)| Condition::Gid { is, value }),
-        (is(), 0u32..7).prop_map(|(is, value)| Condition::Links { is, value }),
-        (is(), 0u32..0o10000, 0u32..0o10000).prop_map(|(is, value, mask)| Condition::Mode { is, value, mask }),
-        (any::<bool>(), prop::sample::select(vec![Access::ReadOnly, Access::Writable, Access::Executable])).prop_map(
-            |(equal, value)| Condition::Access {
-                is: if equal { Comparison::Equal } else { Comparison::NotEqual },
-                value
-            }
-        ),
-        (prop::collection::vec(kinds(), 0..3), any::<bool>())
-            .prop_map(|(any_of, negated)| Condition::Kind { any_of, negated }),
-        (prop::collection::vec("[ab]{1,2}", 0..3), any::<bool>())
-            .prop_map(|(any_of, negated)| Condition::Extension { any_of, negated }),
-        (
-            prop::sample::select(vec![TimeField::Atime, TimeField::Mtime, TimeField::Ctime, TimeField::Btime]),
-            is(),
-            0u64..7,
-            0u64..4
-        )
-            .prop_map(|(of, is, value, hysteresis)| Condition::Age {
-                of,
-                is,
-                value: Duration::from_secs(value),
-                hysteresis: Duration::from_secs(hysteresis)
-            }),
-        (branch(), prop::sample::select(vec![SpaceField::Free, SpaceField::Used]), is(), amounts(), amounts())
-            .prop_map(|(branch, of, is, value, hysteresis)| Condition::Space { branch, of, is, value, hysteresis }),
-        (branch(), any::<bool>()).prop_map(|(branch, value)| Condition::Online { branch, value }),
-    ]
-}
-
 /// Rules with one name table, in which every pattern can be read.
 fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
-    let metadata = || prop::collection::vec((prop::collection::vec(conditions(), 0..3), destinations()), 0..4);
+    let metadata = || prop::collection::vec((prop::collection::vec(conditions::trees(), 0..3), destinations()), 0..4);
     let readable = naive::patterns()
         .prop_filter("must be readable", |pattern| crate::placement::glob::Glob::new(&naive::text(pattern)).is_ok());
     let patterns = prop::collection::vec((readable, destinations()), 0..8);
@@ -296,13 +185,15 @@ fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
 }
 
 fn views() -> impl Strategy<Value = Vec<BranchView>> {
-    let view = (prop::bool::weighted(0.8), prop::bool::weighted(0.8), 0u64..8, 0u64..3).prop_map(
-        |(online, writable, free, min_free)| BranchView {
+    let inodes = prop::option::of((0u64..4).prop_map(|free| Inodes { total: 4, free }));
+    let view = (prop::bool::weighted(0.8), prop::bool::weighted(0.8), 0u64..8, 0u64..3, inodes).prop_map(
+        |(online, writable, free, min_free, inodes)| BranchView {
             online,
             writable,
             total: ByteSize(8),
             free: ByteSize(free),
             min_free: ByteSize(min_free),
+            inodes,
         },
     );
     prop::collection::vec(view, 4)
@@ -318,8 +209,9 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
 }
 
 fn files() -> impl Strategy<Value = Vec<File>> {
-    let file = (naive::paths(), prop::array::uniform9(0u32..8), prop::bool::weighted(0.8), kinds(), residents())
-        .prop_map(|(path, numbers, settled, kind, home)| File { path, numbers, settled, kind, home });
+    let lasting = (prop::bool::weighted(0.8), kinds(), conditions::xattrs());
+    let file = (naive::paths(), prop::array::uniform9(0u32..8), lasting, residents())
+        .prop_map(|(path, numbers, (settled, kind, xattrs), home)| File { path, numbers, settled, kind, home, xattrs });
     prop::collection::vec(file, 1..10)
 }
 
@@ -361,7 +253,7 @@ proptest! {
     fn a_read_moves_only_files_that_depend_on_access_times(world in worlds(), atime in 0u32..8) {
         let rules = Rules::compile(&world.spec, &resolve).unwrap();
         let asks = world.spec.rules.iter().any(|rule| matches!(&rule.kind, RuleKindSpec::When { conditions, .. }
-            if conditions.iter().any(|condition| matches!(condition, Condition::Age { of: TimeField::Atime, .. }))));
+            if Condition::leaves(conditions).iter().any(|condition| matches!(condition, Condition::Age { of: TimeField::Atime, .. }))));
         for file in &world.files {
             let decide = |facts: &FileFacts<'_>| rules.decide(facts, &world.branches, file.home.as_ref());
             let depends = rules.depends_on_access_time(&file.facts(), &world.branches, file.home.as_ref());
@@ -415,7 +307,7 @@ proptest! {
             let info = &rules.entries()[entry.index()];
             let fits = |id: &BranchId| {
                 let view = &world.branches[id.index()];
-                view.online && view.writable && view.free.0 >= need && !excluding.contains(id) && (info.spill || info.to.contains(id))
+                view.online && view.writable && view.has_inode() && view.free.0 >= need && !excluding.contains(id) && (info.spill || info.to.contains(id))
             };
             match rules.next_choice(&file.facts(), &world.branches, &excluding, ByteSize(need)) {
                 Some(branch) => prop_assert!(fits(&branch)),
@@ -427,7 +319,7 @@ proptest! {
     #[test]
     fn any_facts_and_views_are_decided(world in worlds(), size in any::<u64>(), secs in any::<i64>(), now in any::<i64>(), views in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..6), branch in any::<u16>(), path in prop::collection::vec(any::<u8>(), 0..30)) {
         let rules = Rules::compile(&world.spec, &resolve).unwrap();
-        let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free) }).collect();
+        let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free), inodes: None }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
         let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
         rules.explain(&facts, &views, Some(&resident));
@@ -438,7 +330,9 @@ proptest! {
 
 fn asks_for_space(spec: &RulesSpec) -> bool {
     spec.rules.iter().any(|rule| match &rule.kind {
-        RuleKindSpec::When { conditions, .. } => conditions.iter().any(|one| matches!(one, Condition::Space { .. })),
+        RuleKindSpec::When { conditions, .. } => {
+            Condition::leaves(conditions).iter().any(|one| matches!(one, Condition::Space { .. }))
+        }
         RuleKindSpec::Names(_) => false,
     })
 }

@@ -255,3 +255,60 @@ fn a_table_after_a_rule_without_conditions_is_out_of_reach() {
         vec![when("all", vec![], to(&["disk"])), table("t", vec![("/a", to(&["disk"])), ("/b", to(&["disk"]))])];
     assert_eq!(named(rules), ["t: /a", "t: /b"]);
 }
+
+fn xattr(any_of: Option<&[&str]>, negated: bool) -> Condition {
+    let any_of = any_of.map(|values| values.iter().map(|&value| value.to_owned()).collect());
+    Condition::Xattr { name: "user.keep".to_owned(), any_of, negated }
+}
+
+fn either(conditions: Vec<Condition>) -> Condition {
+    Condition::Any(conditions)
+}
+
+#[test]
+fn a_rule_is_out_of_reach_when_each_of_its_alternatives_is() {
+    let first = || vec![size(Greater, 5)];
+    assert!(hides(first(), vec![either(vec![size(Greater, 6), size(Equal, 9)])]));
+    assert!(!hides(first(), vec![either(vec![size(Greater, 6), uid(Equal, 9)])]));
+    assert!(hides(vec![either(vec![uid(Equal, 1), size(Greater, 5)])], vec![size(Greater, 7)]));
+    assert!(hides(vec![not(vec![size(Greater, 5), uid(Equal, 1)])], vec![uid(Equal, 2)]));
+    assert!(!hides(vec![not(vec![size(Greater, 5)])], vec![]), "new files have no size yet");
+    assert!(!hides(vec![not(vec![size(Less, 10)])], vec![not(vec![size_with_hysteresis(Less, 10, 5)])]));
+}
+
+#[test]
+fn contradictions_under_not_and_any_are_named() {
+    let reason = alone(vec![size(Greater, 10), not(vec![size(Greater, 5)])]);
+    assert_eq!(reason.as_deref(), Some("no file has size > 10 B and size <= 5 B at once"));
+    let reason = alone(vec![size(Greater, 10), either(vec![size(Less, 5), size(Less, 6)])]);
+    let expected = "no file has size > 10 B and size < 5 B at once, and no file has size > 10 B and size < 6 B at once";
+    assert_eq!(reason.as_deref(), Some(expected));
+    assert!(alone(vec![size(Greater, 10), either(vec![size(Less, 5), uid(Less, 6)])]).is_none());
+    assert_eq!(alone(vec![either(vec![])]).as_deref(), Some("its `any` has no alternative"));
+}
+
+#[test]
+fn paths_and_attributes_are_compared_as_far_as_that_is_sure() {
+    let below = |glob| path(PathPart::Path, &[glob]);
+    let named = |glob| path(PathPart::Name, &[glob]);
+    assert!(hides(vec![below("/a/**")], vec![below("/a/**"), size(Greater, 5)]));
+    assert!(hides(vec![path(PathPart::Path, &["/a/**", "*.b"])], vec![named("*.b")]));
+    assert!(!hides(vec![below("/a/**")], vec![below("/b/**")]));
+    assert!(hides(vec![not(vec![below("/a/**")])], vec![not(vec![path(PathPart::Path, &["/a/**", "/b/**"])])]));
+    assert!(hides(vec![xattr(None, false)], vec![xattr(Some(&["ssd"]), false)]));
+    assert!(hides(vec![xattr(Some(&["hdd"]), true)], vec![xattr(Some(&["ssd"]), false)]));
+    assert!(!hides(vec![xattr(Some(&["ssd"]), false)], vec![xattr(None, false)]));
+    let reason = alone(vec![below("/a/**"), not(vec![below("/a/**")])]);
+    assert_eq!(reason.as_deref(), Some("no file has path = /a/** and path != /a/** at once"));
+    let reason = alone(vec![xattr(None, true), xattr(Some(&["ssd"]), false)]);
+    assert_eq!(reason.as_deref(), Some("no file has xattr user.keep is not there and xattr user.keep = ssd at once"));
+    assert_eq!(alone(vec![not(vec![named("*")])]).as_deref(), Some("no file has name != *"));
+}
+
+#[test]
+fn rules_on_paths_and_the_name_table_hide_each_other() {
+    let rule = || when("rule", vec![path(PathPart::Path, &["/a/**"])], to(&["disk"]));
+    let names = || table("t", vec![("/a/**", to(&["disk"])), ("/b/**", to(&["disk"]))]);
+    assert_eq!(named(vec![rule(), names()]), ["t: /a/**"]);
+    assert_eq!(named(vec![names(), rule()]), ["rule"]);
+}

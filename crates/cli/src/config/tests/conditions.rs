@@ -1,0 +1,135 @@
+//! Conditions that are joined, and those on paths, attributes and inodes.
+
+use super::*;
+use umbrella_policy::placement::spec::PathPart;
+
+fn path(of: PathPart, any_of: &[&str], negated: bool) -> Condition {
+    Condition::Path { of, any_of: list(any_of), negated }
+}
+
+fn size(is: Comparison, value: u64) -> Condition {
+    Condition::Size { is, value: ByteSize(value), hysteresis: ByteSize(0) }
+}
+
+#[test]
+fn paths_and_names_are_conditions_like_any_other() {
+    assert_eq!(
+        when("path = \"/downloads/**\", mtime = \"< 7d\""),
+        [
+            path(PathPart::Path, &["/downloads/**"], false),
+            Condition::Age {
+                of: TimeField::Mtime,
+                is: Comparison::Less,
+                value: Duration::from_secs(7 * 86_400),
+                hysteresis: Duration::ZERO,
+            },
+        ]
+    );
+    assert_eq!(when("name = [\"*.part\", \"*.tmp\"]"), [path(PathPart::Name, &["*.part", "*.tmp"], false)]);
+    assert_eq!(when("path = \"!= /films/**\""), [path(PathPart::Path, &["/films/**"], true)]);
+}
+
+#[test]
+fn not_any_and_all_hold_tables_of_conditions() {
+    let greater = || size(Comparison::Greater, 5);
+    let avi = || path(PathPart::Name, &["*.avi"], false);
+    assert_eq!(
+        when("not = { size = \"> 5\", name = \"*.avi\" }"),
+        [Condition::Not(Box::new(Condition::All(vec![avi(), greater()])))]
+    );
+    let each = || vec![Condition::All(vec![greater()]), Condition::All(vec![avi()])];
+    assert_eq!(when("any = [{ size = \"> 5\" }, { name = \"*.avi\" }]"), [Condition::Any(each())]);
+    assert_eq!(when("all = [{ size = \"> 5\" }, { name = \"*.avi\" }]"), [Condition::All(each())]);
+}
+
+#[test]
+fn attributes_have_values_or_are_there() {
+    let xattr = |any_of: Option<&[&str]>, negated| {
+        [Condition::Xattr { name: "user.keep".to_owned(), any_of: any_of.map(list), negated }]
+    };
+    assert_eq!(when("xattr = { \"user.keep\" = \"ssd\" }"), xattr(Some(&["ssd"]), false));
+    assert_eq!(when("xattr = { \"user.keep\" = [\"!= ssd\", \"!= a\"] }"), xattr(Some(&["ssd", "a"]), true));
+    assert_eq!(when("xattr = { \"user.keep\" = true }"), xattr(None, false));
+    assert_eq!(when("xattr = { \"user.keep\" = false }"), xattr(None, true));
+}
+
+#[test]
+fn inodes_stand_beside_free_and_used() {
+    let condition = Condition::Space {
+        branch: "flash".to_owned(),
+        of: SpaceField::Inodes,
+        is: Comparison::Greater,
+        value: Amount::MilliPercent(90_000),
+        hysteresis: Amount::MilliPercent(5_000),
+    };
+    assert_eq!(when("inodes = { flash = \"> 90%\" }, hysteresis = \"5%\""), [condition]);
+}
+
+#[test]
+fn a_hysteresis_at_the_top_is_for_all_thresholds_inside() {
+    let conditions = when("hysteresis = \"1MiB\", not = { any = [{ size = \"> 1GiB\" }, { uid = 5 }] }");
+    let leaves = Condition::leaves(&conditions);
+    assert!(matches!(leaves[0], Condition::Size { hysteresis, .. } if *hysteresis == ByteSize(1 << 20)));
+}
+
+fn nested(depth: usize) -> String {
+    (0..depth).fold("size = \"> 5\"".to_owned(), |inner, _| format!("not = {{ {inner} }}"))
+}
+
+#[test]
+fn conditions_stand_inside_each_other_eight_deep() {
+    assert_eq!(when(&nested(8)).len(), 1);
+    assert!(when_error(&nested(9)).starts_with("conditions stand inside each other more than 8 deep"));
+}
+
+#[test]
+fn a_condition_on_the_path_of_the_mount_or_of_a_directory_is_odd() {
+    let found = |glob: &str| {
+        let rule = format!("[[rule]]\nwhen = {{ not = {{ path = \"{glob}\" }} }}\nto = \"flash\"\n");
+        odd_rules::findings(&read_text(&with_default(&rule)).unwrap()).len()
+    };
+    assert_eq!([found("/pool/films/**"), found("/films"), found("/films/**")], [1, 1, 0]);
+}
+
+/// As the texts of all errors, for conditions.
+#[test]
+fn the_texts_of_errors_in_conditions_are_as_agreed() {
+    let cases = [
+        "paths = \"/films/**\"",
+        "not = { sise = 5 }",
+        "any = [{ mtime = \"> 7d\" }, { flie = 1 }]",
+        "not = {}",
+        "any = []",
+        "any = [{ uid = 5 }, {}]",
+        "any = { uid = 5 }",
+        "all = [5]",
+        "not = [{ uid = 5 }]",
+        "any = [{ size = \"> 5\", hysteresis = \"1\" }]",
+        &nested(9),
+        "path = \"/films[\"",
+        "path = \"/films/\"",
+        "path = [\"/a/**\", \"!= /b/**\"]",
+        "path = []",
+        "name = \"a/b\"",
+        "name = \"**.avi\"",
+        "xattr = { user.keep = \"ssd\" }",
+        "xattr = { \"keep\" = \"ssd\" }",
+        "xattr = { \"user.keep\" = 5 }",
+        "xattr = { \"user.keep\" = [] }",
+        "inodes = \"> 90%\"",
+        "inodes = { flash = \"> 1000\" }",
+        "inodes = { flahs = \"> 90%\" }",
+        "inodes = { flash = \"> 90%\" }, hysteresis = \"1GiB\"",
+    ];
+    let mut said = String::new();
+    for (number, text) in cases.iter().enumerate() {
+        let text = with_default(&format!("[[rule]]\nwhen = {{ {text} }}\nto = \"flash\"\n"));
+        let errors = read_text(&text).map(|config| config.spec).expect_err(&text);
+        writeln!(said, "--- {}\n{errors}", number + 1).unwrap();
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/conditions.golden");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &said).unwrap();
+    }
+    assert_eq!(said, std::fs::read_to_string(&golden).unwrap());
+}

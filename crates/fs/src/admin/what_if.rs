@@ -1,0 +1,92 @@
+//! Where a file would belong that does not exist: `umbrella explain --what-if`, and what is said of a path where nothing is.
+
+use std::time::Duration;
+
+use umbrella_policy::placement::{Choice, Decision, Explained, FileFacts, Stage, Xattr};
+use umbrella_units::{ByteSize, Timestamp};
+
+use super::report::{facts_shown, steps_shown};
+use crate::admin::Admin;
+use crate::control::protocol::{Explanation, Supposed, bytes_unless_text};
+use crate::ground::meta::now;
+
+/// The permission bits of a file that says nothing of them.
+const MODE: u32 = 0o644;
+
+impl Admin {
+    /// Where a file like this would belong: a new one when its size is not given, else one that was closed.
+    pub(crate) fn what_if(&self, file: &Supposed) -> Explanation {
+        let xattrs: Vec<Xattr> = file.xattrs.iter().map(xattr).collect();
+        let settled = FileFacts { xattrs: Some(&xattrs), ..facts(file, now()) };
+        let new =
+            FileFacts { stage: Stage::New, size: ByteSize(0), occupied: ByteSize(0), xattrs: Some(&[]), ..settled };
+        let active = self.placement.rules.load();
+        let views = self.placement.views();
+        let asked = if file.size.is_some() { settled } else { FileFacts { stage: Stage::New, ..settled } };
+        let explained = active.rules.explain(&asked, &views, None);
+        let belongs = self.place_of(explained.decision);
+        let begins = self.place_of(active.rules.decide(&new, &views, None));
+        let entry = active.rules.entries().get(explained.decision.entry.index());
+        let outcome = outcome(file, &explained, begins.as_deref(), belongs.as_deref());
+        Explanation {
+            path: String::from_utf8_lossy(&file.path).into_owned(),
+            path_bytes: bytes_unless_text(&file.path),
+            exists: false,
+            on: Vec::new(),
+            belongs,
+            rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
+            steps: steps_shown(explained.steps),
+            facts: facts_shown(&asked),
+            outcome: self.with_removed(outcome),
+            duplicates: Vec::new(),
+            may_be_on: Vec::new(),
+        }
+    }
+
+    fn place_of(&self, decision: Decision) -> Option<String> {
+        match decision.choice {
+            Choice::Place(id) => Some(self.placement.branch_name(id)),
+            Choice::Stay | Choice::NoRoom => None,
+        }
+    }
+}
+
+fn outcome(file: &Supposed, explained: &Explained, begins: Option<&str>, belongs: Option<&str>) -> String {
+    let (begins, belongs, why) = (begins.unwrap_or("no branch"), belongs.unwrap_or("no branch"), &explained.why);
+    match file.size {
+        None => format!("it does not exist; a new file of this name begins on {belongs} ({why})"),
+        Some(_) if begins == belongs => format!("a file like this begins and stays on {belongs} ({why})"),
+        Some(size) => format!(
+            "a file like this begins on {begins} and goes to {belongs} when it is closed, if its size is still {size} ({why})"
+        ),
+    }
+}
+
+fn xattr((name, value): (&String, &String)) -> Xattr {
+    Xattr { name: name.as_str().into(), value: value.as_bytes().into() }
+}
+
+fn facts(file: &Supposed, now: Timestamp) -> FileFacts<'_> {
+    let ago = |age: Option<Duration>| {
+        let secs = age.map_or(0, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+        Timestamp { secs: now.secs.saturating_sub(secs), ..now }
+    };
+    let size = file.size.unwrap_or_default();
+    FileFacts {
+        path: &file.path,
+        kind: file.kind,
+        size,
+        occupied: size,
+        uid: file.uid,
+        gid: file.gid,
+        mode: file.mode.unwrap_or(MODE) & 0o7777,
+        links: file.links.unwrap_or(1),
+        atime: ago(file.atime.or(file.mtime)),
+        mtime: ago(file.mtime),
+        ctime: ago(file.ctime.or(file.mtime)),
+        btime: Some(ago(file.btime.or(file.mtime))),
+        now,
+        stage: Stage::Settled,
+        xattrs: None,
+    }
+}
