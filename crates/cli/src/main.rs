@@ -19,6 +19,7 @@ mod pool;
 mod probe;
 mod render;
 mod state_file;
+mod survey;
 mod systemd;
 mod text;
 

@@ -8,6 +8,7 @@ mod completions;
 mod disk;
 mod enforce;
 mod explain;
+mod import;
 mod lab;
 mod mount;
 mod repair;
