@@ -61,7 +61,8 @@ pub(crate) fn branches(totals: &Totals) -> String {
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["BRANCH", "FILES", "DIRECTORIES", "OTHERS", "FREE", "SIZE"]);
     for BranchTotals { branch, files, directories, others, total, free } in &totals.branches {
-        let bytes = |bytes: &Option<umbrella_units::ByteSize>| bytes.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let bytes =
+            |bytes: &Option<umbrella_units::ByteSize>| bytes.map_or_else(|| "-".to_owned(), |it| it.to_string());
         let numbers = [files, directories, others].map(ToString::to_string);
         table.add_row([visible(branch)].into_iter().chain(numbers).chain([bytes(free), bytes(total)]));
     }
@@ -114,7 +115,8 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
         ));
     }
     if totals.unread > 0 {
-        advice.push(format!("{} could not be read: run this as root, and check the disk", count(totals.unread, "name")));
+        advice
+            .push(format!("{} could not be read: run this as root, and check the disk", count(totals.unread, "name")));
     }
     advice
 }

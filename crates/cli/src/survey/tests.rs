@@ -117,7 +117,8 @@ fn a_difference_behind_the_first_piece_is_found() {
 #[test]
 fn directories_that_differ_in_mode_are_found_also_at_the_root() {
     let (dir, roots) = roots(&[("a/music/", ""), ("b/music/", ""), ("c/music/", "")]);
-    for (path, mode) in [("a", 0o755), ("b", 0o755), ("c", 0o700), ("a/music", 0o700), ("b/music", 0o750), ("c/music", 0o700)]
+    for (path, mode) in
+        [("a", 0o755), ("b", 0o755), ("c", 0o700), ("a/music", 0o700), ("b/music", 0o750), ("c/music", 0o700)]
     {
         fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -172,7 +173,8 @@ fn a_fifo_is_not_waited_for() {
 
 #[test]
 fn the_pools_own_folder_is_left_out_at_the_root_only() {
-    let (_dir, roots) = roots(&[("a/.umbrella/x", "1"), ("b/.umbrella/x", "22"), ("a/d/.umbrella", "1"), ("b/d/.umbrella", "22")]);
+    let (_dir, roots) =
+        roots(&[("a/.umbrella/x", "1"), ("b/.umbrella/x", "22"), ("a/d/.umbrella", "1"), ("b/d/.umbrella", "22")]);
     let (found, _) = survey(&roots, Contents::Sizes);
     assert_eq!(found.len(), 1, "{found:?}");
 }
