@@ -1,5 +1,6 @@
 //! What people read: tables of a pool's state, and why a file is where it is. Pure: answers in, text out.
 
+pub(crate) mod survey;
 pub(crate) mod write_back;
 
 use std::fmt::Write as _;

@@ -9,22 +9,37 @@ use umbrella_fs::spec::AccessTimes;
 use umbrella_policy::placement::Rules;
 use umbrella_units::BranchId;
 
+use super::import::{self, Show};
 use crate::config::{self, Config, ErrorReport, Finding};
 use crate::output;
+use crate::survey::Contents;
 use crate::text::{count, quoted, visible, visible_path};
 
 /// Check a configuration: errors, oddities, and rules that can never match.
 ///
 /// Ends with 1 when there are errors; warnings alone, also of branches that are not there, end with 0.
+///
+/// With --import it also reads the branches, and says what their files become in one tree. It changes nothing on the disks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella check /etc/umbrella/pool.toml
-  umbrella check pool.toml --json | jq '.errors[].message'")]
+  umbrella check pool.toml --json | jq '.errors[].message'
+  umbrella check --import pool.toml             which files are on several disks, which directories differ?
+  umbrella check --import --compare pool.toml   and are the copies equal?")]
 pub(crate) struct CheckArgs {
     /// The configuration file.
     config: PathBuf,
-    /// Print JSON.
+    /// Look through the branches: files on several of them, directories that differ, names that differ only in case.
+    #[arg(long)]
+    import: bool,
+    /// With --import: compare the copies of a file that have one size, byte for byte. Reads all of them.
+    #[arg(long, visible_alias = "hash", requires = "import")]
+    compare: bool,
+    /// With --import: show every finding, not only some of each kind.
+    #[arg(long, requires = "import")]
+    all: bool,
+    /// Print JSON; with --import an object a line for each finding, the totals last.
     #[arg(long)]
     json: bool,
 }
@@ -54,6 +69,15 @@ impl CheckArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let name = visible_path(&self.config);
         match config::load(&self.config, None, AccessTimes::default()) {
+            Ok((config, findings)) if self.import => {
+                let report = report(name, &config, &findings);
+                if !self.json {
+                    output::print(&summary(&report, &config))?;
+                }
+                let contents = if self.compare { Contents::Bytes } else { Contents::Sizes };
+                import::run(&config, contents, self.show())?;
+                Ok(ExitCode::SUCCESS)
+            }
             Ok((config, findings)) => {
                 let report = report(name, &config, &findings);
                 if self.json {
@@ -73,6 +97,17 @@ impl CheckArgs {
                 }
                 Ok(ExitCode::FAILURE)
             }
+        }
+    }
+}
+
+impl CheckArgs {
+    /// How the findings in the branches are shown.
+    fn show(&self) -> Show {
+        match (self.json, self.all) {
+            (true, _) => Show::Json,
+            (false, true) => Show::All,
+            (false, false) => Show::Some,
         }
     }
 }
