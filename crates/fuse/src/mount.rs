@@ -192,7 +192,7 @@ fn abort(connection: u32) -> io::Result<()> {
 }
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no later mount gets.
-const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+pub(crate) const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// The number of what is mounted at a path. The file system there is not asked.
 fn mount_id(at: &Path) -> Option<u64> {

@@ -15,17 +15,17 @@ use crate::memory::Pages;
 use crate::transport::slot::Slot;
 
 /// `IORING_SETUP_SQE128`
-const SUBMISSIONS_OF_128_BYTES: u32 = 1 << 10;
+pub(crate) const SUBMISSIONS_OF_128_BYTES: u32 = 1 << 10;
 /// `IORING_SETUP_SINGLE_ISSUER`: one thread makes the ring and uses it.
-const ONE_THREAD: u32 = 1 << 12;
+pub(crate) const ONE_THREAD: u32 = 1 << 12;
 /// `IORING_SETUP_DEFER_TASKRUN`: a request is written to the buffers only while this thread waits for one.
-const DELIVER_IN_WAIT: u32 = 1 << 13;
+pub(crate) const DELIVER_IN_WAIT: u32 = 1 << 13;
 /// `IORING_OFF_SQES`
-const SUBMISSIONS: u64 = 0x1000_0000;
+pub(crate) const SUBMISSIONS: u64 = 0x1000_0000;
 /// `IORING_ENTER_GETEVENTS`
-const WAIT: u32 = 1;
+pub(crate) const WAIT: u32 = 1;
 /// `IORING_OP_URING_CMD`
-const COMMAND: u8 = 46;
+pub(crate) const COMMAND: u8 = 46;
 /// Commands at once: the kernel wants a power of two.
 const ENTRIES: u32 = 1;
 
