@@ -10,7 +10,6 @@ use super::compile;
 use crate::flags::{AttributeFlags, InitFlags, IoctlFlags, OpenFlags, RenameFlags, WriteFlags};
 use crate::ioctl;
 use crate::mount;
-use crate::sys::uring as ring;
 
 /// A number of the crate, and what it must be.
 struct Number {
@@ -36,7 +35,6 @@ macro_rules! plain {
 }
 
 plain! {
-    u8 => |it| u64::from(it);
     u32 => |it| u64::from(it);
     i32 => |it| it as u64;
     u64 => |it| it;
@@ -75,13 +73,13 @@ fn opcodes() -> Vec<Number> {
 fn init_flags() -> Vec<Number> {
     numbers! { "FUSE_" InitFlags {
         ASYNC_READ = 0x1, POSIX_LOCKS = 0x2, ATOMIC_O_TRUNC = 0x8, EXPORT_SUPPORT = 0x10, BIG_WRITES = 0x20, DONT_MASK = 0x40,
-        SPLICE_WRITE = 0x80, SPLICE_MOVE = 0x100, SPLICE_READ = 0x200, FLOCK_LOCKS = 0x400, HAS_IOCTL_DIR = 0x800,
+        FLOCK_LOCKS = 0x400, HAS_IOCTL_DIR = 0x800,
         AUTO_INVAL_DATA = 0x1000, DO_READDIRPLUS = 0x2000, READDIRPLUS_AUTO = 0x4000, ASYNC_DIO = 0x8000,
         WRITEBACK_CACHE = 0x1_0000, NO_OPEN_SUPPORT = 0x2_0000, PARALLEL_DIROPS = 0x4_0000, HANDLE_KILLPRIV = 0x8_0000,
         POSIX_ACL = 0x10_0000, ABORT_ERROR = 0x20_0000, MAX_PAGES = 0x40_0000, CACHE_SYMLINKS = 0x80_0000,
-        NO_OPENDIR_SUPPORT = 0x100_0000, EXPLICIT_INVAL_DATA = 0x200_0000, MAP_ALIGNMENT = 0x400_0000, SUBMOUNTS = 0x800_0000,
+        NO_OPENDIR_SUPPORT = 0x100_0000, EXPLICIT_INVAL_DATA = 0x200_0000, SUBMOUNTS = 0x800_0000,
         HANDLE_KILLPRIV_V2 = 0x1000_0000, SETXATTR_EXT = 0x2000_0000, INIT_EXT = 0x4000_0000, SECURITY_CTX = 0x1_0000_0000,
-        HAS_INODE_DAX = 0x2_0000_0000, CREATE_SUPP_GROUP = 0x4_0000_0000, HAS_EXPIRE_ONLY = 0x8_0000_0000,
+        CREATE_SUPP_GROUP = 0x4_0000_0000, HAS_EXPIRE_ONLY = 0x8_0000_0000,
         DIRECT_IO_ALLOW_MMAP = 0x10_0000_0000, PASSTHROUGH = 0x20_0000_0000, NO_EXPORT_SUPPORT = 0x40_0000_0000,
         HAS_RESEND = 0x80_0000_0000, ALLOW_IDMAP = 0x100_0000_0000, OVER_IO_URING = 0x200_0000_0000,
         REQUEST_TIMEOUT = 0x400_0000_0000,
@@ -110,7 +108,7 @@ fn rename_flags() -> Vec<Number> {
 }
 
 fn attribute_flags() -> Vec<Number> {
-    numbers! { "FUSE_ATTR_" AttributeFlags { SUBMOUNT = 1, DAX = 2, }}
+    numbers! { "FUSE_ATTR_" AttributeFlags { SUBMOUNT = 1, }}
 }
 
 /// Numbers that are defined one by one.
@@ -139,11 +137,6 @@ fn single() -> Vec<Number> {
         SET_EXTENDED as "FSSETXATTR" = 0x401c_5820,
     }});
     all.extend(numbers! { "STATX_" mount { UNIQUE as "MNT_ID_UNIQUE" = 0x4000, }});
-    all.extend(numbers! { "IORING_" ring {
-        SUBMISSIONS_OF_128_BYTES as "SETUP_SQE128" = 1024, ONE_THREAD as "SETUP_SINGLE_ISSUER" = 4096,
-        DELIVER_IN_WAIT as "SETUP_DEFER_TASKRUN" = 8192, SUBMISSIONS as "OFF_SQES" = 0x1000_0000, WAIT as "ENTER_GETEVENTS" = 1,
-        COMMAND as "OP_URING_CMD" = 46,
-    }});
     all
 }
 
@@ -184,12 +177,11 @@ fn since(name: &str) -> Option<u32> {
 /// Compiled, not run: a difference is an error of the compiler that names the number.
 #[test]
 fn every_number_is_that_of_the_installed_headers() {
-    let headers = ["linux/fuse.h", "linux/fs.h", "linux/stat.h", "linux/io_uring.h", "sys/ioctl.h"];
+    let headers = ["linux/fuse.h", "linux/fs.h", "linux/stat.h", "sys/ioctl.h"];
     let mut program = headers.map(|header| format!("#include <{header}>\n")).concat();
     for Number { name, found, .. } in all() {
         match since(&name) {
             Some(since) => writeln!(program, "#if FUSE_KERNEL_MINOR_VERSION >= {since}").unwrap(),
-            None if name == "IORING_OP_URING_CMD" => program.push_str("#ifdef IORING_SETUP_SQE128\n"),
             None => writeln!(program, "#ifdef {name}").unwrap(),
         }
         // Numbers of 32 bits: the header has some as negative ones.
