@@ -1,7 +1,7 @@
 //! What travels between the kernel and a file system: structs and numbers of the FUSE protocol 7.45.
 //!
-//! Written from the public description of the interface (`linux/fuse.h`). The fields have the names that they have there, so that a
-//! test can hold each struct against the installed header. Kernels from 5.6 on (7.31) speak it; what a kernel does not know it
+//! Written from the public description of the interface (`linux/fuse.h`). Names are those that it has, so that a test can hold each
+//! struct against the installed header: `InHeader` is `fuse_in_header` there, unless it is said otherwise. Kernels from 5.6 on (7.31) speak it; what a kernel does not know it
 //! does not send, and what a file system may use is settled by the flags of INIT.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -140,7 +140,6 @@ wire! {
     }
     /// `fuse_out_header`: before each answer and notification.
     struct OutHeader { len: u32, error: i32, unique: u64, }
-    /// `fuse_attr`
     struct Attr {
         ino: u64,
         size: u64,
@@ -159,9 +158,7 @@ wire! {
         blksize: u32,
         flags: u32,
     }
-    /// `fuse_sx_time`
     struct SxTime { tv_sec: i64, tv_nsec: u32, reserved: i32, }
-    /// `fuse_statx`
     struct Statx {
         mask: u32,
         blksize: u32,
@@ -198,9 +195,7 @@ wire! {
         padding: u32,
         spare: [u32; 6],
     }
-    /// `fuse_file_lock`
     struct FileLock { start: u64, end: u64, kind: u32, pid: u32, }
-    /// `fuse_entry_out`
     struct EntryOut {
         nodeid: u64,
         generation: u64,
@@ -210,31 +205,18 @@ wire! {
         attr_valid_nsec: u32,
         attr: Attr,
     }
-    /// `fuse_forget_in`
     struct ForgetIn { nlookup: u64, }
-    /// `fuse_forget_one`
     struct ForgetOne { nodeid: u64, nlookup: u64, }
-    /// `fuse_batch_forget_in`
     struct BatchForgetIn { count: u32, dummy: u32, }
-    /// `fuse_getattr_in`
     struct GetattrIn { getattr_flags: u32, dummy: u32, fh: u64, }
-    /// `fuse_attr_out`
     struct AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr, }
-    /// `fuse_statx_in`
     struct StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32, }
-    /// `fuse_statx_out`
     struct StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx, }
-    /// `fuse_mknod_in`
     struct MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32, }
-    /// `fuse_mkdir_in`
     struct MkdirIn { mode: u32, umask: u32, }
-    /// `fuse_rename_in`
     struct RenameIn { newdir: u64, }
-    /// `fuse_rename2_in`
     struct Rename2In { newdir: u64, flags: u32, padding: u32, }
-    /// `fuse_link_in`
     struct LinkIn { oldnodeid: u64, }
-    /// `fuse_setattr_in`
     struct SetattrIn {
         valid: u32,
         padding: u32,
@@ -253,43 +235,26 @@ wire! {
         gid: u32,
         unused5: u32,
     }
-    /// `fuse_open_in`
     struct OpenIn { flags: u32, open_flags: u32, }
-    /// `fuse_create_in`
     struct CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32, }
-    /// `fuse_open_out`
     struct OpenOut { fh: u64, open_flags: u32, backing_id: i32, }
-    /// `fuse_release_in`
     struct ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64, }
-    /// `fuse_flush_in`
     struct FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64, }
-    /// `fuse_read_in`
     struct ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
-    /// `fuse_write_in`
     struct WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32, }
-    /// `fuse_write_out`
     struct WriteOut { size: u32, padding: u32, }
-    /// `fuse_fsync_in`
     struct FsyncIn { fh: u64, fsync_flags: u32, padding: u32, }
     /// `fuse_setxattr_in` as it is without the flag [`InitFlags::SETXATTR_EXT`](crate::InitFlags::SETXATTR_EXT).
     struct SetxattrShortIn { size: u32, flags: u32, }
-    /// `fuse_setxattr_in`
     struct SetxattrIn { size: u32, flags: u32, setxattr_flags: u32, padding: u32, }
-    /// `fuse_getxattr_in`
     struct GetxattrIn { size: u32, padding: u32, }
-    /// `fuse_getxattr_out`
     struct GetxattrOut { size: u32, padding: u32, }
-    /// `fuse_lk_in`
     struct LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32, }
-    /// `fuse_lk_out`
     struct LkOut { lk: FileLock, }
-    /// `fuse_access_in`
     struct AccessIn { mask: u32, padding: u32, }
     /// The part of `fuse_init_in` that every kernel sends.
     struct InitShortIn { major: u32, minor: u32, max_readahead: u32, flags: u32, }
-    /// `fuse_init_in`
     struct InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11], }
-    /// `fuse_init_out`
     struct InitOut {
         major: u32,
         minor: u32,
@@ -306,29 +271,18 @@ wire! {
         request_timeout: u16,
         unused: [u16; 11],
     }
-    /// `fuse_interrupt_in`
     struct InterruptIn { unique: u64, }
-    /// `fuse_bmap_in`
     struct BmapIn { block: u64, blocksize: u32, padding: u32, }
-    /// `fuse_bmap_out`
     struct BmapOut { block: u64, }
-    /// `fuse_ioctl_in`
     struct IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, }
-    /// `fuse_ioctl_out`
     struct IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
-    /// `fuse_poll_in`
     struct PollIn { fh: u64, kh: u64, flags: u32, events: u32, }
-    /// `fuse_poll_out`
     struct PollOut { revents: u32, padding: u32, }
-    /// `fuse_fallocate_in`
     struct FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
     /// `fuse_dirent`, before the name.
     struct Dirent { ino: u64, off: u64, namelen: u32, kind: u32, }
-    /// `fuse_lseek_in`
     struct LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }
-    /// `fuse_lseek_out`
     struct LseekOut { offset: u64, }
-    /// `fuse_copy_file_range_in`
     struct CopyFileRangeIn {
         fh_in: u64,
         off_in: u64,
@@ -338,7 +292,6 @@ wire! {
         len: u64,
         flags: u64,
     }
-    /// `fuse_copy_file_range_out`
     struct CopyFileRangeOut { bytes_copied: u64, }
     /// `fuse_secctx`, before the name and the context.
     struct Secctx { size: u32, padding: u32, }
@@ -346,27 +299,17 @@ wire! {
     struct ExtHeader { size: u32, kind: u32, }
     /// `fuse_supp_groups`, before the groups.
     struct SuppGroups { nr_groups: u32, }
-    /// `fuse_notify_poll_wakeup_out`
     struct NotifyPollWakeupOut { kh: u64, }
-    /// `fuse_notify_inval_inode_out`
     struct NotifyInvalInodeOut { ino: u64, off: i64, len: i64, }
-    /// `fuse_notify_inval_entry_out`
     struct NotifyInvalEntryOut { parent: u64, namelen: u32, flags: u32, }
-    /// `fuse_notify_delete_out`
     struct NotifyDeleteOut { parent: u64, child: u64, namelen: u32, padding: u32, }
-    /// `fuse_notify_store_out`
     struct NotifyStoreOut { nodeid: u64, offset: u64, size: u32, padding: u32, }
-    /// `fuse_notify_retrieve_out`
     struct NotifyRetrieveOut { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, }
-    /// `fuse_notify_retrieve_in`
     struct NotifyRetrieveIn { dummy1: u64, offset: u64, size: u32, dummy2: u32, dummy3: u64, dummy4: u64, }
     /// `fuse_notify_prune_out`, before the node ids.
     struct NotifyPruneOut { count: u32, padding: u32, spare: u64, }
-    /// `fuse_backing_map`
     struct BackingMap { fd: i32, flags: u32, padding: u64, }
-    /// `fuse_uring_ent_in_out`
     struct UringEntInOut { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64, }
-    /// `fuse_uring_req_header`
     struct UringReqHeader {
         in_out: [u8; uring::HEADER_ROOM],
         op_in: [u8; uring::HEADER_ROOM],
@@ -374,6 +317,24 @@ wire! {
     }
     /// `fuse_uring_cmd_req`: in the command area of a submission.
     struct UringCmdReq { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6], }
+    /// `io_uring_sqe` of 128 bytes, for commands.
+    struct Submission {
+        opcode: u8,
+        flags: u8,
+        ioprio: u16,
+        fd: i32,
+        cmd_op: u32,
+        padding: u32,
+        addr: u64,
+        len: u32,
+        rw_flags: u32,
+        user_data: u64,
+        buf_index: u16,
+        personality: u16,
+        splice_fd_in: i32,
+        command: UringCmdReq,
+        rest: [u8; 56],
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ macro_rules! one_struct {
 one_struct! {
     Entry => |it| it.wire();
     Opened => |it| it.wire();
+    Stat => |it| it.wire();
+    Statx => |it| it.wire();
+    Space => |it| it.wire();
     Written => |it| abi::WriteOut { size: it.0, padding: 0 };
     Copied => |it| abi::CopyFileRangeOut { bytes_copied: it.0 };
     Offset => |it| abi::LseekOut { offset: it.0 };
@@ -110,10 +113,10 @@ pub struct Stat {
     pub ttl: Duration,
 }
 
-impl Parts for Stat {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
+impl Stat {
+    fn wire(&self) -> abi::AttrOut {
         let (attr_valid, attr_valid_nsec) = ttl(self.ttl);
-        call(&[abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: self.attributes.wire() }.as_bytes()])
+        abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: self.attributes.wire() }
     }
 }
 
@@ -128,8 +131,8 @@ pub struct Statx {
     pub birth: Option<Timestamp>,
 }
 
-impl Parts for Statx {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
+impl Statx {
+    fn wire(&self) -> abi::StatxOut {
         let time = |time: Timestamp| abi::SxTime { tv_sec: time.seconds, tv_nsec: time.nanoseconds, reserved: 0 };
         let of = &self.attributes;
         let with_birth = if self.birth.is_some() { libc::STATX_BTIME } else { 0 };
@@ -152,8 +155,7 @@ impl Parts for Statx {
             ..abi::Statx::default()
         };
         let (attr_valid, attr_valid_nsec) = ttl(self.ttl);
-        let whole = abi::StatxOut { attr_valid, attr_valid_nsec, stat, ..abi::StatxOut::default() };
-        call(&[whole.as_bytes()])
+        abi::StatxOut { attr_valid, attr_valid_nsec, stat, ..abi::StatxOut::default() }
     }
 }
 
@@ -256,9 +258,9 @@ pub struct Space {
     pub longest_name: u32,
 }
 
-impl Parts for Space {
-    fn with<R>(&self, call: impl FnOnce(&[&[u8]]) -> R) -> R {
-        let whole = abi::Kstatfs {
+impl Space {
+    fn wire(&self) -> abi::Kstatfs {
+        abi::Kstatfs {
             blocks: self.blocks,
             bfree: self.blocks_free,
             bavail: self.blocks_available,
@@ -268,8 +270,7 @@ impl Parts for Space {
             namelen: self.longest_name,
             frsize: self.block_size,
             ..abi::Kstatfs::default()
-        };
-        call(&[whole.as_bytes()])
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Backing files: what open files are passed through to.
 
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use crate::sys;
 
 /// A file that the kernel was told of, to read and write it without asking. Dropping it ends that. A file that is open keeps it,
 /// but one that is being opened does not: keep it until the handle is released.
+#[derive(Debug)]
 pub struct BackingFile {
     id: i32,
     device: Arc<Device>,
@@ -31,11 +31,5 @@ impl Drop for BackingFile {
     fn drop(&mut self) {
         // Gone with the connection, if that ended.
         let _ = sys::close_backing(self.device.as_fd(), self.id);
-    }
-}
-
-impl fmt::Debug for BackingFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BackingFile").field(&self.id).finish()
     }
 }

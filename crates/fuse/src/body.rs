@@ -15,22 +15,24 @@ pub(crate) type Parsed<T> = Result<T, Malformed>;
 ///
 /// `/dev/fuse` hands the struct of the operation and what follows it over as one. io_uring has a place of its own for the struct, of
 /// fixed size, and the payload elsewhere.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Body<'a> {
     /// The place of the operation's struct, until it was taken.
     apart: Option<&'a [u8]>,
     rest: &'a [u8],
+    /// The names that were taken: no request has more than two.
+    names: [Option<&'a OsStr>; 2],
 }
 
 impl<'a> Body<'a> {
     /// Of a request read from `/dev/fuse`, without its header.
     pub(crate) fn joined(bytes: &'a [u8]) -> Body<'a> {
-        Body { apart: None, rest: bytes }
+        Body { apart: None, rest: bytes, names: [None; 2] }
     }
 
     /// Of a request of a ring.
     pub(crate) fn split(operation: &'a [u8], payload: &'a [u8]) -> Body<'a> {
-        Body { apart: Some(operation), rest: payload }
+        Body { apart: Some(operation), rest: payload, names: [None; 2] }
     }
 
     /// The struct of the operation, or a further one of the payload.
@@ -64,9 +66,18 @@ impl<'a> Body<'a> {
     /// A name of the payload, which ends with a zero.
     pub(crate) fn name(&mut self) -> Parsed<&'a OsStr> {
         let end = self.rest.iter().position(|byte| *byte == 0).ok_or(Malformed)?;
-        let name = self.bytes(end)?;
+        let name = OsStr::from_bytes(self.bytes(end)?);
         self.bytes(1)?;
-        Ok(OsStr::from_bytes(name))
+        // A file without a name has an empty one.
+        if let Some(place) = self.names.iter_mut().find(|place| place.is_none() && end > 0) {
+            *place = Some(name);
+        }
+        Ok(name)
+    }
+
+    /// The names so far, for whoever observes requests.
+    pub(crate) fn names(&self) -> [Option<&'a OsStr>; 2] {
+        self.names
     }
 
     /// So many bytes at the end of the payload.

@@ -16,6 +16,7 @@ use crate::body::Body;
 use crate::channel::Channel;
 use crate::connection::{Agreement, Offer};
 use crate::operation::{self, Operation, Shape};
+use crate::operations::operations;
 use crate::reply::{Observed, Observer, Pending, Reply};
 use crate::request;
 use crate::transport::poke;
@@ -73,9 +74,9 @@ impl Interruptions {
     }
 }
 
-/// Defines the methods that answer, with their default.
-macro_rules! operations {
-    ($($(#[$doc:meta])* $name:ident($request:ty) -> $answer:ty;)*) => {
+/// Defines the methods that answer, with their default, and which request calls which.
+macro_rules! define_filesystem {
+    ($($(#[$doc:meta])* $variant:ident $method:ident($request:ident $(<$life:lifetime>)?) -> $answer:ty;)*) => {
         /// A file system. Calls come from many threads at once.
         ///
         /// A method answers by its [`Reply`], at once or later from any thread. If it panics or drops the reply, EIO is the answer.
@@ -100,96 +101,24 @@ macro_rules! operations {
 
             $(
                 $(#[$doc])*
-                fn $name(&self, _context: &Context<'_>, _request: $request, reply: Reply<$answer>) {
+                fn $method $(<$life>)? (&self, _context: &Context<'_>, _request: request::$request $(<$life>)?, reply: Reply<$answer>) {
                     reply.error(Errno::ENOSYS);
                 }
             )*
         }
+
+        impl<F: Filesystem> Server<F> {
+            fn carry_out(&self, context: &Context<'_>, operation: Operation<'_>, pending: Pending) {
+                match operation {
+                    $(Operation::$variant(request) => self.filesystem.$method(context, request, Reply::new(pending)),)*
+                    other => self.carry_out_other(other, pending),
+                }
+            }
+        }
     };
 }
 
-operations! {
-    /// Looks up a name. [`Entry::negative`] lets the kernel remember that it does not exist.
-    lookup(request::Lookup<'_>) -> Entry;
-    /// Attributes.
-    getattr(request::GetAttr) -> Stat;
-    /// Attributes with the time of birth. After ENOSYS the kernel asks `getattr`.
-    statx(request::GetStatx) -> Statx;
-    /// Changes attributes, and returns the new ones.
-    setattr(request::SetAttr) -> Stat;
-    /// Target of a symbolic link.
-    readlink(request::ReadLink) -> Data;
-    /// Makes a file, device, pipe or socket.
-    mknod(request::MkNod<'_>) -> Entry;
-    /// Makes a directory.
-    mkdir(request::MkDir<'_>) -> Entry;
-    /// Makes a symbolic link.
-    symlink(request::SymLink<'_>) -> Entry;
-    /// Removes a name.
-    unlink(request::Unlink<'_>) -> ();
-    /// Removes a directory.
-    rmdir(request::RmDir<'_>) -> ();
-    /// Renames. Refuse flags that you do not know with EINVAL.
-    rename(request::Rename<'_>) -> ();
-    /// Makes a hard link.
-    link(request::Link<'_>) -> Entry;
-    /// Opens a file. After ENOSYS the kernel opens by itself, with handle 0.
-    open(request::Open) -> Opened;
-    /// Makes a file and opens it. After ENOSYS the kernel asks `mknod` and `open`.
-    create(request::Create<'_>) -> Created;
-    /// Makes a file without a name and opens it.
-    tmpfile(request::Create<'_>) -> Created;
-    /// Reads. Less than was asked for means the end of the file.
-    read(request::Read) -> Data;
-    /// Writes.
-    write(request::Write<'_>) -> Written;
-    /// A descriptor is closed. After ENOSYS the kernel asks no more.
-    flush(request::Flush) -> ();
-    /// The last descriptor of an open file is closed. The error, if any, reaches nobody.
-    release(request::Release) -> ();
-    /// Makes a file durable.
-    fsync(request::FSync) -> ();
-    /// Opens a directory. After ENOSYS the kernel opens by itself, with handle 0.
-    opendir(request::Open) -> Opened;
-    /// A piece of a listing; an empty one ends it.
-    readdir(request::Read) -> Listing;
-    /// A piece of a listing, with attributes.
-    readdirplus(request::Read) -> Listing;
-    /// The last descriptor of an open directory is closed.
-    releasedir(request::Release) -> ();
-    /// Makes a directory durable.
-    fsyncdir(request::FSync) -> ();
-    /// Makes the whole file system durable.
-    syncfs(request::SyncFs) -> ();
-    /// Free and total space.
-    statfs(request::StatFs) -> Space;
-    /// Sets an extended attribute.
-    setxattr(request::SetXattr<'_>) -> ();
-    /// Value of an extended attribute.
-    getxattr(request::GetXattr<'_>) -> Xattr;
-    /// Names of extended attributes.
-    listxattr(request::ListXattr) -> Xattr;
-    /// Removes an extended attribute.
-    removexattr(request::RemoveXattr<'_>) -> ();
-    /// Whether the caller may access a file.
-    access(request::Access) -> ();
-    /// Asks for a lock that conflicts.
-    getlk(request::GetLock) -> Lock;
-    /// Locks or unlocks; EAGAIN if it would have to wait and must not.
-    setlk(request::SetLock) -> ();
-    /// Block of the device below.
-    bmap(request::BMap) -> Block;
-    /// An ioctl; ENOTTY if it is not known.
-    ioctl(request::Ioctl<'_>) -> IoctlAnswer;
-    /// Asks which operations would not block.
-    poll(request::Poll) -> Ready;
-    /// Allocates space, or punches a hole.
-    fallocate(request::FAllocate) -> ();
-    /// Finds data or holes.
-    lseek(request::LSeek) -> Offset;
-    /// Copies data from one file to another.
-    copy_file_range(request::CopyFileRange) -> Copied;
-}
+operations!(define_filesystem);
 
 /// What a thread does first, see [`Config::thread_start`](crate::Config::thread_start).
 pub(crate) type ThreadStart = Arc<dyn Fn() + Send + Sync>;
@@ -220,14 +149,14 @@ impl<F: Filesystem> Serve for Server<F> {
         }
     }
 
-    fn serve(&self, header: &abi::InHeader, body: Body<'_>, channel: Arc<dyn Channel>) {
+    fn serve(&self, header: &abi::InHeader, mut body: Body<'_>, channel: Arc<dyn Channel>) {
         let name = abi::operation_name(header.opcode);
         let span = tracing::debug_span!("request", name, id = header.unique, node = header.nodeid);
         let _entered = span.enter();
-        let parsed = operation::parse(header, body, self.shape);
+        let parsed = operation::parse(header, &mut body, self.shape);
         let observed = self.observer.as_ref().map(|observer| {
             let (operation, node, pid) = (header.opcode, NodeId(header.nodeid), header.pid);
-            let names = parsed.as_ref().map_or([None; 2], Operation::names).map(|name| name.map(OsString::from));
+            let names = body.names().map(|name| name.map(OsString::from));
             Box::new(Observed { observer: Arc::clone(observer), since: Instant::now(), operation, node, pid, names })
         });
         let id = RequestId(header.unique);
@@ -262,71 +191,20 @@ impl<F: Filesystem> Server<F> {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "one arm an operation, and nothing else")]
-    fn carry_out(&self, context: &Context<'_>, operation: Operation<'_>, pending: Pending) {
-        use Operation as Op;
-        let to = &self.filesystem;
+    /// Those that have no reply of their own.
+    fn carry_out_other(&self, operation: Operation<'_>, pending: Pending) {
         match operation {
-            Op::Forget(request) => {
-                self.forget(&request);
-                pending.done();
-            }
-            Op::BatchForget(all) => {
-                all.iter().for_each(|request| self.forget(&request));
-                pending.done();
-            }
-            Op::Interrupt(id) => {
+            Operation::Forget(request) => self.forget(&request),
+            Operation::BatchForget(all) => all.iter().for_each(|request| self.forget(request)),
+            Operation::Interrupt(id) => {
                 self.interruptions.remember(id);
-                to.interrupt(id);
-                pending.done();
+                self.filesystem.interrupt(id);
             }
-            Op::Retrieved(request) => {
-                to.retrieved(&request);
-                pending.done();
-            }
-            Op::Lookup(request) => to.lookup(context, request, Reply::new(pending)),
-            Op::GetAttr(request) => to.getattr(context, request, Reply::new(pending)),
-            Op::Statx(request) => to.statx(context, request, Reply::new(pending)),
-            Op::SetAttr(request) => to.setattr(context, request, Reply::new(pending)),
-            Op::ReadLink(request) => to.readlink(context, request, Reply::new(pending)),
-            Op::SymLink(request) => to.symlink(context, request, Reply::new(pending)),
-            Op::MkNod(request) => to.mknod(context, request, Reply::new(pending)),
-            Op::MkDir(request) => to.mkdir(context, request, Reply::new(pending)),
-            Op::Unlink(request) => to.unlink(context, request, Reply::new(pending)),
-            Op::RmDir(request) => to.rmdir(context, request, Reply::new(pending)),
-            Op::Rename(request) => to.rename(context, request, Reply::new(pending)),
-            Op::Link(request) => to.link(context, request, Reply::new(pending)),
-            Op::Open(request) => to.open(context, request, Reply::new(pending)),
-            Op::Create(request) => to.create(context, request, Reply::new(pending)),
-            Op::TmpFile(request) => to.tmpfile(context, request, Reply::new(pending)),
-            Op::Read(request) => to.read(context, request, Reply::new(pending)),
-            Op::Write(request) => to.write(context, request, Reply::new(pending)),
-            Op::StatFs(request) => to.statfs(context, request, Reply::new(pending)),
-            Op::Release(request) => to.release(context, request, Reply::new(pending)),
-            Op::FSync(request) => to.fsync(context, request, Reply::new(pending)),
-            Op::SetXattr(request) => to.setxattr(context, request, Reply::new(pending)),
-            Op::GetXattr(request) => to.getxattr(context, request, Reply::new(pending)),
-            Op::ListXattr(request) => to.listxattr(context, request, Reply::new(pending)),
-            Op::RemoveXattr(request) => to.removexattr(context, request, Reply::new(pending)),
-            Op::Flush(request) => to.flush(context, request, Reply::new(pending)),
-            Op::OpenDir(request) => to.opendir(context, request, Reply::new(pending)),
-            Op::ReadDir(request) => to.readdir(context, request, Reply::new(pending)),
-            Op::ReadDirPlus(request) => to.readdirplus(context, request, Reply::new(pending)),
-            Op::ReleaseDir(request) => to.releasedir(context, request, Reply::new(pending)),
-            Op::FSyncDir(request) => to.fsyncdir(context, request, Reply::new(pending)),
-            Op::SyncFs(request) => to.syncfs(context, request, Reply::new(pending)),
-            Op::GetLock(request) => to.getlk(context, request, Reply::new(pending)),
-            Op::SetLock(request) => to.setlk(context, request, Reply::new(pending)),
-            Op::Access(request) => to.access(context, request, Reply::new(pending)),
-            Op::BMap(request) => to.bmap(context, request, Reply::new(pending)),
-            Op::Ioctl(request) => to.ioctl(context, request, Reply::new(pending)),
-            Op::Poll(request) => to.poll(context, request, Reply::new(pending)),
-            Op::FAllocate(request) => to.fallocate(context, request, Reply::new(pending)),
-            Op::LSeek(request) => to.lseek(context, request, Reply::new(pending)),
-            Op::CopyFileRange(request) => to.copy_file_range(context, request, Reply::new(pending)),
-            Op::Destroy => Reply::<()>::new(pending).ok(()),
-            Op::Unknown => Reply::<()>::new(pending).error(Errno::ENOSYS),
+            Operation::Retrieved(request) => self.filesystem.retrieved(&request),
+            Operation::Destroy => return Reply::new(pending).ok(()),
+            _ => return Reply::<()>::new(pending).error(Errno::ENOSYS),
         }
+        pending.done();
     }
 }
 

@@ -18,12 +18,6 @@ bitflags! {
         const BIG_WRITES = 1 << 5;
         /// The file system applies the umask.
         const DONT_MASK = 1 << 6;
-        /// The kernel can splice to the device.
-        const SPLICE_WRITE = 1 << 7;
-        /// The kernel can move pages from a splice.
-        const SPLICE_MOVE = 1 << 8;
-        /// The kernel can splice from the device.
-        const SPLICE_READ = 1 << 9;
         /// The file system keeps locks of `flock`.
         const FLOCK_LOCKS = 1 << 10;
         /// Ioctls on directories.
@@ -56,8 +50,6 @@ bitflags! {
         const NO_OPENDIR_SUPPORT = 1 << 24;
         /// Cached pages are dropped only when the file system asks for it.
         const EXPLICIT_INVAL_DATA = 1 << 25;
-        /// Alignment of DAX mappings.
-        const MAP_ALIGNMENT = 1 << 26;
         /// Directories can be mounts of their own.
         const SUBMOUNTS = 1 << 27;
         /// The file system drops set-id bits when it is told to.
@@ -68,8 +60,6 @@ bitflags! {
         const INIT_EXT = 1 << 30;
         /// A new entry's security context comes with its request.
         const SECURITY_CTX = 1 << 32;
-        /// DAX for single inodes.
-        const HAS_INODE_DAX = 1 << 33;
         /// A supplementary group of the caller comes with requests that create.
         const CREATE_SUPP_GROUP = 1 << 34;
         /// The kernel knows [`Notifier::expire_entry`](crate::Notifier::expire_entry).
@@ -155,7 +145,5 @@ bitflags! {
     pub struct AttributeFlags: u32 {
         /// The directory is the root of a mount of its own.
         const SUBMOUNT = 1 << 0;
-        /// The file is accessed by DAX.
-        const DAX = 1 << 1;
     }
 }

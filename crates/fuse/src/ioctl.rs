@@ -3,13 +3,13 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `FS_IOC_GETFLAGS`
-const GET_FLAGS: u32 = 0x8008_6601;
+pub(crate) const GET_FLAGS: u32 = 0x8008_6601;
 /// `FS_IOC_SETFLAGS`
-const SET_FLAGS: u32 = 0x4008_6602;
+pub(crate) const SET_FLAGS: u32 = 0x4008_6602;
 /// `FS_IOC_FSGETXATTR`
-const GET_EXTENDED: u32 = 0x801c_581f;
+pub(crate) const GET_EXTENDED: u32 = 0x801c_581f;
 /// `FS_IOC_FSSETXATTR`
-const SET_EXTENDED: u32 = 0x401c_5820;
+pub(crate) const SET_EXTENDED: u32 = 0x401c_5820;
 
 /// `struct fsxattr` of `linux/fs.h`: more flags, and the project.
 #[repr(C)]

@@ -46,12 +46,13 @@ mod memory;
 mod mount;
 mod notify;
 mod operation;
+mod operations;
 mod reply;
 mod request;
 mod session;
 mod sys;
 #[cfg(test)]
-mod test_support;
+mod tests;
 mod transport;
 mod types;
 

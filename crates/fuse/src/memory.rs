@@ -6,12 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-
-/// Bytes of a page of this machine.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: asks for a number, which every Linux has.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
+pub(crate) use rustix::param::page_size;
 
 /// Memory for the rings' buffers that outlives the process: a file (such as a memfd) that is mapped at a fixed address.
 ///

@@ -52,28 +52,18 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    fn attributes(&self) -> MountAttrFlags {
-        let pairs = [
-            (MountOptions::READ_ONLY, MountAttrFlags::MOUNT_ATTR_RDONLY),
-            (MountOptions::NO_SUID, MountAttrFlags::MOUNT_ATTR_NOSUID),
-            (MountOptions::NO_DEV, MountAttrFlags::MOUNT_ATTR_NODEV),
-            (MountOptions::NO_EXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC),
-            (MountOptions::NO_ATIME, MountAttrFlags::MOUNT_ATTR_NOATIME),
+    /// Options that every mount has, as either way of mounting wants them.
+    fn flags(&self) -> (MountAttrFlags, MountFlags) {
+        let all = [
+            (MountOptions::READ_ONLY, MountAttrFlags::MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
+            (MountOptions::NO_SUID, MountAttrFlags::MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+            (MountOptions::NO_DEV, MountAttrFlags::MOUNT_ATTR_NODEV, MountFlags::NODEV),
+            (MountOptions::NO_EXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+            (MountOptions::NO_ATIME, MountAttrFlags::MOUNT_ATTR_NOATIME, MountFlags::NOATIME),
         ];
-        let set = pairs.into_iter().filter(|(option, _)| self.options.contains(*option));
-        set.fold(MountAttrFlags::empty(), |all, (_, flag)| all | flag)
-    }
-
-    fn flags(&self) -> MountFlags {
-        let pairs = [
-            (MountOptions::READ_ONLY, MountFlags::RDONLY),
-            (MountOptions::NO_SUID, MountFlags::NOSUID),
-            (MountOptions::NO_DEV, MountFlags::NODEV),
-            (MountOptions::NO_EXEC, MountFlags::NOEXEC),
-            (MountOptions::NO_ATIME, MountFlags::NOATIME),
-        ];
-        let set = pairs.into_iter().filter(|(option, _)| self.options.contains(*option));
-        set.fold(MountFlags::empty(), |all, (_, flag)| all | flag)
+        let set = all.into_iter().filter(|(option, ..)| self.options.contains(*option));
+        let none = (MountAttrFlags::empty(), MountFlags::empty());
+        set.fold(none, |all, (_, attribute, flag)| (all.0 | attribute, all.1 | flag))
     }
 
     /// Options that are switches of FUSE's own.
@@ -166,7 +156,7 @@ fn detached(device: &Device, spec: &MountSpec) -> Result<OwnedFd, Sys> {
         fsconfig_set_flag(context.as_fd(), "ro")?;
     }
     fsconfig_create(context.as_fd())?;
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, spec.attributes())
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, spec.flags().0)
 }
 
 fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
@@ -177,7 +167,7 @@ fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
     }
     let kind = if spec.subtype.is_empty() { "fuse".to_owned() } else { format!("fuse.{}", spec.subtype) };
     let data = CString::new(data).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags(), Some(data.as_c_str()))?)
+    Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags().1, Some(data.as_c_str()))?)
 }
 
 /// Ends a connection, by the file system that the kernel has for that (`fusectl`).
@@ -192,7 +182,7 @@ fn abort(connection: u32) -> io::Result<()> {
 }
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no later mount gets.
-const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+pub(crate) const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
 /// The number of what is mounted at a path. The file system there is not asked.
 fn mount_id(at: &Path) -> Option<u64> {

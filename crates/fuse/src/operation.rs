@@ -1,13 +1,12 @@
 //! Reads requests: from bytes to one of the [structs](crate::request).
 
-use std::ffi::OsStr;
-
 use zerocopy::FromBytes;
 
 use crate::abi::{self, bit, fattr, opcode};
 use crate::body::{Body, Malformed, Parsed};
 use crate::extensions::Extensions;
 use crate::flags::{IoctlFlags, RenameFlags, WriteFlags};
+use crate::operations::operations;
 use crate::request::{
     Access, BMap, CopyFileRange, Create, FAllocate, FSync, Flush, Forget, GetAttr, GetLock, GetStatx, GetXattr, Ioctl,
     LSeek, Link, ListXattr, Lookup, MkDir, MkNod, Open, Poll, Read, ReadLink, Release, RemoveXattr, Rename, Retrieved,
@@ -15,80 +14,25 @@ use crate::request::{
 };
 use crate::types::{DeviceNumber, FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
 
-/// A request, read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Operation<'a> {
-    Lookup(Lookup<'a>),
-    Forget(Forget),
-    BatchForget(Forgets<'a>),
-    GetAttr(GetAttr),
-    Statx(GetStatx),
-    SetAttr(SetAttr),
-    ReadLink(ReadLink),
-    SymLink(SymLink<'a>),
-    MkNod(MkNod<'a>),
-    MkDir(MkDir<'a>),
-    Unlink(Unlink<'a>),
-    RmDir(RmDir<'a>),
-    Rename(Rename<'a>),
-    Link(Link<'a>),
-    Open(Open),
-    Create(Create<'a>),
-    TmpFile(Create<'a>),
-    Read(Read),
-    Write(Write<'a>),
-    StatFs(StatFs),
-    Release(Release),
-    FSync(FSync),
-    SetXattr(SetXattr<'a>),
-    GetXattr(GetXattr<'a>),
-    ListXattr(ListXattr),
-    RemoveXattr(RemoveXattr<'a>),
-    Flush(Flush),
-    OpenDir(Open),
-    ReadDir(Read),
-    ReadDirPlus(Read),
-    ReleaseDir(Release),
-    FSyncDir(FSync),
-    SyncFs(SyncFs),
-    GetLock(GetLock),
-    SetLock(SetLock),
-    Access(Access),
-    Interrupt(RequestId),
-    BMap(BMap),
-    Destroy,
-    Ioctl(Ioctl<'a>),
-    Poll(Poll),
-    Retrieved(Retrieved<'a>),
-    FAllocate(FAllocate),
-    LSeek(LSeek),
-    CopyFileRange(CopyFileRange),
-    /// INIT once more, or what nobody knows.
-    Unknown,
+/// Defines what a request can be.
+macro_rules! define_operation {
+    ($($(#[$doc:meta])* $variant:ident $method:ident($request:ident $(<$life:lifetime>)?) -> $answer:ty;)*) => {
+        /// A request, read.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(crate) enum Operation<'a> {
+            $($variant($request $(<$life>)?),)*
+            Forget(Forget),
+            BatchForget(Vec<Forget>),
+            Interrupt(RequestId),
+            Destroy,
+            Retrieved(Retrieved<'a>),
+            /// INIT once more, or what nobody knows.
+            Unknown,
+        }
+    };
 }
 
-impl Operation<'_> {
-    /// The names in it, for whoever observes requests.
-    pub(crate) fn names(&self) -> [Option<&OsStr>; 2] {
-        use Operation as Op;
-        match self {
-            Op::Lookup(Lookup { name, .. })
-            | Op::MkNod(MkNod { name, .. })
-            | Op::MkDir(MkDir { name, .. })
-            | Op::Unlink(Unlink { name, .. })
-            | Op::RmDir(RmDir { name, .. })
-            | Op::Link(Link { new_name: name, .. })
-            | Op::Create(Create { name, .. })
-            | Op::SetXattr(SetXattr { name, .. })
-            | Op::GetXattr(GetXattr { name, .. })
-            | Op::RemoveXattr(RemoveXattr { name, .. }) => [Some(name), None],
-            Op::SymLink(SymLink { name, target: other, .. }) | Op::Rename(Rename { name, new_name: other, .. }) => {
-                [Some(name), Some(other)]
-            }
-            _ => [None, None],
-        }
-    }
-}
+operations!(define_operation);
 
 /// Whether the kernel waits for no answer.
 pub(crate) fn is_one_way(number: u32) -> bool {
@@ -104,14 +48,14 @@ pub(crate) struct Shape {
 
 /// Reads a request.
 #[allow(clippy::too_many_lines, reason = "one arm an operation, and nothing else")]
-pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape) -> Parsed<Operation<'a>> {
+pub(crate) fn parse<'a>(header: &abi::InHeader, body: &mut Body<'a>, shape: Shape) -> Parsed<Operation<'a>> {
     use Operation as Op;
     let node = NodeId(header.nodeid);
-    let extensions = Extensions::take(&mut body, header)?;
+    let extensions = Extensions::take(body, header)?;
     Ok(match header.opcode {
         opcode::LOOKUP => Op::Lookup(Lookup { parent: node, name: body.only_name()? }),
         opcode::FORGET => Op::Forget(Forget { node, lookups: body.take::<abi::ForgetIn>()?.nlookup }),
-        opcode::BATCH_FORGET => Op::BatchForget(forgets(&mut body)?),
+        opcode::BATCH_FORGET => Op::BatchForget(forgets(body)?),
         opcode::GETATTR => {
             let read: abi::GetattrIn = body.take()?;
             Op::GetAttr(GetAttr { node, handle: handle_if(read.getattr_flags & bit::GETATTR_FH, read.fh) })
@@ -138,12 +82,12 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
         opcode::UNLINK => Op::Unlink(Unlink { parent: node, name: body.only_name()? }),
         opcode::RMDIR => Op::RmDir(RmDir { parent: node, name: body.only_name()? }),
         opcode::RENAME => {
-            let read: abi::RenameIn = body.take()?;
-            Op::Rename(rename(node, read.newdir, 0, &mut body)?)
+            let abi::RenameIn { newdir } = body.take()?;
+            Op::Rename(rename(node, newdir, 0, body)?)
         }
         opcode::RENAME2 => {
-            let read: abi::Rename2In = body.take()?;
-            Op::Rename(rename(node, read.newdir, read.flags, &mut body)?)
+            let abi::Rename2In { newdir, flags, .. } = body.take()?;
+            Op::Rename(rename(node, newdir, flags, body)?)
         }
         opcode::LINK => {
             let read: abi::LinkIn = body.take()?;
@@ -151,19 +95,19 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
         }
         opcode::OPEN => Op::Open(open(node, body.take()?)),
         opcode::OPENDIR => Op::OpenDir(open(node, body.take()?)),
-        opcode::CREATE => Op::Create(create(node, &mut body, extensions)?),
-        opcode::TMPFILE => Op::TmpFile(create(node, &mut body, extensions)?),
+        opcode::CREATE => Op::Create(create(node, body, extensions)?),
+        opcode::TMPFILE => Op::TmpFile(create(node, body, extensions)?),
         opcode::READ => Op::Read(read(node, &body.take()?)),
         opcode::READDIR => Op::ReadDir(read(node, &body.take()?)),
         opcode::READDIRPLUS => Op::ReadDirPlus(read(node, &body.take()?)),
-        opcode::WRITE => Op::Write(write(node, &mut body)?),
+        opcode::WRITE => Op::Write(write(node, body)?),
         opcode::STATFS => Op::StatFs(StatFs { node }),
         opcode::RELEASE => Op::Release(release(node, &body.take()?)),
         opcode::RELEASEDIR => Op::ReleaseDir(release(node, &body.take()?)),
         opcode::FSYNC => Op::FSync(fsync(node, &body.take()?)),
         opcode::FSYNCDIR => Op::FSyncDir(fsync(node, &body.take()?)),
         opcode::SYNCFS => Op::SyncFs(SyncFs { node }),
-        opcode::SETXATTR => Op::SetXattr(set_xattr(node, &mut body, shape)?),
+        opcode::SETXATTR => Op::SetXattr(set_xattr(node, body, shape)?),
         opcode::GETXATTR => {
             let read: abi::GetxattrIn = body.take()?;
             Op::GetXattr(GetXattr { node, name: body.name()?, size: read.size })
@@ -174,19 +118,16 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
             let read: abi::FlushIn = body.take()?;
             Op::Flush(Flush { node, handle: FileHandle(read.fh), lock_owner: LockOwner(read.lock_owner) })
         }
-        opcode::GETLK => {
+        number @ (opcode::GETLK | opcode::SETLK | opcode::SETLKW) => {
             let read: abi::LkIn = body.take()?;
             let lock = Lock::from_wire(&read.lk).ok_or(Malformed)?;
-            let (handle, owner, flock) =
-                (FileHandle(read.fh), LockOwner(read.owner), read.lk_flags & bit::LK_FLOCK != 0);
-            Op::GetLock(GetLock { node, handle, owner, lock, flock })
-        }
-        opcode::SETLK | opcode::SETLKW => {
-            let read: abi::LkIn = body.take()?;
-            let lock = Lock::from_wire(&read.lk).ok_or(Malformed)?;
-            let (handle, owner, flock) =
-                (FileHandle(read.fh), LockOwner(read.owner), read.lk_flags & bit::LK_FLOCK != 0);
-            Op::SetLock(SetLock { node, handle, owner, lock, flock, wait: header.opcode == opcode::SETLKW })
+            let (handle, owner) = (FileHandle(read.fh), LockOwner(read.owner));
+            let flock = read.lk_flags & bit::LK_FLOCK != 0;
+            if number == opcode::GETLK {
+                Op::GetLock(GetLock { node, handle, owner, lock, flock })
+            } else {
+                Op::SetLock(SetLock { node, handle, owner, lock, flock, wait: number == opcode::SETLKW })
+            }
         }
         opcode::ACCESS => Op::Access(Access { node, mask: body.take::<abi::AccessIn>()?.mask }),
         opcode::INTERRUPT => Op::Interrupt(RequestId(body.take::<abi::InterruptIn>()?.unique)),
@@ -195,7 +136,7 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, mut body: Body<'a>, shape: Shape
             Op::BMap(BMap { node, block: read.block, block_size: read.blocksize })
         }
         opcode::DESTROY => Op::Destroy,
-        opcode::IOCTL => Op::Ioctl(ioctl(node, &mut body)?),
+        opcode::IOCTL => Op::Ioctl(ioctl(node, body)?),
         opcode::POLL => {
             let abi::PollIn { fh, kh, flags, events } = body.take()?;
             let wants_wake = flags & bit::POLL_SCHEDULE_NOTIFY != 0;
@@ -228,22 +169,10 @@ fn handle_if(condition: u32, handle: u64) -> Option<FileHandle> {
     (condition != 0).then_some(FileHandle(handle))
 }
 
-fn forgets<'a>(body: &mut Body<'a>) -> Parsed<Forgets<'a>> {
+fn forgets(body: &mut Body<'_>) -> Parsed<Vec<Forget>> {
     let head: abi::BatchForgetIn = body.take()?;
-    body.bytes(head.count as usize * size_of::<abi::ForgetOne>()).map(Forgets)
-}
-
-/// Nodes that the kernel lets go of at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Forgets<'a>(&'a [u8]);
-
-impl Forgets<'_> {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Forget> {
-        self.0.chunks_exact(size_of::<abi::ForgetOne>()).filter_map(|one| {
-            let one = abi::ForgetOne::read_from_bytes(one).ok()?;
-            Some(Forget { node: NodeId(one.nodeid), lookups: one.nlookup })
-        })
-    }
+    let mut next = || body.take::<abi::ForgetOne>();
+    (0..head.count).map(|_| next().map(|one| Forget { node: NodeId(one.nodeid), lookups: one.nlookup })).collect()
 }
 
 fn set_attr(node: NodeId, read: &abi::SetattrIn) -> SetAttr {

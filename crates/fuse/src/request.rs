@@ -9,40 +9,66 @@ use crate::flags::{IoctlFlags, RenameFlags, WriteFlags};
 use crate::ioctl::FileIoctl;
 use crate::types::{DeviceNumber, FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
 
+/// What the fields are that most requests have, where they do not say it themselves.
+macro_rules! field_doc {
+    ($field:ident $(#[$said:meta])+) => {
+        ""
+    };
+    (node) => {
+        "The node."
+    };
+    (handle) => {
+        "The open file."
+    };
+    (parent) => {
+        "Directory."
+    };
+    (name) => {
+        "Name."
+    };
+    (umask) => {
+        "The caller's umask, to apply with `DONT_MASK`."
+    };
+    (extensions) => {
+        "What the kernel adds: groups, security contexts."
+    };
+    (lock_owner) => {
+        "The lock owner."
+    };
+    (offset) => {
+        "First byte."
+    };
+}
+
 /// Defines the structs of requests.
 macro_rules! requests {
     ($($(#[$doc:meta])* struct $name:ident $(<$life:lifetime>)? { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct $name $(<$life>)? { $($(#[$field_doc])* pub $field: $kind,)* }
+        pub struct $name $(<$life>)? { $($(#[$field_doc])* #[doc = field_doc!($field $(#[$field_doc])*)] pub $field: $kind,)* }
     )*};
 }
 
 requests! {
     /// Looks up a name in a directory.
     struct Lookup<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
     }
     /// The kernel lets go of a node.
     struct Forget {
-        /// The node.
         node: NodeId,
         /// How many lookups are taken back. The node is gone when all that were answered are.
         lookups: u64,
     }
     /// Attributes.
     struct GetAttr {
-        /// The node.
         node: NodeId,
         /// The open file that asks, if one does.
         handle: Option<FileHandle>,
     }
     /// Attributes with the time of birth.
     struct GetStatx {
-        /// The node.
         node: NodeId,
         /// The open file that asks, if one does.
         handle: Option<FileHandle>,
@@ -53,7 +79,6 @@ requests! {
     }
     /// Changes attributes: those that are given.
     struct SetAttr {
-        /// The node.
         node: NodeId,
         /// The open file that asks, if one does.
         handle: Option<FileHandle>,
@@ -71,7 +96,6 @@ requests! {
         mtime: Option<NewTime>,
         /// Time of the last status change, if the kernel keeps it (`WRITEBACK_CACHE`).
         ctime: Option<Timestamp>,
-        /// The lock owner.
         lock_owner: Option<LockOwner>,
         /// Drop the set-id bits.
         kill_suidgid: bool,
@@ -83,62 +107,45 @@ requests! {
     }
     /// Makes a file, a device, a pipe or a socket.
     struct MkNod<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// Kind and permissions.
         mode: u32,
-        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
         /// For device files.
         device: DeviceNumber,
-        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Makes a directory.
     struct MkDir<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// Permissions.
         mode: u32,
-        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
-        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Makes a symbolic link.
     struct SymLink<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// What it points to.
         target: &'a OsStr,
-        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Removes a name of anything but a directory.
     struct Unlink<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
     }
     /// Removes a directory.
     struct RmDir<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
     }
     /// Renames.
     struct Rename<'a> {
-        /// Directory.
         parent: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// New directory.
         new_parent: NodeId,
@@ -149,7 +156,6 @@ requests! {
     }
     /// Makes a hard link.
     struct Link<'a> {
-        /// File.
         node: NodeId,
         /// Directory.
         new_parent: NodeId,
@@ -158,7 +164,6 @@ requests! {
     }
     /// Opens a file or directory.
     struct Open {
-        /// The node.
         node: NodeId,
         /// Flags of `open(2)`.
         flags: i32,
@@ -167,26 +172,21 @@ requests! {
     }
     /// Makes a file and opens it.
     struct Create<'a> {
-        /// Directory.
         parent: NodeId,
         /// Name; empty for a file without one (TMPFILE).
         name: &'a OsStr,
         /// Permissions.
         mode: u32,
-        /// The caller's umask, to apply with `DONT_MASK`.
         umask: u32,
         /// Flags of `open(2)`.
         flags: i32,
         /// Drop the set-id bits (`O_TRUNC`).
         kill_suidgid: bool,
-        /// What the kernel adds: groups, security contexts.
         extensions: Extensions<'a>,
     }
     /// Reads from a file, or from the listing of a directory.
     struct Read {
-        /// The node.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// First byte; of a listing, the `next` of the last entry.
         offset: u64,
@@ -194,16 +194,12 @@ requests! {
         size: u32,
         /// Flags of the open file.
         flags: i32,
-        /// The lock owner.
         lock_owner: Option<LockOwner>,
     }
     /// Writes.
     struct Write<'a> {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
-        /// First byte.
         offset: u64,
         /// What to write. Begins at a page in memory.
         data: &'a [u8],
@@ -211,23 +207,18 @@ requests! {
         write_flags: WriteFlags,
         /// Flags of the open file.
         flags: i32,
-        /// The lock owner.
         lock_owner: Option<LockOwner>,
     }
     /// A descriptor of the open file is closed; there may be others.
     struct Flush {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// The owner whose POSIX locks are released.
         lock_owner: LockOwner,
     }
     /// The last descriptor of an open file or directory is closed.
     struct Release {
-        /// The node.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// Flags of the open file.
         flags: i32,
@@ -240,9 +231,7 @@ requests! {
     }
     /// Makes a file or directory durable, as `fsync(2)`.
     struct FSync {
-        /// The node.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// As `fdatasync(2)`: only the attributes that are needed to read the data.
         data_only: bool,
@@ -259,9 +248,7 @@ requests! {
     }
     /// Sets an extended attribute.
     struct SetXattr<'a> {
-        /// The node.
         node: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// Value.
         value: &'a [u8],
@@ -272,39 +259,31 @@ requests! {
     }
     /// Value of an extended attribute.
     struct GetXattr<'a> {
-        /// The node.
         node: NodeId,
-        /// Name.
         name: &'a OsStr,
         /// Size of the caller's buffer; 0 asks for the size of the value.
         size: u32,
     }
     /// Names of extended attributes.
     struct ListXattr {
-        /// The node.
         node: NodeId,
         /// Size of the caller's buffer; 0 asks for the size of the value.
         size: u32,
     }
     /// Removes an extended attribute.
     struct RemoveXattr<'a> {
-        /// The node.
         node: NodeId,
-        /// Name.
         name: &'a OsStr,
     }
     /// Whether the caller may access a file; asked without the mount option `default_permissions`.
     struct Access {
-        /// The node.
         node: NodeId,
         /// `R_OK`, `W_OK`, `X_OK`.
         mask: u32,
     }
     /// Asks for a lock that conflicts.
     struct GetLock {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// Who wants the lock.
         owner: LockOwner,
@@ -315,9 +294,7 @@ requests! {
     }
     /// Locks or unlocks.
     struct SetLock {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// Who wants the lock.
         owner: LockOwner,
@@ -330,7 +307,6 @@ requests! {
     }
     /// Block of the device that holds a block of the file.
     struct BMap {
-        /// File.
         node: NodeId,
         /// The block's number in the file.
         block: u64,
@@ -341,7 +317,6 @@ requests! {
     struct Ioctl<'a> {
         /// File or directory.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// Flags.
         flags: IoctlFlags,
@@ -356,9 +331,7 @@ requests! {
     }
     /// Asks which operations would not block.
     struct Poll {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// What to wake when that changes.
         wake: PollHandle,
@@ -369,11 +342,8 @@ requests! {
     }
     /// Allocates space, or punches a hole.
     struct FAllocate {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
-        /// First byte.
         offset: u64,
         /// Bytes.
         length: u64,
@@ -382,9 +352,7 @@ requests! {
     }
     /// Finds data or holes.
     struct LSeek {
-        /// File.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
         /// From where.
         offset: i64,
@@ -395,9 +363,7 @@ requests! {
     struct CopyFileRange {
         /// File to read.
         node: NodeId,
-        /// The open file.
         handle: FileHandle,
-        /// First byte.
         offset: u64,
         /// File to write.
         new_node: NodeId,
@@ -414,9 +380,7 @@ requests! {
     struct Retrieved<'a> {
         /// The id that the notifier returned.
         id: RequestId,
-        /// The node.
         node: NodeId,
-        /// First byte.
         offset: u64,
         /// What the kernel's cache has.
         data: &'a [u8],

@@ -13,7 +13,7 @@ use crate::mount::{MountSpec, Mounting, Unmounter};
 use crate::notify::Notifier;
 use crate::reply::Observer;
 use crate::transport::Transport;
-use crate::transport::dev::{DeviceReaders, ThreadLimits};
+use crate::transport::dev::{self, DeviceReaders};
 use crate::transport::processors;
 use crate::transport::ring::{self, Refused, Rings};
 
@@ -67,12 +67,17 @@ impl Default for Config {
 ///
 /// Dropping it without serving takes the mount away and ends the connection: who waits gets an error.
 pub struct Session<F: Filesystem> {
-    server: Arc<Server<F>>,
+    served: Served<F>,
     device: Arc<Device>,
+    unmounter: Unmounter,
+}
+
+/// A connection that has agreed with the kernel.
+struct Served<F> {
+    server: Arc<Server<F>>,
     readers: Arc<DeviceReaders>,
     rings: Option<Arc<Rings>>,
     transport: TransportInUse,
-    unmounter: Unmounter,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -97,16 +102,13 @@ impl<F: Filesystem> Session<F> {
                 return Err(error);
             }
         };
-        let Served { server, readers, rings, transport } = served;
-        if let (Some(rings), Some(mount)) = (&rings, mounting.detached()) {
+        if let (Some(rings), Some(mount)) = (&served.rings, mounting.detached()) {
             rings.prepare_pokes(mount);
         }
         match mounting.attach(Arc::clone(&device), at) {
-            Ok(unmounter) => Ok(Session { server, device, readers, rings, transport, unmounter }),
+            Ok(unmounter) => Ok(Session { served, device, unmounter }),
             Err(error) => {
-                if let Some(rings) = rings {
-                    rings.end();
-                }
+                served.end_rings();
                 Err(error)
             }
         }
@@ -133,23 +135,20 @@ impl<F: Filesystem> Session<F> {
             Err(NoRings::Reason(reason)) => (None, TransportInUse::Dev(reason)),
             Err(NoRings::Connection(error)) => return Err(error),
         };
-        let limits = match rings {
-            Some(_) => ThreadLimits { least: 2, most: 4 },
-            None => ThreadLimits { least: threads, most: max_threads },
-        };
+        let (least, most) = if rings.is_some() { (2, 4) } else { (threads, max_threads) };
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(&server);
-        let readers = DeviceReaders::new(device, serve, limits, agreed.payload());
+        let readers = DeviceReaders::new(device, serve, dev::Limits { least, most, payload: agreed.payload() });
         Ok(Served { server, readers, rings, transport })
     }
 
     /// The transport in use, and why it is not io_uring.
     pub fn transport(&self) -> &TransportInUse {
-        &self.transport
+        &self.served.transport
     }
 
     /// The file system.
     pub fn filesystem(&self) -> &F {
-        &self.server.filesystem
+        &self.served.server.filesystem
     }
 
     /// Sends notifications to the kernel.
@@ -164,18 +163,24 @@ impl<F: Filesystem> Session<F> {
 
     /// Serves the kernel until the mount is gone and every handler has returned.
     pub fn run(self) -> io::Result<()> {
-        if let Some(rings) = &self.rings {
+        if let Some(rings) = &self.served.rings {
             rings.serve();
         }
-        let ended = self.readers.run();
+        let ended = self.served.readers.run();
         self.end();
-        self.server.filesystem.destroy();
+        self.served.server.filesystem.destroy();
         ended
     }
 
     /// Whoever ended the connection may have left the mount, which answers nobody; and a connection that was not ended ends now.
     fn end(&self) {
         self.unmounter.clear();
+        self.served.end_rings();
+    }
+}
+
+impl<F> Served<F> {
+    fn end_rings(&self) {
         if let Some(rings) = &self.rings {
             rings.end();
         }
@@ -192,14 +197,6 @@ impl<F: Filesystem> AsFd for Session<F> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.device.as_fd()
     }
-}
-
-/// A connection that has agreed with the kernel.
-struct Served<F> {
-    server: Arc<Server<F>>,
-    readers: Arc<DeviceReaders>,
-    rings: Option<Arc<Rings>>,
-    transport: TransportInUse,
 }
 
 enum NoRings {

@@ -147,49 +147,35 @@ pub enum NewTime {
 
 /// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
 pub enum FileType {
     /// With data.
-    Regular,
+    Regular = libc::S_IFREG,
     /// With entries.
-    Directory,
+    Directory = libc::S_IFDIR,
     /// With a target.
-    Symlink,
+    Symlink = libc::S_IFLNK,
     /// A pipe with a name.
-    Fifo,
+    Fifo = libc::S_IFIFO,
     /// A socket with a name.
-    Socket,
+    Socket = libc::S_IFSOCK,
     /// A device without blocks.
-    CharDevice,
+    CharDevice = libc::S_IFCHR,
     /// A device of blocks.
-    BlockDevice,
+    BlockDevice = libc::S_IFBLK,
 }
 
 impl FileType {
     /// The bits in `st_mode`.
     pub const fn mode(self) -> u32 {
-        match self {
-            FileType::Regular => libc::S_IFREG,
-            FileType::Directory => libc::S_IFDIR,
-            FileType::Symlink => libc::S_IFLNK,
-            FileType::Fifo => libc::S_IFIFO,
-            FileType::Socket => libc::S_IFSOCK,
-            FileType::CharDevice => libc::S_IFCHR,
-            FileType::BlockDevice => libc::S_IFBLK,
-        }
+        self as u32
     }
 
     /// The kind that `st_mode` names.
-    pub const fn from_mode(mode: u32) -> Option<FileType> {
-        Some(match mode & libc::S_IFMT {
-            libc::S_IFREG => FileType::Regular,
-            libc::S_IFDIR => FileType::Directory,
-            libc::S_IFLNK => FileType::Symlink,
-            libc::S_IFIFO => FileType::Fifo,
-            libc::S_IFSOCK => FileType::Socket,
-            libc::S_IFCHR => FileType::CharDevice,
-            libc::S_IFBLK => FileType::BlockDevice,
-            _ => return None,
-        })
+    pub fn from_mode(mode: u32) -> Option<FileType> {
+        use FileType::{BlockDevice, CharDevice, Directory, Fifo, Regular, Socket, Symlink};
+        let all = [Regular, Directory, Symlink, Fifo, Socket, CharDevice, BlockDevice];
+        all.into_iter().find(|kind| kind.mode() == mode & libc::S_IFMT)
     }
 
     /// The number in a directory entry (`DT_REG` and so on).
@@ -302,13 +288,14 @@ impl Attributes {
 
 /// Kind of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(i32)]
 pub enum LockKind {
     /// Shared.
-    Read,
+    Read = libc::F_RDLCK,
     /// Exclusive.
-    Write,
+    Write = libc::F_WRLCK,
     /// None: what was locked is let go.
-    Unlock,
+    Unlock = libc::F_UNLCK,
 }
 
 /// A lock on bytes of a file, or with `flock` on all of it.
@@ -336,12 +323,7 @@ impl Lock {
     }
 
     pub(crate) fn wire(&self) -> abi::FileLock {
-        let kind = match self.kind {
-            LockKind::Read => libc::F_RDLCK,
-            LockKind::Write => libc::F_WRLCK,
-            LockKind::Unlock => libc::F_UNLCK,
-        };
-        abi::FileLock { start: self.start, end: self.end, kind: kind as u32, pid: self.pid }
+        abi::FileLock { start: self.start, end: self.end, kind: self.kind as u32, pid: self.pid }
     }
 }
 

@@ -21,8 +21,11 @@ impl Fuse {
         }
         let entries = self.pool.list(dir, past_dots(offset))?;
         let rest = entries.after(offset);
-        let with_attributes =
-            if offset == 0 { self.readers.begin(thread, dir, rest.len()) } else { self.readers.use_them(thread) };
+        let with_attributes = if offset == 0 {
+            self.attribute_use.begin_listing(thread, dir, rest.len())
+        } else {
+            self.attribute_use.is_expected(thread)
+        };
         let (strict, mut given) = (self.pool.context.is_strict(), Vec::new());
         for entry in rest {
             let name = Listed {

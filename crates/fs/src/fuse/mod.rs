@@ -2,11 +2,11 @@
 //! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who uses it.
 
 mod answer;
+mod attribute_use;
 mod convert;
 mod data;
 mod list;
 mod notify;
-mod readers;
 mod session;
 mod trace;
 
@@ -22,11 +22,11 @@ use umbrella_fuse::{
     Xattr,
 };
 
+use attribute_use::AttributeUse;
 use convert::{
     asker, attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened,
     timestamp,
 };
-use readers::Readers;
 
 use crate::error::OpError;
 use crate::io::{Change, has_trusted, without_trusted};
@@ -53,7 +53,7 @@ pub(crate) struct Fuse {
     pool: Arc<Pool>,
     ttl: Duration,
     negative_ttl: Duration,
-    readers: Readers,
+    attribute_use: AttributeUse,
     /// What a file without an SELinux label is answered.
     no_label: Errno,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Fuse {
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
         let ttl = pool.context.spec.cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, readers: Readers::new(), no_label: no_label() }
+        Fuse { pool, ttl, negative_ttl: ttl, attribute_use: AttributeUse::new(), no_label: no_label() }
     }
 }
 
@@ -96,7 +96,7 @@ impl Filesystem for Fuse {
 
     fn lookup(&self, context: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
         let parent = node(request.parent);
-        self.readers.asked(context.pid, parent);
+        self.attribute_use.looked_up(context.pid, parent);
         reply.send(self.found(self.pool.lookup(parent, request.name)));
     }
 
@@ -249,7 +249,7 @@ impl Filesystem for Fuse {
 
     fn statfs(&self, context: &Context<'_>, _: StatFs, reply: Reply<Space>) {
         const UNIT: u64 = 4096;
-        self.readers.will_use_them(context.pid);
+        self.attribute_use.expect(context.pid);
         let space = self.pool.space();
         reply.ok(Space {
             block_size: UNIT as u32,
@@ -273,7 +273,7 @@ impl Filesystem for Fuse {
     fn getxattr(&self, context: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
         let is_label = request.name == SELINUX_LABEL;
         if is_label {
-            self.readers.will_use_them(context.pid);
+            self.attribute_use.expect(context.pid);
         }
         match self.pool.getxattr(node(request.node), request.name) {
             Ok(value) => reply.value(request.size, &value),
@@ -283,7 +283,7 @@ impl Filesystem for Fuse {
     }
 
     fn listxattr(&self, context: &Context<'_>, request: ListXattr, reply: Reply<Xattr>) {
-        self.readers.will_use_them(context.pid);
+        self.attribute_use.expect(context.pid);
         match self.pool.listxattr(node(request.node)) {
             Ok(names) if !has_trusted(&names) || changer(context).uid == 0 => reply.value(request.size, &names),
             Ok(names) => reply.value(request.size, &without_trusted(names)),

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use super::*;
 
+mod numbers;
+
 /// A struct: its name in the header, since which minor version it is there and looks like this, its size, its fields.
 struct Layout {
     name: &'static str,
@@ -142,21 +144,11 @@ fn every_struct_is_laid_out_as_in_the_installed_header() {
         }
         program.push_str("#endif\n");
     }
-    let numbers = [
-        ("FUSE_SYNCFS", opcode::SYNCFS, 34),
-        ("FUSE_TMPFILE", opcode::TMPFILE, 37),
-        ("FUSE_COPY_FILE_RANGE", opcode::COPY_FILE_RANGE, 28),
-        ("FUSE_READDIRPLUS", opcode::READDIRPLUS, 21),
-        ("FATTR_KILL_SUIDGID", fattr::KILL_SUIDGID, 33),
-        ("FUSE_NOTIFY_DELETE", notify_code::DELETE as u32, 18),
-        ("FUSE_DEV_IOC_BACKING_OPEN", device::BACKING_OPEN, 40),
-        ("FUSE_DEV_IOC_BACKING_CLOSE", device::BACKING_CLOSE, 40),
-    ];
-    program.push_str("#include <sys/ioctl.h>\n");
-    for (name, number, since) in numbers {
-        writeln!(program, "#if FUSE_KERNEL_MINOR_VERSION >= {since}").unwrap();
-        writeln!(program, "_Static_assert((unsigned){name} == {number}u, \"{name}\");\n#endif").unwrap();
-    }
+    compile(&program);
+}
+
+/// Compiles a program, and does not run it.
+fn compile(program: &str) {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("layout.c");
     std::fs::write(&source, program).unwrap();

@@ -2,7 +2,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::*;
-use crate::test_support::fake_kernel;
+use crate::tests::fake_kernel;
 
 fn send_init(kernel: &OwnedFd, unique: u64, init: &abi::InitIn) {
     let header = abi::InHeader { opcode: opcode::INIT, unique, ..abi::InHeader::default() };

@@ -10,8 +10,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::*;
 use crate::abi::opcode;
 use crate::channel::Channel;
-use crate::test_support::{Remembering, fake_kernel};
-use crate::transport::dev::{DeviceReaders, ThreadLimits};
+use crate::tests::{Remembering, fake_kernel};
+use crate::transport::dev::{DeviceReaders, Limits};
 
 /// Answers a few operations, forgets some, panics in others.
 struct Erratic;
@@ -95,8 +95,8 @@ fn any_bytes_of_a_device_do_no_harm_and_every_request_is_answered() {
     println!("SEED={seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (device, kernel) = fake_kernel();
-    let limits = ThreadLimits { least: 3, most: 8 };
-    let readers = DeviceReaders::new(device, Arc::new(server()), limits, 1 << 16);
+    let limits = Limits { least: 3, most: 8, payload: 1 << 16 };
+    let readers = DeviceReaders::new(device, Arc::new(server()), limits);
     let served = std::thread::spawn(move || readers.run());
     for unique in 1..5_000_u64 {
         if random.random_bool(0.1) {

@@ -1,7 +1,7 @@
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::test_support::fake_kernel;
+use crate::tests::fake_kernel;
 
 /// What the kernel reads: the number of the notification and what follows.
 fn sent(send: impl FnOnce(&Notifier) -> io::Result<()>) -> (i32, Vec<u8>) {

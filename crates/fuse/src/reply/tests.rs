@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::answer::Written;
-use crate::test_support::Remembering;
+use crate::tests::Remembering;
 
 fn pending(to: &Arc<Remembering>) -> Pending {
     let to: Arc<dyn Channel> = Arc::<Remembering>::clone(to);

@@ -3,100 +3,27 @@
 //! The rings are mapped, and the structs laid out, as `linux/io_uring.h` and io_uring(7) describe them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use rustix::io_uring::{
+    IORING_OFF_SQES, IoringEnterFlags, IoringOp, IoringSetupFlags, io_uring_enter, io_uring_params, io_uring_setup,
+};
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::{self, uring};
+use crate::abi::{self, Submission, uring};
 use crate::memory::Pages;
 use crate::transport::slot::Slot;
 
-/// `IORING_SETUP_SQE128`
-const SUBMISSIONS_OF_128_BYTES: u32 = 1 << 10;
-/// `IORING_SETUP_SINGLE_ISSUER`: one thread makes the ring and uses it.
-const ONE_THREAD: u32 = 1 << 12;
-/// `IORING_SETUP_DEFER_TASKRUN`: a request is written to the buffers only while this thread waits for one.
-const DELIVER_IN_WAIT: u32 = 1 << 13;
-/// `IORING_OFF_SQES`
-const SUBMISSIONS: u64 = 0x1000_0000;
-/// `IORING_ENTER_GETEVENTS`
-const WAIT: u32 = 1;
-/// `IORING_OP_URING_CMD`
-const COMMAND: u8 = 46;
+/// Submissions have 128 bytes. One thread makes the ring and uses it, and a request is written to the buffers only while it waits for one.
+const SETUP: IoringSetupFlags =
+    IoringSetupFlags::SQE128.union(IoringSetupFlags::SINGLE_ISSUER).union(IoringSetupFlags::DEFER_TASKRUN);
 /// Commands at once: the kernel wants a power of two.
 const ENTRIES: u32 = 1;
 
-/// `io_sqring_offsets`
-#[repr(C)]
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct SubmissionOffsets {
-    head: u32,
-    tail: u32,
-    ring_mask: u32,
-    ring_entries: u32,
-    flags: u32,
-    dropped: u32,
-    array: u32,
-    reserved: u32,
-    user_addr: u64,
-}
-
-/// `io_cqring_offsets`
-#[repr(C)]
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct CompletionOffsets {
-    head: u32,
-    tail: u32,
-    ring_mask: u32,
-    ring_entries: u32,
-    overflow: u32,
-    cqes: u32,
-    flags: u32,
-    reserved: u32,
-    user_addr: u64,
-}
-
-/// `io_uring_params`
-#[repr(C)]
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Params {
-    sq_entries: u32,
-    cq_entries: u32,
-    flags: u32,
-    sq_thread_cpu: u32,
-    sq_thread_idle: u32,
-    features: u32,
-    wq_fd: u32,
-    reserved: [u32; 3],
-    submissions: SubmissionOffsets,
-    completions: CompletionOffsets,
-}
-
-/// `io_uring_sqe` of 128 bytes, for commands.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-struct Submission {
-    opcode: u8,
-    flags: u8,
-    ioprio: u16,
-    fd: i32,
-    cmd_op: u32,
-    padding: u32,
-    addr: u64,
-    len: u32,
-    rw_flags: u32,
-    user_data: u64,
-    buf_index: u16,
-    personality: u16,
-    splice_fd_in: i32,
-    command: abi::UringCmdReq,
-    rest: [u8; 56],
-}
-
-const _: () = assert!(size_of::<Submission>() == 128 && size_of::<Params>() == 120);
+const _: () = assert!(size_of::<Submission>() == 128);
 
 /// A ring and its mappings.
 struct Ring {
@@ -104,26 +31,21 @@ struct Ring {
     /// Heads, tails, indices and completions.
     rings: Pages,
     submissions: Pages,
-    at: Params,
+    at: io_uring_params,
 }
 
 impl Ring {
     fn new() -> io::Result<Ring> {
-        let mut at = Params::new_zeroed();
-        at.flags = SUBMISSIONS_OF_128_BYTES | ONE_THREAD | DELIVER_IN_WAIT;
-        // SAFETY: the kernel reads and fills a struct of this kind; the descriptor that it returns belongs to nobody yet.
-        let file = unsafe {
-            let number = libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &raw mut at);
-            if number < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(number as RawFd)
-        };
+        let mut at = io_uring_params::default();
+        at.flags = SETUP;
+        // SAFETY: the ring has no command yet.
+        let file = unsafe { io_uring_setup(ENTRIES, &mut at) }?;
         // One mapping has both rings (Linux 5.4): the longer one counts. A completion has 16 bytes.
-        let of_submissions = at.submissions.array as usize + at.sq_entries as usize * 4;
-        let of_completions = at.completions.cqes as usize + at.cq_entries as usize * 16;
+        let of_submissions = at.sq_off.array as usize + at.sq_entries as usize * 4;
+        let of_completions = at.cq_off.cqes as usize + at.cq_entries as usize * 16;
         let rings = Pages::of_file(file.as_fd(), 0, of_submissions.max(of_completions))?;
-        let submissions = Pages::of_file(file.as_fd(), SUBMISSIONS, at.sq_entries as usize * size_of::<Submission>())?;
+        let length = at.sq_entries as usize * size_of::<Submission>();
+        let submissions = Pages::of_file(file.as_fd(), IORING_OFF_SQES, length)?;
         let ring = Ring { file, rings, submissions, at };
         // A filter of system calls may forbid this one alone: better known now than when the kernel holds requests back for the rings.
         tolerate_interruption(ring.enter(0, 0))?;
@@ -138,46 +60,44 @@ impl Ring {
 
     /// Puts a command into the ring.
     fn push(&self, submission: &Submission) {
-        let tail = self.shared(self.at.submissions.tail);
+        let tail = self.shared(self.at.sq_off.tail);
         let now = tail.load(Ordering::Relaxed);
-        let index = now & self.shared(self.at.submissions.ring_mask).load(Ordering::Relaxed);
+        let index = now & self.shared(self.at.sq_off.ring_mask).load(Ordering::Relaxed);
         let places: NonNull<Submission> = self.submissions.start().cast();
         // SAFETY: the index is below the number of entries, and the kernel took the last command before its completion came.
         unsafe { places.as_ptr().add(index as usize).write(*submission) };
-        self.shared(self.at.submissions.array + index * 4).store(index, Ordering::Relaxed);
+        self.shared(self.at.sq_off.array + index * 4).store(index, Ordering::Relaxed);
         tail.store(now.wrapping_add(1), Ordering::Release);
     }
 
     /// Hands commands over and waits for so many completions.
     fn enter(&self, commands: u32, completions: u32) -> io::Result<()> {
-        let flags = if completions > 0 { WAIT } else { 0 };
-        let none = std::ptr::null::<libc::c_void>();
-        let file = self.file.as_raw_fd();
+        let flags = if completions > 0 { IoringEnterFlags::GETEVENTS } else { IoringEnterFlags::empty() };
         // SAFETY: works on the ring's own memory and on what its commands name.
-        let done = unsafe { libc::syscall(libc::SYS_io_uring_enter, file, commands, completions, flags, none, 0) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        unsafe { io_uring_enter(&self.file, commands, completions, flags) }?;
+        Ok(())
     }
 
     /// Commands that the kernel has not taken yet.
     fn waiting(&self) -> u32 {
-        let tail = self.shared(self.at.submissions.tail).load(Ordering::Relaxed);
-        tail.wrapping_sub(self.shared(self.at.submissions.head).load(Ordering::Acquire))
+        let tail = self.shared(self.at.sq_off.tail).load(Ordering::Relaxed);
+        tail.wrapping_sub(self.shared(self.at.sq_off.head).load(Ordering::Acquire))
     }
 
     /// The result of the next completion, which stays.
     fn peek(&self) -> Option<i32> {
-        let head = self.shared(self.at.completions.head).load(Ordering::Relaxed);
-        if head == self.shared(self.at.completions.tail).load(Ordering::Acquire) {
+        let head = self.shared(self.at.cq_off.head).load(Ordering::Relaxed);
+        if head == self.shared(self.at.cq_off.tail).load(Ordering::Acquire) {
             return None;
         }
-        let index = head & self.shared(self.at.completions.ring_mask).load(Ordering::Relaxed);
+        let index = head & self.shared(self.at.cq_off.ring_mask).load(Ordering::Relaxed);
         // The result stands behind the eight bytes of user data.
-        Some(self.shared(self.at.completions.cqes + index * 16 + 8).load(Ordering::Relaxed) as i32)
+        Some(self.shared(self.at.cq_off.cqes + index * 16 + 8).load(Ordering::Relaxed) as i32)
     }
 
     /// Takes the next completion away.
     fn advance(&self) {
-        self.shared(self.at.completions.head).fetch_add(1, Ordering::Release);
+        self.shared(self.at.cq_off.head).fetch_add(1, Ordering::Release);
     }
 }
 
@@ -234,8 +154,8 @@ impl Entry {
     }
 
     fn command(&self, operation: u32, commit_id: u64) -> Submission {
-        let mut submission = Submission::new_zeroed();
-        (submission.opcode, submission.fd, submission.cmd_op) = (COMMAND, self.device, operation);
+        let mut submission = Submission::default();
+        (submission.opcode, submission.fd, submission.cmd_op) = (IoringOp::UringCmd as u8, self.device, operation);
         submission.command = abi::UringCmdReq { commit_id, qid: self.queue, ..abi::UringCmdReq::default() };
         submission
     }

@@ -18,22 +18,22 @@ use crate::operation::split_header;
 /// Where a request is put, so that the data of a write begins at a page.
 const BEFORE_DATA: usize = size_of::<abi::InHeader>() + size_of::<abi::WriteIn>();
 
-/// How many threads read.
+/// How many threads read, and what.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ThreadLimits {
+pub(crate) struct Limits {
     /// Threads that stay.
     pub(crate) least: usize,
     /// Threads while handlers wait, at most.
     pub(crate) most: usize,
+    /// The most bytes of a write.
+    pub(crate) payload: usize,
 }
 
 /// Reads and serves requests.
 pub(crate) struct DeviceReaders {
     device: Arc<Device>,
     server: Arc<dyn Serve>,
-    limits: ThreadLimits,
-    /// The most bytes of a write.
-    payload: usize,
+    limits: Limits,
     state: Mutex<State>,
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -49,14 +49,9 @@ struct State {
 }
 
 impl DeviceReaders {
-    pub(crate) fn new(
-        device: Arc<Device>,
-        server: Arc<dyn Serve>,
-        limits: ThreadLimits,
-        payload: usize,
-    ) -> Arc<DeviceReaders> {
+    pub(crate) fn new(device: Arc<Device>, server: Arc<dyn Serve>, limits: Limits) -> Arc<DeviceReaders> {
         let (state, changed, threads) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Arc::new(DeviceReaders { device, server, limits, payload, state, changed, threads })
+        Arc::new(DeviceReaders { device, server, limits, state, changed, threads })
     }
 
     /// Serves until the connection ends and every handler has returned.
@@ -67,8 +62,7 @@ impl DeviceReaders {
             let _ = self.start();
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = self.changed.wait_while(state, |state| state.all > 0).unwrap_or_else(PoisonError::into_inner);
-        let mut ended = ended;
+        let mut ended = self.changed.wait_while(state, |state| state.all > 0).unwrap_or_else(PoisonError::into_inner);
         let failed = ended.failed.take();
         drop(ended);
         // They hold the file system until they are gone.
@@ -81,7 +75,7 @@ impl DeviceReaders {
     }
 
     fn start(self: &Arc<DeviceReaders>) -> io::Result<()> {
-        let buffer = Pages::new(page_size() + self.payload)?;
+        let buffer = Pages::new(page_size() + self.limits.payload)?;
         self.change(|state| {
             state.all += 1;
             state.waiting += 1;
@@ -162,9 +156,7 @@ impl DeviceReaders {
             state.all -= 1;
             state.waiting -= 1;
             state.ended = true;
-            if failed.is_some() {
-                state.failed = failed;
-            }
+            state.failed = state.failed.take().or(failed);
         });
     }
 }

@@ -9,10 +9,11 @@
 //! the kernel asks again each time, and the file system does not know it.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use rustix::fs::inotify;
 use zerocopy::IntoBytes;
 
 use crate::abi::{self, opcode};
@@ -24,13 +25,7 @@ const NAME: &std::ffi::CStr = c".fuse-poke";
 
 /// Makes the kernel keep the file for as long as the descriptor is there. The requests for it must be answered meanwhile.
 pub(crate) fn keep_file(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor that is returned belongs to nobody yet.
-    let watch = unsafe {
-        match libc::inotify_init1(libc::IN_CLOEXEC) {
-            -1 => return Err(io::Error::last_os_error()),
-            number => OwnedFd::from_raw_fd(number),
-        }
-    };
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
     let (mount, number) = (mount.as_raw_fd(), watch.as_raw_fd());
     let mut child = Command::new("/");
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

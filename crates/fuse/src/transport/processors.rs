@@ -5,8 +5,9 @@
 
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
 use std::thread::{self, Builder};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Transport;
 use crate::device::Device;
@@ -71,22 +72,12 @@ fn first_forbidden(online: &str) -> Option<usize> {
 
 /// Keeps this thread on a processor. Fails where the processor is offline or the process is confined to others.
 pub(crate) fn pin_this_thread(processor: usize) -> io::Result<()> {
-    if processor >= libc::CPU_SETSIZE as usize {
+    if processor >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: a set of processors is plain bits; the call reads one of this size.
-    let done = unsafe {
-        let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed().assume_init();
-        libc::CPU_SET(processor, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// The processor that this thread runs on.
-pub(crate) fn current() -> Option<usize> {
-    // SAFETY: asks for a number.
-    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 #[cfg(test)]

@@ -20,13 +20,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use rustix::thread::sched_getcpu;
+
 use super::poke;
-use super::processors::{self, pin_this_thread};
+use super::processors::pin_this_thread;
 use super::slot::Slot;
 use crate::body::Body;
 use crate::channel::Channel;
@@ -61,11 +63,10 @@ pub(crate) struct Rings {
     server: Arc<dyn Serve>,
     sizes: Sizes,
     memory: Option<RingMemory>,
-    queues: Vec<Queue>,
+    queues: Vec<Arc<Queue>>,
     gate: Gate,
     /// Keeps the file that pokes need.
     watch: OnceLock<OwnedFd>,
-    ended: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     slots: Mutex<Vec<Arc<Slot>>>,
 }
@@ -159,10 +160,9 @@ impl Rings {
             server,
             sizes,
             memory,
-            queues: (0..sizes.queues).map(|_| Queue::default()).collect(),
+            queues: (0..sizes.queues).map(|_| Arc::default()).collect(),
             gate: Gate::default(),
             watch: OnceLock::new(),
-            ended: AtomicBool::new(false),
             threads: Mutex::default(),
             slots: Mutex::default(),
         });
@@ -236,7 +236,6 @@ impl Rings {
 
     /// The connection is over, or was never used: threads that sleep or hold a request end; those in a handler when it returns.
     pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
         self.gate.set(Phase::Ended);
         for slot in self.slots.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             slot.end();
@@ -253,7 +252,7 @@ impl Rings {
     fn grow(self: &Arc<Rings>, number: usize) {
         let Some(queue) = self.queues.get(number) else { return };
         let _growing = queue.growing.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.free.load(Ordering::SeqCst) > 0 || self.ended.load(Ordering::SeqCst) {
+        if queue.free.load(Ordering::SeqCst) > 0 || self.gate.phase() == Phase::Ended {
             return;
         }
         let all = queue.all.load(Ordering::SeqCst);
@@ -344,10 +343,9 @@ impl Worker {
             let _ = say.send(Err(error));
             return Ok(());
         }
-        if let Some(queue) = self.rings.queues.get(self.queue) {
-            queue.all.fetch_add(1, Ordering::SeqCst);
-            queue.free.fetch_add(1, Ordering::SeqCst);
-        }
+        let Some(queue) = self.rings.queues.get(self.queue).cloned() else { return Ok(()) };
+        queue.all.fetch_add(1, Ordering::SeqCst);
+        queue.free.fetch_add(1, Ordering::SeqCst);
         self.is_serving = self.rings.gate.phase() == Phase::Serving;
         let _ = say.send(Ok(()));
         if self.rings.gate.wait(Phase::Detached) == Phase::Ended {
@@ -359,10 +357,9 @@ impl Worker {
         // A request may have come with the registration.
         loop {
             let fetched = self.entry.wait()?;
-            let Some((error, length)) = self.carry_out(&fetched) else { return Ok(()) };
-            if let Some(queue) = self.rings.queues.get(self.queue) {
-                queue.free.fetch_add(1, Ordering::SeqCst);
-            }
+            let takes_last = queue.free.fetch_sub(1, Ordering::SeqCst) <= 1;
+            let Some((error, length)) = self.carry_out(&fetched, takes_last) else { return Ok(()) };
+            queue.free.fetch_add(1, Ordering::SeqCst);
             self.answer(&fetched, error, length)?;
         }
     }
@@ -378,9 +375,8 @@ impl Worker {
     }
 
     /// The answer's error number and length; none when the connection ended.
-    fn carry_out(&mut self, fetched: &Fetched) -> Option<(i32, usize)> {
+    fn carry_out(&mut self, fetched: &Fetched, takes_last: bool) -> Option<(i32, usize)> {
         let header = &fetched.header;
-        let takes_last = self.take();
         if Device::is_poke(header) {
             // The entry is free again at once.
             return Some((0, 0));
@@ -410,18 +406,11 @@ impl Worker {
         self.slot.wait_for_answer()
     }
 
-    /// Counts the entry as taken; whether it was the last free one.
-    fn take(&self) -> bool {
-        let Some(queue) = self.rings.queues.get(self.queue) else { return false };
-        queue.free.fetch_sub(1, Ordering::SeqCst) <= 1
-    }
-
     /// Makes the queue look for what waits.
     fn poke(&self) {
-        if processors::current() != Some(self.queue) {
-            return self
-                .rings
-                .warn(self.queue, "the daemon may not run on it any more (AllowedCPUs= in a unit, cpuset.cpus)");
+        if sched_getcpu() != self.queue {
+            let why = "the daemon may not run on it any more (AllowedCPUs= in a unit, cpuset.cpus)";
+            return self.rings.warn(self.queue, why);
         }
         if let Err(error) = self.rings.device.poke() {
             self.rings.warn(self.queue, format!("its queue cannot be poked: {error}"));
@@ -431,7 +420,7 @@ impl Worker {
     /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed, it is tried ever
     /// more seldom.
     fn pin_again(&mut self) {
-        if self.pinned && processors::current() == Some(self.queue) {
+        if self.pinned && sched_getcpu() == self.queue {
             return;
         }
         self.tries = self.tries.wrapping_add(1);

@@ -18,7 +18,8 @@ mod live {
     use crate::connection;
     use crate::filesystem::{Context, Filesystem, Interruptions, Server};
     use crate::mount::{MountOptions, MountSpec, Mounting};
-    use crate::transport::dev::{DeviceReaders, ThreadLimits};
+    use crate::transport::dev::{DeviceReaders, Limits};
+    use crate::transport::processors;
     use crate::{Reply, Space, StatFs};
 
     struct Nothing;
@@ -47,7 +48,7 @@ mod live {
         let refused = prepared.register().err().unwrap();
         assert!(matches!(refused, Refused::GivenBack(error) if error.raw_os_error() == Some(libc::EINVAL)));
         let unmounter = mounting.attach(Arc::clone(&device), folder.path().to_owned()).unwrap();
-        let readers = DeviceReaders::new(device, server, ThreadLimits { least: 2, most: 2 }, agreed.payload());
+        let readers = DeviceReaders::new(device, server, Limits { least: 2, most: 2, payload: agreed.payload() });
         let served = std::thread::spawn(move || readers.run());
         let output =
             Command::new("timeout").args(["10", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();

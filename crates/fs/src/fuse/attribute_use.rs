@@ -1,4 +1,4 @@
-//! Who uses the attributes that come with a listing.
+//! Which threads use the attributes that come with a listing.
 //!
 //! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round trip each. The
 //! kernel asks for all entries with attributes whoever lists them. So a thread gets those of small directories, which most are, and of
@@ -20,16 +20,16 @@ const USES_THEM: u64 = u64::MAX >> PID_BITS;
 
 /// Threads that listed something lately: of each slot the last one, with the directory, or that it uses attributes.
 #[derive(Debug)]
-pub(super) struct Readers([AtomicU64; SLOTS]);
+pub(super) struct AttributeUse([AtomicU64; SLOTS]);
 
-impl Readers {
-    pub(super) fn new() -> Readers {
-        Readers([const { AtomicU64::new(0) }; SLOTS])
+impl AttributeUse {
+    pub(super) fn new() -> AttributeUse {
+        AttributeUse([const { AtomicU64::new(0) }; SLOTS])
     }
 
     /// Whether a listing of so many entries that a thread begins is to have attributes.
-    pub(super) fn begin(&self, thread: u32, dir: NodeId, entries: usize) -> bool {
-        if self.use_them(thread) {
+    pub(super) fn begin_listing(&self, thread: u32, dir: NodeId, entries: usize) -> bool {
+        if self.is_expected(thread) {
             return true;
         }
         if let Some(slot) = self.slot(thread) {
@@ -39,23 +39,23 @@ impl Readers {
     }
 
     /// Whether a thread uses attributes, as far as is known.
-    pub(super) fn use_them(&self, thread: u32) -> bool {
+    pub(super) fn is_expected(&self, thread: u32) -> bool {
         self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_THEM))
     }
 
-    /// A thread asks for what programs ask for that use attributes.
-    pub(super) fn will_use_them(&self, thread: u32) {
+    /// A thread asks for what only programs that use attributes ask for.
+    pub(super) fn expect(&self, thread: u32) {
         if let Some(slot) = self.slot(thread) {
             slot.store(state(thread, USES_THEM), Ordering::Relaxed);
         }
     }
 
-    /// A thread asks for an entry of a directory.
-    pub(super) fn asked(&self, thread: u32, dir: NodeId) {
+    /// A thread looks up an entry of a directory.
+    pub(super) fn looked_up(&self, thread: u32, dir: NodeId) {
         if let Some(slot) = self.slot(thread)
             && slot.load(Ordering::Relaxed) == state(thread, dir.0)
         {
-            self.will_use_them(thread);
+            self.expect(thread);
         }
     }
 
@@ -76,17 +76,17 @@ mod tests {
 
     #[test]
     fn who_asks_for_what_it_listed_gets_all_attributes_from_then_on() {
-        let readers = Readers::new();
+        let threads = AttributeUse::new();
         let (one, other) = (NodeId(2), NodeId(3));
-        let begin = |thread, dir| readers.begin(thread, dir, FEW + 1);
+        let begin = |thread, dir| threads.begin_listing(thread, dir, FEW + 1);
         assert!(!begin(100, one));
-        assert!(readers.begin(102, one, FEW), "a small directory");
-        readers.asked(101, one);
-        readers.asked(100, other);
+        assert!(threads.begin_listing(102, one, FEW), "a small directory");
+        threads.looked_up(101, one);
+        threads.looked_up(100, other);
         assert!(!begin(100, one), "another thread, or another directory");
-        readers.asked(100, one);
-        assert!(begin(100, other) && readers.use_them(100));
-        assert!(!begin(101, one) && !readers.use_them(101));
+        threads.looked_up(100, one);
+        assert!(begin(100, other) && threads.is_expected(100));
+        assert!(!begin(101, one) && !threads.is_expected(101));
         begin(100 + SLOTS as u32, one);
         assert!(!begin(100, one), "its slot is another's now");
         assert!(begin(0, one), "the kernel's own");
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn who_will_use_attributes_gets_them_with_the_first_listing() {
-        let readers = Readers::new();
-        readers.will_use_them(100);
-        assert!(readers.begin(100, NodeId(2), FEW + 1) && readers.use_them(100));
+        let threads = AttributeUse::new();
+        threads.expect(100);
+        assert!(threads.begin_listing(100, NodeId(2), FEW + 1) && threads.is_expected(100));
     }
 }

@@ -1,4 +1,4 @@
-//! A channel that remembers, and a kernel's end of a connection, for tests.
+//! What tests share: a channel that remembers, and a kernel's end of a connection.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
