@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::branch::StateDir;
 use crate::branch::mounts::MountId;
 use crate::control::protocol::TransportStatus;
 use crate::error::Error;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::{Metric, Metrics};
 use crate::node::{NodeId, PassthroughToken};
 use crate::spec::{OnBranchError, PoolSpec};
@@ -50,7 +50,7 @@ pub(crate) struct Context {
     /// Can be read from once the pool ends, for who waits for something else as well.
     ends: OwnedFd,
     /// Things a person should look at, by subject.
-    warnings: Mutex<BTreeMap<String, String>>,
+    warnings: RankedMutex<rank::ContextWarnings, BTreeMap<String, String>>,
 }
 
 impl Context {
@@ -70,7 +70,7 @@ impl Context {
             mounted_as: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ends,
-            warnings: Mutex::default(),
+            warnings: RankedMutex::default(),
         }))
     }
 

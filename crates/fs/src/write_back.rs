@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
@@ -22,6 +21,7 @@ use crate::context::Context;
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
 use crate::ground::at::{DirAt, FileAt};
+use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
@@ -38,11 +38,11 @@ pub(crate) struct WriteBack {
 struct Flushers {
     running: ArcSwap<Vec<Option<Arc<Flusher>>>>,
     /// What was chosen since the mount in place of what the configuration says.
-    chosen: Mutex<FxHashMap<BranchId, Option<WriteBackSpec>>>,
+    chosen: RankedMutex<rank::WriteBackChosen, FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Held while that changes: of two at once each would keep what the other replaced.
-    changing: Mutex<()>,
+    changing: RankedMutex<rank::WriteBackChange, ()>,
     /// Files of which a write-back failed under a flusher that is gone. Who syncs next is told.
-    failed: Mutex<FxHashSet<(BranchId, FileId)>>,
+    failed: RankedMutex<rank::WriteBackFailed, FxHashSet<(BranchId, FileId)>>,
 }
 
 impl WriteBack {

@@ -300,6 +300,33 @@ fn one_place_knows_fuse() {
     assert!(knows.is_empty(), "only the folder fuse/ may name the crate umbrella_fuse: {knows:?}");
 }
 
+/// Whether the code names a lock without a rank.
+fn has_plain_lock(text: &str) -> bool {
+    let plain = |token: &String| matches!(token.as_str(), "Mutex" | "RwLock" | "parking_lot");
+    tokens(&code_lines(text)).iter().any(plain)
+}
+
+#[test]
+fn every_lock_of_the_file_system_has_a_rank() {
+    let source = folder(package(&metadata(), "umbrella-fs")).join("src");
+    let locks = source.join("ground/locks");
+    assert!(locks.is_dir(), "{} has the ranks", locks.display());
+    let plain: Vec<_> = rust_files(&source)
+        .into_iter()
+        .filter(|path| !path.starts_with(&locks) && !is_test_file(path, &source))
+        .filter(|path| has_plain_lock(&fs::read_to_string(path).expect("the source can be read")))
+        .collect();
+    assert!(plain.is_empty(), "use RankedMutex, RankedRwLock or WaitMutex of ground/locks: {plain:?}");
+}
+
+#[test]
+fn the_scan_sees_a_plain_lock() {
+    assert!(has_plain_lock("struct S { queue: Mutex<u8> }"));
+    assert!(has_plain_lock("use std::sync::{Arc, RwLock};"));
+    assert!(has_plain_lock("fn f() { parking_lot::Condvar::new(); }"));
+    assert!(!has_plain_lock("// a Mutex\nstruct S { queue: RankedMutex<rank::MoverQueue, u8> }"));
+}
+
 #[test]
 fn the_scan_sees_a_file_behind_a_path_and_behind_a_grouped_import() {
     assert_eq!(forbidden_uses("let text = std::fs::read(path);"), ["std::fs"]);

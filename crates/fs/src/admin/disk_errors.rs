@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use umbrella_units::BranchId;
@@ -19,15 +18,16 @@ use crate::disk::file_system;
 use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
 
 /// What is listened to.
 pub(crate) struct DiskErrors {
     sysfs: Sysfs,
-    log: Mutex<Option<KernelLog>>,
+    log: RankedMutex<rank::DiskLog, Option<KernelLog>>,
     events: Option<FsErrors>,
     /// Branches that are, or were, online.
-    watched: Mutex<BTreeMap<BranchId, Watched>>,
+    watched: RankedMutex<rank::DiskWatched, BTreeMap<BranchId, Watched>>,
 }
 
 /// What the kernel's words are compared with.
@@ -63,7 +63,7 @@ impl DiskErrors {
         let events = FsErrors::open()
             .inspect_err(|error| tracing::info!(%error, "file systems are not listened to for their errors"))
             .ok();
-        DiskErrors { sysfs: Sysfs::default(), log: Mutex::new(log), events, watched: Mutex::default() }
+        DiskErrors { sysfs: Sysfs::default(), log: RankedMutex::new(log), events, watched: RankedMutex::default() }
     }
 
     fn watch(&self, branch: BranchId, online: &Online) {

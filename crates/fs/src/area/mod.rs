@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::staging::{Config, Staging as Waiting};
 use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
@@ -21,6 +20,7 @@ use memory::Memory;
 use crate::branch::{Abilities, Branch};
 use crate::context::Context;
 use crate::control::protocol::StagingStatus;
+use crate::ground::locks::{Condvar, WaitMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
@@ -52,14 +52,14 @@ pub(crate) struct Area {
     /// New files are taken in.
     pub(crate) open: AtomicBool,
     pub(crate) started: Instant,
-    pub(crate) queue: Mutex<Queue>,
+    pub(crate) queue: WaitMutex<rank::AreaQueue, Queue>,
     pub(crate) wake: Condvar,
     pub(crate) groups: Groups,
     /// Bytes that may wait; follows the memory that is free.
     pub(crate) limit: AtomicU64,
 }
 
-/// A leaf among the locks: nothing is locked while it is held.
+/// What waits, and what is to be done about it.
 pub(crate) struct Queue {
     pub(crate) waiting: Waiting,
     /// Each waiting file's node, with a reference.
@@ -93,7 +93,7 @@ impl Area {
             intake,
             open: AtomicBool::new(intake == Intake::NewFiles),
             started: Instant::now(),
-            queue: Mutex::new(Queue {
+            queue: WaitMutex::new(Queue {
                 waiting,
                 nodes: FxHashMap::default(),
                 released: Vec::new(),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use umbrella_units::BranchId;
 
 use crate::branch::{Branch, Online};
 use crate::context::Context;
 use crate::error::{Error, OpError, OpResult};
 use crate::ground::attention::Attention;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::spec::STAGING;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub(crate) struct Branches {
     /// By id; a removed branch stays as a tombstone, so that ids are never reused.
     pub(crate) list: ArcSwap<Vec<Arc<Branch>>>,
     /// One change of the branches at a time; by branch the epoch that the tree has been told of.
-    pub(crate) told: Mutex<Vec<Option<u64>>>,
+    pub(crate) told: RankedMutex<rank::Branches, Vec<Option<u64>>>,
     /// Counts changes of which branches are online.
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
@@ -39,7 +39,7 @@ impl Branches {
         Arc::new(Branches {
             context: Arc::clone(context),
             list: ArcSwap::from_pointee(list),
-            told: Mutex::default(),
+            told: RankedMutex::default(),
             topology: AtomicU64::new(1),
             attention,
             used: AtomicBool::new(false),

@@ -4,10 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use umbrella_units::Timestamp;
+
+use crate::ground::locks::{RankedMutex, rank};
 
 use super::{Branch, now};
 
@@ -49,14 +50,14 @@ pub enum ErrorSource {
 /// The counts of one branch.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
-    counts: Mutex<BranchErrors>,
+    counts: RankedMutex<rank::BranchErrors, BranchErrors>,
     /// How many there were when they were told of last.
     told: AtomicU64,
 }
 
 impl Errors {
     pub(super) fn new(known: BranchErrors) -> Errors {
-        Errors { told: AtomicU64::new(0), counts: Mutex::new(known) }
+        Errors { told: AtomicU64::new(0), counts: RankedMutex::new(known) }
     }
 }
 

@@ -31,7 +31,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use umbrella_units::{BranchId, Timestamp};
 
@@ -41,6 +40,7 @@ use prober::Prober;
 use space::CachedSpace;
 
 use crate::ground::attention::Attention;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::workers::{Lost, Workers};
 use crate::spec::{AccessTimes, BranchSpec};
 
@@ -142,11 +142,11 @@ pub struct Branch {
     state: Arc<StateDir>,
     online: ArcSwapOption<Online>,
     /// Why and since when it is offline; meaningless while online.
-    offline: Mutex<(String, Timestamp)>,
+    offline: RankedMutex<rank::BranchOffline, (String, Timestamp)>,
     /// Shared with every [`Online`] there was, to tell our own lock on the branch from another daemon's.
     lives: Arc<()>,
     /// Held while the branch goes from one state to the other.
-    changing: Mutex<()>,
+    changing: RankedMutex<rank::BranchChange, ()>,
     prober: Prober,
     threads: Threads,
     timeout_ms: AtomicU64,
@@ -169,7 +169,7 @@ pub struct Branch {
     shown: AtomicU64,
     moved_in: AtomicU64,
     moved_out: AtomicU64,
-    space: Mutex<CachedSpace>,
+    space: RankedMutex<rank::BranchSpace, CachedSpace>,
 }
 
 /// Threads of a branch, all its lives together, by what they do.
@@ -190,9 +190,9 @@ impl Branch {
             spec,
             state,
             online: ArcSwapOption::empty(),
-            offline: Mutex::new(("not tried yet".to_owned(), now())),
+            offline: RankedMutex::new(("not tried yet".to_owned(), now())),
             lives: Arc::default(),
-            changing: Mutex::default(),
+            changing: RankedMutex::default(),
             prober: Prober::default(),
             threads: Threads::default(),
             timeout_ms: AtomicU64::new(DEFAULT_TIMEOUT.as_millis() as u64),
@@ -210,7 +210,7 @@ impl Branch {
             shown: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
-            space: Mutex::default(),
+            space: RankedMutex::default(),
         })
     }
 

@@ -10,10 +10,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
+
+use crate::ground::locks::{RankedMutex, rank};
 
 use super::BranchErrors;
 use super::status::Abilities;
@@ -92,9 +93,9 @@ struct PoolFile {
 #[derive(Debug)]
 pub struct StateDir {
     file: PathBuf,
-    pool: Mutex<PoolFile>,
-    reserved: Mutex<HashMap<String, u16>>,
-    claims: Mutex<HashMap<Uuid, (String, usize)>>,
+    pool: RankedMutex<rank::PoolFile, PoolFile>,
+    reserved: RankedMutex<rank::PoolReserved, HashMap<String, u16>>,
+    claims: RankedMutex<rank::PoolClaims, HashMap<Uuid, (String, usize)>>,
 }
 
 /// While it lives, no other branch of the pool may come online with the same uuid.
@@ -130,7 +131,12 @@ impl StateDir {
             },
             Err(source) => return Err(StateError::Io { path: file, source }),
         };
-        Ok(Arc::new(StateDir { file, pool: Mutex::new(pool), reserved: Mutex::default(), claims: Mutex::default() }))
+        Ok(Arc::new(StateDir {
+            file,
+            pool: RankedMutex::new(pool),
+            reserved: RankedMutex::default(),
+            claims: RankedMutex::default(),
+        }))
     }
 
     /// What is remembered of the branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where nothing is,

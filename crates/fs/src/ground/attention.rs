@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use parking_lot::{Condvar, Mutex};
+use crate::ground::locks::{Condvar, WaitMutex, rank};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
-    wanted: Mutex<bool>,
+    wanted: WaitMutex<rank::Attention, bool>,
     wake: Condvar,
 }
 

@@ -8,5 +8,6 @@ pub mod inode_flags;
 pub(crate) mod kernel_cache;
 pub(crate) mod lease;
 pub(crate) mod listing;
+pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod workers;

@@ -25,13 +25,13 @@ mod tests;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 
-use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::io::Errno;
 use thiserror::Error;
 use umbrella_units::{Ino, Timestamp};
 
 use crate::branch::mounts;
+use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 
 use number::{FOREIGN_DEVICES, Range};
 use shard::Shard;
@@ -75,13 +75,13 @@ pub enum InodeMapError {
 pub struct InodeMap {
     /// By slot, in two levels: 128 times 128.
     shards: Box<[OnceLock<Row>]>,
-    foreign: RwLock<Foreign>,
+    foreign: RankedRwLock<rank::InodeForeign, Foreign>,
     /// Who has a number that is a hash: the first who asked.
-    hashed: Mutex<FxHashMap<u64, BackingKey>>,
+    hashed: RankedMutex<rank::InodeHashed, FxHashMap<u64, BackingKey>>,
     /// Lent numbers that are not in the range of a slot.
-    lent_foreign: RwLock<FxHashSet<u64>>,
+    lent_foreign: RankedRwLock<rank::InodeLent, FxHashSet<u64>>,
     /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many moves.
-    holders: Mutex<FxHashMap<u64, (BackingKey, u32)>>,
+    holders: RankedMutex<rank::InodeHolders, FxHashMap<u64, (BackingKey, u32)>>,
 }
 
 type Row = Box<[OnceLock<Box<Shard>>]>;
@@ -98,10 +98,10 @@ impl Default for InodeMap {
     fn default() -> Self {
         InodeMap {
             shards: (0..ROW).map(|_| OnceLock::new()).collect(),
-            foreign: RwLock::default(),
-            hashed: Mutex::default(),
-            lent_foreign: RwLock::default(),
-            holders: Mutex::default(),
+            foreign: RankedRwLock::default(),
+            hashed: RankedMutex::default(),
+            lent_foreign: RankedRwLock::default(),
+            holders: RankedMutex::default(),
         }
     }
 }

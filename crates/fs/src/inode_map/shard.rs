@@ -5,8 +5,9 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 
 use super::InodeMapError;
 use super::log::LogFile;
@@ -23,13 +24,13 @@ const LEAP: u64 = 1 << 20;
 pub(super) struct Shard {
     /// There is an entry or a lent number.
     busy: AtomicBool,
-    pub(super) state: RwLock<State>,
+    pub(super) state: RankedRwLock<rank::InodeEntries, State>,
     /// Counter of the next made-up number.
     next_fresh: AtomicU64,
     /// Held by who writes the log, as long as that takes. Locked before `log` and `state`.
-    writer: Mutex<()>,
+    writer: RankedMutex<rank::InodeLogWriter, ()>,
     /// Held for a moment. Locked before `state`, never after it.
-    log: Mutex<Log>,
+    log: RankedMutex<rank::InodeLog, Log>,
     /// Records go to the log at once; otherwise only when asked (its file system may hang).
     at_once: AtomicBool,
 }

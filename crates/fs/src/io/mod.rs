@@ -12,13 +12,13 @@ mod releases;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
+use crate::ground::locks::{RankedRwLock, rank};
 use crate::migrate::Migrations;
 use crate::node::{Handle, HandleId};
 use crate::staging::Staging;
@@ -40,7 +40,7 @@ pub(crate) struct Io {
     tree: Arc<Tree>,
     migrate: Arc<Migrations>,
     staging: Arc<Staging>,
-    handles: Vec<RwLock<FxHashMap<HandleId, Arc<Handle>>>>,
+    handles: Vec<RankedRwLock<rank::IoHandles, FxHashMap<HandleId, Arc<Handle>>>>,
     next_handle: AtomicU64,
     releases: releases::Releases,
 }
@@ -57,13 +57,13 @@ impl Io {
             tree: Arc::clone(tree),
             migrate: Arc::clone(migrate),
             staging: Arc::clone(staging),
-            handles: (0..HANDLE_SHARDS).map(|_| RwLock::default()).collect(),
+            handles: (0..HANDLE_SHARDS).map(|_| RankedRwLock::default()).collect(),
             next_handle: AtomicU64::new(1),
             releases: releases::Releases::default(),
         })
     }
 
-    fn handle_shard(&self, id: HandleId) -> &RwLock<FxHashMap<HandleId, Arc<Handle>>> {
+    fn handle_shard(&self, id: HandleId) -> &RankedRwLock<rank::IoHandles, FxHashMap<HandleId, Arc<Handle>>> {
         &self.handles[id.0 as usize % HANDLE_SHARDS]
     }
 

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Choice, FileFacts, Rules};
@@ -26,6 +25,7 @@ use crate::control::protocol::{
 };
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, NotMoved, Pace};
@@ -505,7 +505,7 @@ impl Walker<'_> {
 /// The walks that are under way, for those who ask what the disks are busy with.
 #[derive(Default)]
 pub(crate) struct Walks {
-    under_way: Mutex<Vec<(u64, WalkStatus)>>,
+    under_way: RankedMutex<rank::EnforcerWalks, Vec<(u64, WalkStatus)>>,
     begun: AtomicU64,
 }
 

@@ -21,12 +21,12 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::placement::Placement;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
@@ -49,7 +49,7 @@ pub(crate) struct Migrations {
     walks: enforce::Walks,
     revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
-    given_up: Mutex<FxHashSet<OsString>>,
+    given_up: RankedMutex<rank::MigrateGivenUp, FxHashSet<OsString>>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     moves_left: AtomicBool,
 }
@@ -66,7 +66,7 @@ impl Migrations {
             mover: mover::Mover::new(),
             walks: enforce::Walks::default(),
             revisits: revisit::Revisits::default(),
-            given_up: Mutex::default(),
+            given_up: RankedMutex::default(),
             moves_left: AtomicBool::new(false),
         })
     }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashSet;
 
 use crate::control::protocol::Purpose;
+use crate::ground::locks::{Condvar, WaitMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::enforce::Part;
@@ -37,7 +37,7 @@ const MOST_FILES: usize = 1 << 16;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Revisits {
-    due: Mutex<Due>,
+    due: WaitMutex<rank::RevisitsDue, Due>,
     wake: Condvar,
 }
 

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLockWriteGuard;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
@@ -14,6 +13,7 @@ use umbrella_units::BranchId;
 use crate::area::is_stageable;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
+use crate::ground::locks::WriteGuard;
 use crate::ground::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
 use crate::names::several::{Behind, RenameSide};
@@ -124,7 +124,7 @@ impl Names {
 
     /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes later, and who has it may wait for a
     /// disk that does not answer: so all others have their turns meanwhile.
-    fn lock_names(&self) -> RwLockWriteGuard<'_, ()> {
+    fn lock_names(&self) -> WriteGuard<'_, ()> {
         loop {
             if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {
                 return names;

@@ -1,8 +1,7 @@
 //! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
 //! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
-//! Lock order: `Branches::told` and `Staging::taken_back` -> a file's `io` -> `Tree::slow_commits` -> `Tree::rename_lock` -> a directory's `listing` -> a
-//! directory's `commit` -> a file's `state` -> a directory's `attributes` -> a directory's `state`. A directory's `times` after all.
+//! The order of its locks: [`crate::ground::locks::rank`].
 
 mod handle;
 mod table;
@@ -14,13 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
 use crate::branch::{Branch, Online};
 use crate::ground::at::{DirAt, FileAt};
+use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 use crate::ground::meta::Meta;
 use crate::inode_map::BackingKey;
 use crate::rights::Shown;
@@ -83,13 +82,13 @@ pub(crate) enum Body {
 
 /// A directory.
 pub(crate) struct Dir {
-    pub(crate) state: RwLock<DirState>,
+    pub(crate) state: RankedRwLock<rank::DirState, DirState>,
     /// Odd while a relocation moves an entry from one branch's copy to another's.
     pub(crate) moves: AtomicU64,
     /// Held while such a move is committed.
-    pub(crate) commit: Mutex<()>,
+    pub(crate) commit: RankedMutex<rank::DirCommit, ()>,
     /// Held while the attributes of all copies are changed or compared.
-    pub(crate) attributes: Mutex<()>,
+    pub(crate) attributes: RankedMutex<rank::DirAttributes, ()>,
     /// Keeps what users give it while others are put back.
     pub(crate) times: times::DirTimes,
     /// The topology of the pool for which they were compared; 0: never.
@@ -99,7 +98,7 @@ pub(crate) struct Dir {
     /// The topology of the pool when the reader began whose listing the kernel keeps.
     pub(crate) listed_at: AtomicU64,
     /// The merged listing, kept from one batch to the next.
-    pub(crate) listing: Mutex<Option<Arc<crate::ground::listing::Listing>>>,
+    pub(crate) listing: RankedMutex<rank::DirListing, Option<Arc<crate::ground::listing::Listing>>>,
 }
 
 /// Where a directory is.
@@ -146,8 +145,8 @@ pub(crate) struct DirCopy {
 /// A file of any kind but a directory.
 pub(crate) struct File {
     /// Shared by reads and writes that go through the daemon; exclusive while the file changes its branch under them.
-    pub(crate) io: RwLock<()>,
-    pub(crate) state: RwLock<FileState>,
+    pub(crate) io: RankedRwLock<rank::FileIo, ()>,
+    pub(crate) state: RankedRwLock<rank::FileState, FileState>,
 }
 
 /// What keeps passthrough registered with the kernel; dropped, it ends.
@@ -252,15 +251,15 @@ impl FileState {
 impl Node {
     pub(crate) fn new_dir(id: NodeId, ino: Ino, born: Option<Timestamp>, state: DirState) -> Arc<Node> {
         let dir = Dir {
-            state: RwLock::new(state),
+            state: RankedRwLock::keyed(id.0, state),
             moves: AtomicU64::new(0),
-            commit: Mutex::new(()),
-            attributes: Mutex::new(()),
-            times: times::DirTimes::default(),
+            commit: RankedMutex::keyed(id.0, ()),
+            attributes: RankedMutex::keyed(id.0, ()),
+            times: times::DirTimes::new(id),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
             listed_at: AtomicU64::new(0),
-            listing: Mutex::new(None),
+            listing: RankedMutex::keyed(id.0, None),
         };
         Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })
     }
@@ -272,7 +271,7 @@ impl Node {
         born: Option<Timestamp>,
         state: FileState,
     ) -> Arc<Node> {
-        let file = File { io: RwLock::new(()), state: RwLock::new(state) };
+        let file = File { io: RankedRwLock::keyed(id.0, ()), state: RankedRwLock::keyed(id.0, state) };
         Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), body: Body::File(file) })
     }
 

@@ -3,20 +3,20 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use super::{Backing, Node, NodeId};
+use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 
 const SHARDS: usize = 32;
 
 /// See the module.
 pub(crate) struct NodeTable {
-    by_id: Vec<RwLock<FxHashMap<NodeId, Arc<Node>>>>,
-    by_backing: Vec<Mutex<Backings>>,
+    by_id: Vec<RankedRwLock<rank::NodesById, FxHashMap<NodeId, Arc<Node>>>>,
+    by_backing: Vec<RankedMutex<rank::NodesByBacking, Backings>>,
     next: AtomicU64,
     /// Directories without a reference, until [`NodeTable::take_forgotten`].
-    forgotten: Mutex<Vec<NodeId>>,
+    forgotten: RankedMutex<rank::NodesForgotten, Vec<NodeId>>,
     any_forgotten: AtomicBool,
 }
 
@@ -54,21 +54,21 @@ impl Backings {
 impl NodeTable {
     pub(crate) fn new(root: Arc<Node>) -> NodeTable {
         let table = NodeTable {
-            by_id: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            by_backing: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            by_id: (0..SHARDS).map(|_| RankedRwLock::default()).collect(),
+            by_backing: (0..SHARDS).map(|_| RankedMutex::default()).collect(),
             next: AtomicU64::new(NodeId::ROOT.0 + 1),
-            forgotten: Mutex::default(),
+            forgotten: RankedMutex::default(),
             any_forgotten: AtomicBool::new(false),
         };
         table.ids(root.id).write().insert(root.id, root);
         table
     }
 
-    fn ids(&self, id: NodeId) -> &RwLock<FxHashMap<NodeId, Arc<Node>>> {
+    fn ids(&self, id: NodeId) -> &RankedRwLock<rank::NodesById, FxHashMap<NodeId, Arc<Node>>> {
         &self.by_id[id.0 as usize % SHARDS]
     }
 
-    fn backings(&self, backing: Backing) -> &Mutex<Backings> {
+    fn backings(&self, backing: Backing) -> &RankedMutex<rank::NodesByBacking, Backings> {
         &self.by_backing[(backing.ino ^ u64::from(backing.branch.0)) as usize % SHARDS]
     }
 

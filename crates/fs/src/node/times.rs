@@ -13,13 +13,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
-use super::Node;
+use super::{Node, NodeId};
 use crate::error::OpResult;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
+use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
 
 /// What making or removing an entry does to a directory's times.
 const ENTRIES_CHANGED: Timestamps = Timestamps {
@@ -31,15 +31,14 @@ const ENTRIES_CHANGED: Timestamps = Timestamps {
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct DirTimes {
     /// Changes of users, counted when they begin and when they end.
     begun: AtomicU64,
     ended: AtomicU64,
     /// Odd while somebody is at step 1.
     rounds: AtomicU64,
-    /// Held by them. Of other locks only the `state` of directories is taken while it is held.
-    keeper: Mutex<()>,
+    /// Held by them.
+    keeper: RankedMutex<rank::DirTimes, ()>,
 }
 
 /// How it was before a look at the times.
@@ -61,10 +60,15 @@ impl Drop for Ends<'_> {
 /// While it lives, no time that a user gives the directory is lost.
 pub(crate) struct Keeping<'a> {
     times: &'a DirTimes,
-    _alone: MutexGuard<'a, ()>,
+    _alone: RankedMutexGuard<'a, ()>,
 }
 
 impl DirTimes {
+    pub(crate) fn new(dir: NodeId) -> DirTimes {
+        let count = || AtomicU64::new(0);
+        DirTimes { begun: count(), ended: count(), rounds: count(), keeper: RankedMutex::keyed(dir.0, ()) }
+    }
+
     /// Begins step 1. `None`: somebody else is at it for longer than `patience`.
     pub(crate) fn keep(&self, patience: Option<Duration>) -> Option<Keeping<'_>> {
         let alone = match patience {
@@ -92,7 +96,7 @@ impl DirTimes {
     }
 
     /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
-    pub(crate) fn stand_still(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn stand_still(&self) -> Option<RankedMutexGuard<'_, ()>> {
         self.keeper.try_lock_for(LOOK_PATIENCE)
     }
 
@@ -139,12 +143,13 @@ mod tests {
 
     #[test]
     fn a_look_is_made_once_more_where_a_time_was_put_back_meanwhile() {
-        let times = DirTimes::default();
+        let times = DirTimes::new(NodeId::ROOT);
         let before = times.look();
         assert!(!times.was_kept(&before) && times.is_cacheable(&before));
         let keeping = times.keep(None);
         assert!(times.was_kept(&before) && times.was_kept(&times.look()), "it is being put back");
-        assert!(times.stand_still().is_none());
+        let of_another = || std::thread::scope(|scope| scope.spawn(|| times.stand_still().is_some()).join().unwrap());
+        assert!(!of_another());
         drop(keeping);
         assert!(times.was_kept(&before), "it was put back");
         let still = times.stand_still();
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_during_a_change_is_not_cached() {
-        let times = DirTimes::default();
+        let times = DirTimes::new(NodeId::ROOT);
         let before = times.look();
         let during = times.changing(|| Ok(times.look()), || Ok(())).unwrap();
         assert!(!times.is_cacheable(&before) && !times.is_cacheable(&during) && times.is_cacheable(&times.look()));

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use umbrella_units::ByteSize;
+
+use crate::ground::locks::{RankedMutex, rank};
 
 use super::RelocateError;
 
@@ -12,7 +13,7 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A bandwidth shared by threads: a token bucket that holds a quarter of a second.
 #[derive(Debug)]
 pub struct Throttle {
-    state: Mutex<Bucket>,
+    state: RankedMutex<rank::Throttle, Bucket>,
 }
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ struct Bucket {
 impl Throttle {
     /// So many bytes a second; zero counts as one.
     pub fn new(rate: ByteSize) -> Self {
-        Throttle { state: Mutex::new(Bucket { rate: rate.0.max(1), tokens: 0.0, filled: Instant::now() }) }
+        Throttle { state: RankedMutex::new(Bucket { rate: rate.0.max(1), tokens: 0.0, filled: Instant::now() }) }
     }
 
     /// Changes the bandwidth from now on, also for those who wait.

@@ -38,13 +38,12 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use crate::area::{SPARE_INODES, Staged, is_stageable, keeps_all};
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::placement::{NewFile, Placement};
@@ -64,9 +63,9 @@ pub(crate) struct Staging {
     migrate: Arc<Migrations>,
     workers: Arc<DestageWorkers>,
     /// What an earlier mount left was looked for.
-    taken_back: Mutex<bool>,
+    taken_back: RankedMutex<rank::StagingTakenBack, bool>,
     /// When not all could leave that was to make way for writers. Held while it leaves.
-    stuck: Mutex<Option<Instant>>,
+    stuck: RankedMutex<rank::StagingShort, Option<Instant>>,
 }
 
 impl Staging {
@@ -80,8 +79,8 @@ impl Staging {
             tree: Arc::clone(tree),
             migrate: Arc::clone(migrate),
             workers: Arc::new(DestageWorkers::new(this.clone())),
-            taken_back: Mutex::default(),
-            stuck: Mutex::default(),
+            taken_back: RankedMutex::default(),
+            stuck: RankedMutex::default(),
         })
     }
 

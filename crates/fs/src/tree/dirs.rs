@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lru::LruCache;
-use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -27,6 +26,7 @@ use umbrella_units::BranchId;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
+use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
@@ -37,7 +37,7 @@ const SHARDS: usize = 16;
 /// Descriptors kept open at most, all shards together; never more than a quarter of what the daemon may have.
 const CAPACITY: usize = 16 << 10;
 
-type Shard = Mutex<LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
+type Shard = RankedMutex<rank::TreeDirFds, LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
 
 /// Open descriptors of directories, least recently used closed first.
 pub(crate) struct DirFds {
@@ -49,7 +49,7 @@ impl DirFds {
         let may_have = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let capacity = CAPACITY.min(usize::try_from(may_have / 4).unwrap_or(CAPACITY));
         let each = NonZeroUsize::new(capacity / SHARDS).unwrap_or(NonZeroUsize::MIN);
-        let shard = || Mutex::new(LruCache::with_hasher(each, FxBuildHasher));
+        let shard = || RankedMutex::new(LruCache::with_hasher(each, FxBuildHasher));
         DirFds { shards: (0..SHARDS).map(|_| shard()).collect() }
     }
 
@@ -157,7 +157,7 @@ impl Tree {
     /// The branch of a directory's only copy, locked: as long as the guard lives, none is made elsewhere, and no file moves in or out. So what the branch
     /// says of a name holds for the pool. `None` where there are several, where a branch is missing without which nothing may be said, where it would have to
     /// be waited for, and where the branch may hang.
-    pub(crate) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, MutexGuard<'a, ()>)>> {
+    pub(crate) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, RankedMutexGuard<'a, ()>)>> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let Some(commit) = dir.commit.try_lock() else { return Ok(None) };
         let mut copies = self.copies(node)?;

@@ -19,7 +19,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -28,6 +27,7 @@ use umbrella_units::{BranchId, Ino};
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::node::{Dir, Divergence, Look, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
@@ -42,7 +42,7 @@ const COMPARING: u64 = u64::MAX;
 
 /// Directories that were met whose copies differ.
 #[derive(Default)]
-pub(crate) struct Differing(Mutex<Met>);
+pub(crate) struct Differing(RankedMutex<rank::TreeDiffering, Met>);
 
 #[derive(Default)]
 struct Met {

@@ -22,13 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use umbrella_units::Ino;
 
 use crate::branch::{Branches, HIDDEN};
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
+use crate::ground::locks::rank::Ranked;
+use crate::ground::locks::{RankedMutex, RankedMutexGuard, RankedRwLock, rank};
 use crate::inode_map::InodeMap;
 use crate::node::{DirState, Node, NodeId, NodeTable};
 use crate::placement::Placement;
@@ -48,15 +49,15 @@ pub(crate) struct Tree {
     pub(crate) dir_fds: dirs::DirFds,
     /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
     /// keeps others from resolving names.
-    pub(crate) slow_commits: RwLock<()>,
+    pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
-    pub(crate) rename_lock: RwLock<()>,
+    pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,
     /// What branches may have made although they did not say so.
-    orphans: Mutex<Vec<orphans::OrphanName>>,
+    orphans: RankedMutex<rank::TreeOrphans, Vec<orphans::OrphanName>>,
     /// Directories whose copies differ.
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
-    copies_away: Mutex<FxHashMap<Ino, Vec<CopyId>>>,
+    copies_away: RankedMutex<rank::TreeCopiesAway, FxHashMap<Ino, Vec<CopyId>>>,
     /// A file on several branches was told of since the mount.
     duplicates_told: AtomicBool,
     /// Names given in hidden places.
@@ -79,11 +80,11 @@ impl Tree {
             root,
             inodes: Arc::clone(&placement.inodes),
             dir_fds: dirs::DirFds::new(),
-            slow_commits: RwLock::new(()),
-            rename_lock: RwLock::new(()),
-            orphans: Mutex::default(),
+            slow_commits: RankedRwLock::new(()),
+            rename_lock: RankedRwLock::new(()),
+            orphans: RankedMutex::default(),
             differing: equal::Differing::default(),
-            copies_away: Mutex::default(),
+            copies_away: RankedMutex::default(),
             duplicates_told: AtomicBool::new(false),
             temp_names: AtomicU64::new(0),
         })
@@ -124,6 +125,9 @@ pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
 }
 
 /// Locks something; `None`: it took longer than it may.
-pub(crate) fn lock_within<T>(lock: &Mutex<T>, patience: Option<Duration>) -> Option<MutexGuard<'_, T>> {
+pub(crate) fn lock_within<R: Ranked, T>(
+    lock: &RankedMutex<R, T>,
+    patience: Option<Duration>,
+) -> Option<RankedMutexGuard<'_, T>> {
     patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
 }

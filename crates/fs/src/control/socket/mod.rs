@@ -11,10 +11,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
@@ -24,6 +23,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::control::protocol::Reply;
+use crate::ground::locks::{Condvar, WaitMutex, rank};
 
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
@@ -113,7 +113,7 @@ impl Drop for SocketFile {
 /// How many clients wait for an answer.
 #[derive(Debug, Default)]
 struct Clients {
-    number: Mutex<usize>,
+    number: WaitMutex<rank::ControlClients, usize>,
     answered: Condvar,
 }
 
@@ -202,7 +202,7 @@ impl Drop for Serving {
         // Wakes the thread that waits for clients.
         let _ = shutdown(&self.listener, Shutdown::Both);
         let mut number = self.clients.number.lock();
-        self.clients.answered.wait_while_for(&mut number, |number| *number > 0, FAREWELL);
+        self.clients.answered.wait_while_until(&mut number, |number| *number > 0, Instant::now() + FAREWELL);
     }
 }
 
