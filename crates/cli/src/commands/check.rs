@@ -6,8 +6,6 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_fs::spec::AccessTimes;
-use umbrella_policy::placement::Rules;
-use umbrella_units::BranchId;
 
 use crate::config::{self, Config, ErrorReport, Finding};
 use crate::output;
@@ -84,9 +82,7 @@ fn report(name: String, config: &Config, findings: &[Finding]) -> Report {
 }
 
 fn unreachable(config: &Config) -> Vec<UnreachableReport> {
-    let position = |name: &str| config.spec.branches.iter().position(|branch| branch.name == name);
-    let resolve = |name: &str| position(name).map(|index| BranchId(index as u16));
-    let Ok(rules) = Rules::compile(&config.spec.rules, &resolve) else { return Vec::new() };
+    let Ok(rules) = config.rules() else { return Vec::new() };
     let reports = rules.unreachable().into_iter().map(|found| {
         let message = format!("rule {} can never match: {}", quoted(&found.rule), visible(&found.reason));
         UnreachableReport { report: config.report(&config.span_of_rule(&found.rule), message), rule: found.rule }

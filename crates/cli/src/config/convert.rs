@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
-use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
 use super::complaints::Complaints;
 use super::conversion::Conversion;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
+use super::groups;
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
+use super::values::all_names;
 use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
@@ -27,8 +29,12 @@ const KERNEL: &str = "kernel";
 
 /// Turns the shape into a pool.
 pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {
-    let mut conversion =
-        Conversion { complaints: Complaints::new(source), branches: Vec::new(), spans: Spans::default() };
+    let mut conversion = Conversion {
+        complaints: Complaints::new(source),
+        branches: Vec::new(),
+        groups: Vec::new(),
+        spans: Spans::default(),
+    };
     let c = &mut conversion;
     let mount = c.complaints.absolute_path("mount", &file.mount);
     c.spans.mount = file.mount.span();
@@ -36,8 +42,11 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
         c.fail(file.mount.span(), Problem::MountOnRoot);
     }
     let branches = branches(c, file);
+    let branch_names: Vec<_> = file.branch.iter().map(|branch| branch.get_ref().name.span()).collect();
+    groups::names(c, &file.group, &branch_names);
+    let groups = groups::groups(c, &file.group);
     let default = default_list(c, file);
-    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default };
+    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
     let spec = PoolSpec {
         mount,
         branches,
@@ -135,17 +144,15 @@ fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> 
     Some(spec)
 }
 
-/// The default list; the only branch when there is one.
+/// The default list; empty when the file has none.
 fn default_list(c: &mut Conversion, file: &PoolFile) -> Vec<String> {
-    if let Some(names) = &file.default {
-        c.spans.default = names.span();
-        return c.branch_list(names);
+    let Some(names) = &file.default else { return Vec::new() };
+    c.spans.default = names.span();
+    if let Some((span, _)) = all_names(names).into_iter().find(|(_, name)| *name == DEFAULT) {
+        c.fail(span, Problem::DefaultInDefault);
+        return Vec::new();
     }
-    if c.branches.len() > 1 {
-        let branches = c.branches.clone();
-        c.fail(0..0, Problem::NoDefault { branches });
-    }
-    c.branches.clone()
+    c.branch_list(names, &[ANY])
 }
 
 fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {

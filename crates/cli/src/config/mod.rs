@@ -13,6 +13,7 @@ mod convert;
 pub(crate) mod disk;
 mod disks;
 mod file;
+mod groups;
 mod notice;
 mod odd_rules;
 mod problem;
@@ -33,6 +34,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use umbrella_fs::spec::{AccessTimes, PoolSpec};
+use umbrella_policy::placement::{RuleError, Rules};
+use umbrella_units::BranchId;
 
 use crate::mounts;
 
@@ -61,12 +64,23 @@ impl Config {
         ErrorReport::at(&self.source, span, message)
     }
 
+    /// Its rules, compiled for its own branches.
+    pub(crate) fn rules(&self) -> Result<Rules, RuleError> {
+        let names: Vec<String> = self.spec.branches.iter().map(|branch| branch.name.clone()).collect();
+        Rules::compile(&self.spec.rules, &ids(&names))
+    }
+
     /// Where a rule, or a pattern of the name table, stands.
     pub(crate) fn span_of_rule(&self, name: &str) -> Range<usize> {
         let rule = self.spec.rules.rules.iter().position(|rule| rule.name == name);
         let span = rule.and_then(|index| self.spans.rules.get(index)).or_else(|| self.spans.globs.get(name));
         span.cloned().unwrap_or_default()
     }
+}
+
+/// Branches by name, with the ids that they have in a pool of just these.
+pub(crate) fn ids(names: &[String]) -> Vec<(String, BranchId)> {
+    names.iter().cloned().zip((0..=u16::MAX).map(BranchId)).collect()
 }
 
 /// Where things stand in the text.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 use umbrella_fs::spec::BranchSpec;
+use umbrella_policy::placement::spec::ANY;
 
 use crate::mounts;
 use crate::text::{quoted, visible_path};
@@ -107,12 +108,12 @@ fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>
         }
     }
     let mut list = spec.rules.default.clone();
-    if addition.to_default && !list.contains(name) {
+    // Without a list, and behind "any", every branch is on it.
+    if addition.to_default && !list.is_empty() && !list.iter().any(|listed| listed == name || listed == ANY) {
         list.push(name.clone());
     }
     match document.get_mut("default") {
-        // Without a list the only branch was it.
-        None => drop(document.insert("default", Item::Value(Value::Array(list.iter().collect())))),
+        None => {}
         Some(item) if list.len() > spec.rules.default.len() => {
             if let Some(names) = item.as_array_mut() {
                 append(names, name);

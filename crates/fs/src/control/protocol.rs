@@ -275,9 +275,6 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
-    /// Those of them that may be elsewhere meanwhile: their rules let them spill.
-    #[serde(default)]
-    pub files_spilled: u64,
     /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,

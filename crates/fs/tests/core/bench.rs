@@ -9,7 +9,9 @@ use umbrella_fs::pool::Pool;
 use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{
+    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec,
+};
 use umbrella_units::{Amount, ByteSize};
 
 /// In the order of the configuration.
@@ -193,7 +195,7 @@ pub(crate) fn rule_set(number: usize) -> RulesSpec {
         ),
         _ => (vec![when("logs", extension("log"), "slow")], &["tiny", "fast", "slow"]),
     };
-    RulesSpec { rules, default: default.iter().map(|&name| name.to_owned()).collect() }
+    RulesSpec { rules, default: default.iter().map(|&name| name.to_owned()).collect(), groups: Vec::new() }
 }
 
 /// Whether a set of rules sends nothing to the branch that is soon full.
@@ -202,6 +204,6 @@ pub(crate) fn has_room_always(rules: usize) -> bool {
 }
 
 fn when(name: &str, condition: Condition, to: &str) -> RuleSpec {
-    let to = DestinationSpec { branches: vec![to.to_owned()], spill: true };
+    let to = DestinationSpec { branches: vec![to.to_owned(), "any".to_owned()], offline: Offline::Next };
     RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions: vec![condition], to } }
 }

@@ -274,13 +274,6 @@ impl Rules {
             }
         }
     }
-
-    /// Why nothing could be created by an entry, for a log and for people.
-    pub fn refusal(&self, entry: EntryId, facts: &FileFacts<'_>, branches: &[BranchView]) -> String {
-        let Some(info) = self.entries.get(entry.index()) else { return String::new() };
-        let each = info.to.iter().map(|slot| self.obstacle_of(slot, facts, branches));
-        format!("{}: {}", self.list_name(entry), each.collect::<Vec<_>>().join("; "))
-    }
 }
 
 /// Says which group a branch was chosen from.

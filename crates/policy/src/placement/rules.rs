@@ -257,6 +257,16 @@ impl Rules {
         names.into_iter().min_by_key(|path| (is_lenient(path), *path))
     }
 
+    /// The entry that decides where a file belongs.
+    pub fn deciding_entry(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> EntryId {
+        self.entry_for(facts, branches, resident).entry
+    }
+
     /// The entry that a file falls under.
     pub(super) fn entry_for(
         &self,

@@ -23,6 +23,13 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
     if let Some(names) = document.get_mut("default").and_then(Item::as_array_mut) {
         remove(names, name);
     }
+    let groups = document.get_mut("group").and_then(Item::as_array_of_tables_mut);
+    for group in groups.into_iter().flat_map(ArrayOfTables::iter_mut) {
+        if let Some(members) = group.get_mut("branches").and_then(Item::as_array_mut) {
+            remove(members, name);
+            remove(members, &format!("!{name}"));
+        }
+    }
     let rules = document.get_mut("rule").and_then(Item::as_array_of_tables_mut);
     for rule in rules.into_iter().flat_map(ArrayOfTables::iter_mut) {
         if let Some(to) = rule.get_mut("to").and_then(Item::as_array_mut) {

@@ -145,7 +145,6 @@ fn a_list_that_is_full_is_named_with_the_reason_of_each_branch() {
         why(&default, &views, None),
         format!("\"disk\" {full}; the list of `default` is full, and it is complete")
     );
-    assert_eq!(default.refusal(EntryId(0), &file("/x"), &views), format!("`default`: \"disk\" {full}"));
 }
 
 #[test]

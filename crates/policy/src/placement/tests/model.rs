@@ -45,7 +45,7 @@ impl Surroundings for Around {
 
     fn last_used(&self, group: usize) -> Option<BranchId> {
         let number = self.number(b"turn", BranchId(group as u16));
-        (number % 5 > 0).then_some(BranchId((number % 5 - 1) as u16))
+        (number % 5 > 0).then(|| BranchId((number % 5 - 1) as u16))
     }
 
     fn draw(&self) -> u64 {

@@ -17,7 +17,7 @@ fn named(rules: Vec<RuleSpec>) -> Vec<String> {
 
 /// The reason why a rule with these conditions cannot match, or nothing.
 fn alone(conditions: Vec<Condition>) -> Option<String> {
-    unreachable(vec![when("rule", conditions, to(&["disk"]))]).pop().map(|(_, reason)| reason)
+    unreachable(vec![when("rule", conditions, passing(&["disk"]))]).pop().map(|(_, reason)| reason)
 }
 
 /// Whether the second rule is hidden by the first.
