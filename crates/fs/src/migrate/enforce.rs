@@ -348,7 +348,9 @@ impl Walker<'_> {
             }
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
-                self.migrations.placement.warn_astray(path, branch, decision.entry);
+                if active.rules.is_misplaced(decision, branch.id) {
+                    self.migrations.placement.warn_astray(path, branch, decision.entry);
+                }
                 self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }
             Choice::Stay => {}

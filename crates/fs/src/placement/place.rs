@@ -53,7 +53,7 @@ impl Placement {
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
-        if decision.choice == Choice::NoRoom {
+        if self.rules.load().rules.is_misplaced(decision, branch.id) {
             self.warn_astray(path, branch, decision.entry);
         }
         decision.choice

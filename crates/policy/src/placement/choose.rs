@@ -156,6 +156,12 @@ impl Rules {
         chosen == branch || place(chosen).is_some() && place(chosen) == place(branch)
     }
 
+    /// Whether a file that could not be placed is on a branch that its list does not name.
+    pub fn is_misplaced(&self, decision: Decision, branch: BranchId) -> bool {
+        let entry = self.entries.get(decision.entry.index());
+        decision.choice == Choice::NoRoom && entry.is_some_and(|entry| !entry.contains(branch))
+    }
+
     /// Whether a file must not be on a branch, not even for a moment: what decides names its branches one by one, and leaves this one out.
     pub fn forbids(&self, entry: EntryId, branch: BranchId) -> bool {
         self.entries.get(entry.index()).is_some_and(|info| info.is_strict && !info.contains(branch))
