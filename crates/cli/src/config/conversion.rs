@@ -18,7 +18,8 @@ const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 /// What conversion works with: the text, what went wrong so far, and the names of branches and groups.
 pub(super) struct Conversion {
     pub(super) complaints: Complaints,
-    pub(super) branches: Vec<String>,
+    /// Each branch's name, and the line that it stands in.
+    pub(super) branches: Vec<(String, usize)>,
     pub(super) groups: Vec<String>,
     pub(super) spans: Spans,
 }
@@ -26,6 +27,10 @@ pub(super) struct Conversion {
 impl Conversion {
     pub(super) fn fail(&mut self, span: Range<usize>, problem: Problem) {
         self.complaints.fail(span, problem);
+    }
+
+    pub(super) fn branch_names(&self) -> impl Iterator<Item = &String> {
+        self.branches.iter().map(|(name, _)| name)
     }
 
     /// The line of a span, for "the first is at line 3".
@@ -55,8 +60,8 @@ impl Conversion {
 
     /// Complains about a branch or group that does not exist.
     pub(super) fn known_branch(&mut self, span: Range<usize>, name: &str) {
-        if !self.branches.iter().chain(&self.groups).any(|known| known == name) {
-            let valid = self.branches.iter().chain(&self.groups).cloned().collect();
+        if !self.branch_names().chain(&self.groups).any(|known| known == name) {
+            let valid = self.branch_names().chain(&self.groups).cloned().collect();
             self.fail(span, Problem::UnknownBranch { name: name.to_owned(), valid });
         }
     }

@@ -1,7 +1,7 @@
 //! From the shape of the file to a [`PoolSpec`]; every mistake is collected, so that one run shows them all.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
@@ -10,6 +10,7 @@ use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
+use super::branch_paths;
 use super::complaints::Complaints;
 use super::conversion::Conversion;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
@@ -27,8 +28,8 @@ const MOST_THREADS: i64 = 256;
 /// The write-back that is left to the kernel.
 const KERNEL: &str = "kernel";
 
-/// Turns the shape into a pool.
-pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {
+/// Turns the shape into a pool, which is mounted `at` a place other than the one in the file, if one is given.
+pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result<Config, ConfigErrors> {
     let mut conversion = Conversion {
         complaints: Complaints::new(source),
         branches: Vec::new(),
@@ -41,9 +42,9 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
     if mount == Path::new("/") {
         c.fail(file.mount.span(), Problem::MountOnRoot);
     }
-    let branches = branches(c, file);
-    let branch_names: Vec<_> = file.branch.iter().map(|branch| branch.get_ref().name.span()).collect();
-    groups::names(c, &file.group, &branch_names);
+    let mount = at.map_or(mount, Path::to_owned);
+    let branches = branches(c, file, &mount);
+    groups::names(c, &file.group);
     let groups = groups::groups(c, &file.group);
     let default = default_list(c, file);
     let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
@@ -69,34 +70,38 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
     complaints.end().map(|source| Config { spec, source, spans })
 }
 
-fn branches(c: &mut Conversion, file: &PoolFile) -> Vec<BranchSpec> {
+fn branches(c: &mut Conversion, file: &PoolFile, mount: &Path) -> Vec<BranchSpec> {
     if file.branch.is_empty() {
         c.fail(0..0, Problem::NoBranch);
     }
-    if let Some(surplus) = file.branch.get(MOST_BRANCHES) {
-        c.fail(surplus.span(), Problem::TooManyBranches { limit: MOST_BRANCHES });
-    }
     let mut first_lines: HashMap<String, usize> = HashMap::new();
     let mut branches = Vec::with_capacity(file.branch.len().min(MOST_BRANCHES));
-    for branch in file.branch.iter().take(MOST_BRANCHES).map(Spanned::get_ref) {
-        let name = c.name("a branch", &branch.name);
-        let line = c.line(&branch.name.span());
-        if let Some(&first_line) = first_lines.get(&name) {
-            c.fail(branch.name.span(), Problem::DuplicateBranch { name: name.clone(), first_line });
-        } else {
-            first_lines.insert(name.clone(), line);
+    for branch in &file.branch {
+        let common = branch_spec(c, branch.get_ref());
+        for place in branch_paths::places(c, branch.get_ref(), mount) {
+            if branches.len() == MOST_BRANCHES {
+                c.fail(branch.span(), Problem::TooManyBranches { limit: MOST_BRANCHES });
+                return branches;
+            }
+            let line = c.line(&place.span);
+            if let Some(&first_line) = first_lines.get(&place.name) {
+                c.fail(place.span, Problem::DuplicateBranch { name: place.name.clone(), first_line });
+            } else {
+                first_lines.insert(place.name.clone(), line);
+            }
+            c.branches.push((place.name.clone(), line));
+            c.spans.branches.push(branch.get_ref().path.span());
+            branches.push(BranchSpec { name: place.name, path: place.path, ..common.clone() });
         }
-        c.branches.push(name.clone());
-        c.spans.branches.push(branch.path.span());
-        branches.push(branch_spec(c, name, branch));
     }
     branches
 }
 
-fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchSpec {
+/// What the keys of a `[[branch]]` say of each branch that it makes.
+fn branch_spec(c: &mut Conversion, branch: &BranchFile) -> BranchSpec {
     BranchSpec {
-        name,
-        path: c.complaints.absolute_path("path", &branch.path),
+        name: String::new(),
+        path: PathBuf::new(),
         min_free: c.amount("min_free", branch.min_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
         headroom: c.amount("headroom", branch.headroom.as_ref()),
         read_only: branch.read_only,

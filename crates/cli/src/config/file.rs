@@ -60,7 +60,7 @@ pub(super) struct StagingFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BranchFile {
-    pub(super) name: Spanned<String>,
+    pub(super) name: Option<Spanned<String>>,
     pub(super) path: Spanned<String>,
     pub(super) min_free: Option<Spanned<Scalar>>,
     pub(super) headroom: Option<Spanned<Scalar>>,

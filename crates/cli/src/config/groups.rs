@@ -28,11 +28,8 @@ const NARROW: [(&str, Narrow); 3] =
 const MOST_COMPONENTS: i64 = 100;
 
 /// Notes the names of all groups, so that lists may use them, and complains about those that are taken.
-pub(super) fn names(c: &mut Conversion, files: &[Spanned<GroupFile>], branches: &[Range<usize>]) {
-    let mut taken: Vec<(String, usize)> = Vec::new();
-    for (name, span) in c.branches.clone().into_iter().zip(branches) {
-        taken.push((name, c.line(span)));
-    }
+pub(super) fn names(c: &mut Conversion, files: &[Spanned<GroupFile>]) {
+    let mut taken = c.branches.clone();
     for file in files.iter().map(Spanned::get_ref) {
         let name = c.name("a group", &file.name);
         match taken.iter().find(|(known, _)| *known == name) {
@@ -52,7 +49,7 @@ pub(super) fn groups(c: &mut Conversion, files: &[Spanned<GroupFile>]) -> Vec<Gr
     if !c.complaints.is_empty() {
         return groups;
     }
-    for error in Rules::mistakes_of_groups(&groups, &super::ids(&c.branches)) {
+    for error in Rules::mistakes_of_groups(&groups, &super::ids(c.branch_names())) {
         let span = span_of(files, &error);
         let problem = match error {
             RuleError::UnknownMember { item, known, .. } => Problem::UnknownBranch { name: item, valid: known },

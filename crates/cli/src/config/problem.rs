@@ -61,6 +61,14 @@ pub(crate) enum Problem {
         quoted_strings(valid)
     )]
     UnknownValue { value: String, valid: Vec<String> },
+    #[error(
+        "the path is a pattern, which makes a branch of each directory that it matches; leave the name out: each is called like its directory"
+    )]
+    NameOfSeveral,
+    #[error("only the last part of a path may be a pattern (\"/mnt/disk*\")")]
+    PatternInFolder,
+    #[error("no directory matches this path; mount the disks, or create their mount points")]
+    PathMatchesNothing,
     #[error("no branch: write at least one [[branch]] with a name and a path")]
     NoBranch,
     #[error("volatile = false needs a path on memory that keeps its contents")]

@@ -74,7 +74,7 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
         (Some(when), None) => {
             let conditions = conditions(c, when.get_ref());
             let Some(to) = &file.to else {
-                let branches = c.branches.iter().take(2).cloned().collect();
+                let branches = c.branch_names().take(2).cloned().collect();
                 c.fail(span.clone(), Problem::RuleWithoutTo { branches });
                 return None;
             };
@@ -451,7 +451,7 @@ impl Hysteresis {
 
 /// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone first.
 pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
-    let names = super::ids(&c.branches);
+    let names = super::ids(c.branch_names());
     for rule in &spec.rules.rules {
         let RuleKindSpec::Names(entries) = &rule.kind else { continue };
         for entry in entries {

@@ -126,6 +126,27 @@ fn figure_8_is_read_as_it_stands() {
 }
 
 #[test]
+fn a_pattern_of_paths_makes_a_branch_of_each_directory_named_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["disk1", "disk2", "disk10", "ssd"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    std::fs::write(dir.path().join("disk0"), "a file").unwrap();
+    let at = dir.path().display();
+    let text = format!(
+        "mount = \"/pool\"\ndefault = \"hdds\"\n[[branch]]\npath = \"{at}/ssd\"\n[[branch]]\npath = \"{at}/disk*\"\nmin_free = \"5%\"\n\
+         [[group]]\nname = \"hdds\"\nbranches = \"disk*\"\n"
+    );
+    let spec = read_text(&text).unwrap().spec;
+    let names: Vec<_> = spec.branches.iter().map(|branch| branch.name.as_str()).collect();
+    assert_eq!(names, ["ssd", "disk1", "disk2", "disk10"]);
+    assert_eq!(spec.branches[3].path, dir.path().join("disk10"));
+    assert_eq!(spec.branches[3].min_free, Amount::MilliPercent(5000));
+    let twice = format!("{text}[[branch]]\npath = \"/mnt/disk2\"\n");
+    assert!(error(&twice).contains("a second branch \"disk2\""), "{}", error(&twice));
+}
+
+#[test]
 fn groups_are_read_with_their_spread_and_what_they_keep_together() {
     let text = format!(
         "default = [\"hdds\", \"any\"]\n{TWO}[[group]]\nname = \"hdds\"\nbranches = [\"d*\", \"flash\", \"!flash\"]\n\
@@ -464,7 +485,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         "mount = \"/pool\"\nmount = \"/pool\"".to_owned(),
         "mount = \"/pool\"".to_owned(),
         "mount = 5".to_owned(),
-        branch("path = \"/a\""),
+        branch("path = \"/a\"\n[[branch]]\npath = \"/b/a\""),
         branch("name = \"a\"\npath = \"a\""),
         branch("name = \"a\"\npath = \"/a/../b\""),
         branch("name = \"a/b\"\npath = \"/a\""),
@@ -547,6 +568,11 @@ fn the_texts_of_all_errors_are_as_agreed() {
         rule("when = {}\nto = \"disk\"\noffline = \"wait\""),
         rule("when = {}\nto = [\"flash\", \"rest\"]"),
         branch("name = \"any\"\npath = \"/a\""),
+        branch("path = \"/no such folder/disk*\""),
+        branch("name = \"a\"\npath = \"/no such folder/disk*\""),
+        branch("path = \"/no*/disk*\""),
+        branch("path = \"/no such folder/di[\""),
+        branch("path = \"/\""),
         group("branches = \"disk\""),
         group("name = \"default\"\nbranches = \"disk\""),
         group("name = \"disk\"\nbranches = \"disk\""),

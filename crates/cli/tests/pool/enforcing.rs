@@ -404,7 +404,9 @@ fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
     assert_eq!((summary.files_moved, summary.files_no_room, summary.files_failed), (0, 1, 0), "{summary:?}");
     let told = text(&pool.umbrella(["enforce"]));
     assert!(told.contains("no room") && told.contains("/huge"), "{told}");
-    let warned = |pool: &Pool| pool.status().warnings.iter().any(|one| one.contains("/huge") && one.contains("(cold) does not name"));
+    let warned = |pool: &Pool| {
+        pool.status().warnings.iter().any(|one| one.contains("/huge") && one.contains("(cold) does not name"))
+    };
     assert!(warned(&pool), "{:?}", pool.status().warnings);
     pool.expect_stays_on("warm", "huge");
     assert!(fs::read(pool.join("huge")).unwrap() == bytes(1, 4 * MIB));

@@ -235,3 +235,34 @@ fn check_names_the_members_of_each_group() {
     let checked = pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]);
     assert!(text(&checked).contains("group \"all\": a, b"), "{}", text(&checked));
 }
+
+#[test]
+fn a_disk_that_a_pattern_made_a_branch_is_offline_while_it_is_missing() {
+    let (ssd, shelf) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(64 * MIB));
+    for name in ["disk1", "disk2"] {
+        fs::create_dir(shelf.join(name)).unwrap();
+        fs::write(shelf.join(name).join(format!("on-{name}")), name).unwrap();
+    }
+    let rules = format!(
+        "[[branch]]\npath = \"{}/disk*\"\noptional = true\n[[group]]\nname = \"hdds\"\nbranches = \"disk*\"\n",
+        shelf.path().display()
+    );
+    let mut pool = Pool::builder().branch("ssd", ssd.path()).default(&["hdds"]).rules(&rules).mount();
+    let states = |pool: &Pool| {
+        let branches = pool.status().branches.into_iter();
+        branches.map(|branch| (branch.name.clone(), pool.is_online(&branch.name))).collect::<Vec<_>>()
+    };
+    let named = |name: &str, online| (name.to_owned(), online);
+    assert_eq!(states(&pool), [named("ssd", true), named("disk1", true), named("disk2", true)]);
+    assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
+    pool.stop();
+    fs::rename(shelf.join("disk2"), shelf.join("away")).unwrap();
+    fs::create_dir(shelf.join("disk3")).unwrap();
+    pool.start();
+    assert_eq!(states(&pool), [named("ssd", true), named("disk1", true), named("disk2", false), named("disk3", true)]);
+    assert!(fs::read(pool.join("on-disk2")).is_err());
+    pool.stop();
+    fs::rename(shelf.join("away"), shelf.join("disk2")).unwrap();
+    pool.start();
+    assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
+}

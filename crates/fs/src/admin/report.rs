@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, FileFacts, Slot, Stage};
-use umbrella_units::{ByteSize, Timestamp, format_duration};
+use umbrella_policy::placement::{Choice, EntryInfo, FileFacts, Slot, Stage};
+use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use crate::admin::Admin;
 use crate::branch::Branch;
@@ -117,11 +117,21 @@ impl Admin {
                 RuleStatus {
                     name: entry.name.clone(),
                     to: entry.to.iter().map(|slot| self.placement.slot_name(slot)).collect(),
+                    branches: self.reached(entry),
                     hits: hits.load(Ordering::Relaxed),
                     inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
             })
             .collect()
+    }
+
+    /// The branches that a list reaches.
+    fn reached(&self, entry: &EntryInfo) -> Vec<String> {
+        let mut reached: Vec<BranchId> = entry.to.iter().flat_map(Slot::members).collect();
+        reached.sort_unstable();
+        reached.dedup();
+        let in_pool = reached.into_iter().filter_map(|id| self.branches.get(id).ok());
+        in_pool.map(|branch| branch.spec.name.clone()).filter(|name| !name.is_empty()).collect()
     }
 
     /// Why a file is where it is. The path begins with `/`.

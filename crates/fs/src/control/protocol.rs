@@ -389,11 +389,14 @@ pub struct WriteBackStatus {
 pub struct RuleStatus {
     /// Name; for an entry of the name table, its pattern.
     pub name: String,
-    /// Where it sends files.
+    /// Its list, as it was written.
     pub to: Vec<String>,
+    /// The branches that the list reaches, also through groups and words.
+    #[serde(default)]
+    pub branches: Vec<String>,
     /// How often it decided since the mount.
     pub hits: u64,
-    /// Why it is inactive just now (its first branch is offline), if it is.
+    /// Why it is inactive just now (the first of its list is offline), if it is.
     pub inactive: Option<String>,
 }
 

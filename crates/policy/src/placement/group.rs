@@ -3,7 +3,7 @@
 use umbrella_units::BranchId;
 
 use super::error::RuleError;
-use super::glob::Glob;
+use super::glob::{Glob, GlobError};
 use super::spec::{ANY, DEFAULT, GroupSpec, Spread, TogetherFull};
 
 /// Branches of equal worth.
@@ -31,6 +31,28 @@ impl Group {
     /// Whether a directory is kept together with others of this group, or everything below it is.
     pub fn keeps_together(&self) -> bool {
         !self.together.is_empty()
+    }
+}
+
+/// A pattern of names: `disk*`.
+#[derive(Debug, Clone)]
+pub struct NamePattern(Glob);
+
+impl NamePattern {
+    /// Whether a text is a pattern, and no name.
+    pub fn is_one(text: &str) -> bool {
+        text.contains(['*', '?', '[', '{'])
+    }
+
+    /// Reads a pattern. It has no slash.
+    pub fn new(text: &str) -> Result<NamePattern, GlobError> {
+        Glob::new(text).map(NamePattern)
+    }
+
+    /// Whether it matches a whole name.
+    pub fn matches(&self, name: &str) -> bool {
+        // A pattern without a slash is one of the last component of a path.
+        self.0.matches(&[b"/", name.as_bytes()].concat())
     }
 }
 
@@ -161,11 +183,7 @@ impl Resolver<'_> {
                 other => other,
             });
         }
-        let wild = name.contains(['*', '?', '[', '{']);
-        let bad = |reason| RuleError::BadMembers { group: spec.name.clone(), item: item.to_owned(), reason };
-        // A pattern without a slash is one of the last component of a path.
-        let pattern = if wild { Some(Glob::new(name).map_err(bad)?) } else { None };
-        let Some(pattern) = pattern else {
+        if !NamePattern::is_one(name) {
             let mut known: Vec<String> = self.branches.iter().map(|(name, _)| name.clone()).collect();
             known.extend(specs.iter().map(|group| group.name.clone()).filter(|known| *known != spec.name));
             return Err(RuleError::UnknownMember { group: spec.name.clone(), item: item.to_owned(), known });

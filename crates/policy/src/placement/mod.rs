@@ -29,7 +29,7 @@ pub use error::RuleError;
 pub use explain::{Explained, Step};
 pub use facts::{BranchView, FileFacts, Resident, Stage};
 pub use glob::GlobError;
-pub use group::Group;
+pub use group::{Group, NamePattern};
 pub use reach::Unreachable;
 pub use rules::{Asked, Choice, Decision, EntryId, EntryInfo, Rules};
 pub use slot::Slot;

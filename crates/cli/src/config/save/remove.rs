@@ -11,7 +11,8 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
     let Some(tables) = document.get("branch").and_then(Item::as_array_of_tables) else {
         bail!("its branches are not written as [[branch]]");
     };
-    let table = tables.iter().find(|table| table.get("name").and_then(Item::as_str) == Some(name));
+    super::refuse_pattern(tables, name)?;
+    let table = tables.iter().find(|table| super::is_of(table, name));
     // Somebody has taken it out already.
     let Some(table) = table else { return Ok(text.to_owned()) };
     let heading = table.span().context("its branch cannot be found")?;
