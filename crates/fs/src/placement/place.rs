@@ -233,7 +233,8 @@ impl Placement {
             return Err(OpError::Offline);
         }
         let refusal = self.refusal();
-        if refusal == OpError::NoRoom {
+        // With branches to leave out, others than full ones may be among them.
+        if refusal == OpError::NoRoom && full.is_empty() {
             self.warn_full(&active, decision.entry);
         }
         Err(refusal)

@@ -187,9 +187,11 @@ impl Resolver<'_> {
             let mut known: Vec<String> = self.branches.iter().map(|(name, _)| name.clone()).collect();
             known.extend(specs.iter().map(|group| group.name.clone()).filter(|known| *known != spec.name));
             return Err(RuleError::UnknownMember { group: spec.name.clone(), item: item.to_owned(), known });
-        };
-        let matches = |name: &str| pattern.matches(&[b"/", name.as_bytes()].concat());
-        let found: Vec<BranchId> = self.branches.iter().filter(|(name, _)| matches(name)).map(|(_, id)| *id).collect();
+        }
+        let bad = |reason| RuleError::BadMembers { group: spec.name.clone(), item: item.to_owned(), reason };
+        let pattern = NamePattern::new(name).map_err(bad)?;
+        let matching = self.branches.iter().filter(|(name, _)| pattern.matches(name));
+        let found: Vec<BranchId> = matching.map(|(_, id)| *id).collect();
         if found.is_empty() {
             return Err(RuleError::MatchesNothing { group: spec.name.clone(), item: item.to_owned() });
         }
