@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, PathPart, RuleKindSpec, RuleSpec, RulesSpec,
-    SpaceField,
+    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, Offline, PathPart, RuleKindSpec, RuleSpec,
+    RulesSpec, SpaceField,
 };
-use umbrella_policy::placement::{BranchView, FileFacts, Resident, Rules, Stage};
+use umbrella_policy::placement::{BranchView, Empty, FileFacts, Resident, Rules, Stage};
 use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
 
 const COUNTS: [usize; 3] = [1, 32, 1_000];
 const BRANCHES: [usize; 3] = [4, 24, 100];
 
 fn to() -> DestinationSpec {
-    DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], spill: true }
+    DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], offline: Offline::Next }
 }
 
 fn compile(rules: Vec<RuleSpec>) -> Rules {
-    let spec = RulesSpec { rules, default: vec!["a".to_owned()] };
-    Rules::compile(&spec, &|name| Some(BranchId(u16::from(name == "b")))).expect("the rules of the benchmark are right")
+    let spec = RulesSpec { rules, default: vec!["a".to_owned()], groups: Vec::new() };
+    let names = [("a".to_owned(), BranchId(0)), ("b".to_owned(), BranchId(1))];
+    Rules::compile(&spec, &names).expect("the rules of the benchmark are right")
 }
 
 fn metadata(count: usize, condition: impl Fn(usize) -> Condition) -> Rules {
@@ -68,7 +69,7 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
         let rules = rules(count);
         let facts = file(path.as_bytes());
         group.bench_with_input(BenchmarkId::from_parameter(count), &rules, |bench, rules| {
-            bench.iter(|| rules.decide(black_box(&facts), black_box(&[branch; 2]), black_box(Some(&home))));
+            bench.iter(|| rules.decide(black_box(&facts), black_box(&[branch; 2]), black_box(Some(&home)), &Empty));
         });
     }
     group.finish();
@@ -120,7 +121,7 @@ fn joined(n: usize) -> Condition {
 /// A rule that asks for the space of one of many branches, each of which is listed.
 fn spacious(rules: usize, branches: usize) -> Rules {
     let names: Vec<String> = (0..branches).map(|n| format!("b{n}")).collect();
-    let rule = |n| {
+    let rule = |n: usize| {
         let condition = Condition::Space {
             branch: names[n % branches].clone(),
             of: SpaceField::Free,
@@ -131,9 +132,9 @@ fn spacious(rules: usize, branches: usize) -> Rules {
         let to = DestinationSpec { branches: names.clone(), ..to() };
         RuleSpec { name: format!("rule {n}"), kind: RuleKindSpec::When { conditions: vec![condition], to } }
     };
-    let spec = RulesSpec { rules: (0..rules).map(rule).collect(), default: names.clone() };
-    let id = |name: &str| names.iter().position(|known| known == name).map(|index| BranchId(index as u16));
-    Rules::compile(&spec, &id).expect("the rules of the benchmark are right")
+    let spec = RulesSpec { rules: (0..rules).map(rule).collect(), default: names.clone(), groups: Vec::new() };
+    let ids: Vec<(String, BranchId)> = names.iter().cloned().zip((0..).map(BranchId)).collect();
+    Rules::compile(&spec, &ids).expect("the rules of the benchmark are right")
 }
 
 /// Rules on the space of branches, for a new file: the last branch of the default list is the only one with room.
@@ -150,7 +151,7 @@ fn many_branches(criterion: &mut Criterion) {
             let mut views = vec![full; branches];
             views[branches - 1].min_free = ByteSize(0);
             group.bench_with_input(BenchmarkId::new(count.to_string(), branches), &rules, |bench, rules| {
-                bench.iter(|| rules.decide(black_box(&facts), black_box(&views), None));
+                bench.iter(|| rules.decide(black_box(&facts), black_box(&views), None, &Empty));
             });
         }
     }

@@ -77,7 +77,7 @@ fn table(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: us
     space(c, SpaceField::Inodes, &when.inodes, hysteresis.share, &mut conditions);
     for (names, value) in [(&when.online, true), (&when.offline, false)] {
         let Some(names) = names else { continue };
-        let branches = c.branch_list(names);
+        let branches = c.branch_list(names, &[]);
         conditions.extend(branches.into_iter().map(|branch| Condition::Online { branch, value }));
     }
     conditions.extend(xattrs(c, &when.xattr));

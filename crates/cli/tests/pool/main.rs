@@ -22,6 +22,7 @@ mod failing_disks;
 mod failures;
 mod file_systems;
 mod following;
+mod groups;
 mod idle;
 mod mounting;
 mod overflow;

@@ -74,8 +74,8 @@ fn a_file_that_is_deleted_young_never_reaches_a_branch() {
 #[test]
 fn what_must_be_on_one_branch_only_does_not_wait_in_memory() {
     let (disks, builder) = disks(["small", "large"]);
-    let secret = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"large\"], spill = false }]\n\
-                  [[rule]]\nname = \"closed\"\nwhen = { access = \"read-only\" }\nto = [\"large\"]\nspill = false\n";
+    let secret = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"large\"] }]\n\
+                  [[rule]]\nname = \"closed\"\nwhen = { access = \"read-only\" }\nto = [\"large\"]\n";
     let pool = On { pool: builder.rules(secret).keys(LONG).mount(), disks };
     let waiting = || pool.status().staging.unwrap().files;
     fs::create_dir(pool.join("secret")).unwrap();

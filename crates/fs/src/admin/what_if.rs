@@ -21,11 +21,11 @@ impl Admin {
         let new =
             FileFacts { stage: Stage::New, size: ByteSize(0), occupied: ByteSize(0), xattrs: Some(&[]), ..settled };
         let active = self.placement.rules.load();
-        let views = self.placement.views();
+        let (views, around) = (self.placement.views(), self.placement.around(&active));
         let asked = if file.size.is_some() { settled } else { FileFacts { stage: Stage::New, ..settled } };
-        let explained = active.rules.explain(&asked, &views, None);
+        let explained = active.rules.explain(&asked, &views, None, &around);
         let belongs = self.place_of(explained.decision);
-        let begins = self.place_of(active.rules.decide(&new, &views, None));
+        let begins = self.place_of(active.rules.decide(&new, &views, None, &around));
         let entry = active.rules.entries().get(explained.decision.entry.index());
         let outcome = outcome(file, &explained, begins.as_deref(), belongs.as_deref());
         Explanation {

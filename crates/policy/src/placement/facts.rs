@@ -95,6 +95,14 @@ pub struct Inodes {
     pub free: u64,
 }
 
+impl Inodes {
+    /// Of two branches together; one that does not count them adds nothing.
+    pub(super) fn sum(one: Option<Inodes>, other: Option<Inodes>) -> Option<Inodes> {
+        let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
+        Some(Inodes { total: a.total.saturating_add(b.total), free: a.free.saturating_add(b.free) })
+    }
+}
+
 impl BranchView {
     /// Whether a file may be put here at all.
     pub(super) fn open(&self) -> bool {

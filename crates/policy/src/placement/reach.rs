@@ -4,10 +4,13 @@
 //! alternatives (`any`) is, when each of them is.
 //! Only what is certain is reported; a rule that several earlier rules cover together is not found.
 
+use umbrella_units::BranchId;
+
 use super::condition::Test;
 use super::domain::{Domain, Fact, Quantity, Reading};
 use super::glob::Glob;
 use super::rules::{EntryId, Names, Rule, Rules, When};
+use super::spec::Offline;
 
 /// A rule, or a pattern of the name table, that can never match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +75,8 @@ impl Rules {
         }
         self.require_active(&mut possible, when.entry);
         if possible.iter().all(|one| one.contradiction().is_some()) {
-            let first = self.branch_name(when.first);
-            let reason = format!("it wants {first} offline, but is passed over while its first branch is");
+            let first = self.first_name(when.entry);
+            let reason = format!("it wants {first} offline, but is passed over while the first of its list is");
             return Some(self.out_of_reach(when.entry, reason, false));
         }
         None
@@ -132,22 +135,27 @@ impl Rules {
         Some(self.out_of_reach(entry, reason, fallback))
     }
 
-    /// Admits only what an entry is not passed over for: its first branch is online, unless it must not spill.
+    /// Admits only what an entry is not passed over for.
     fn require_active(&self, possible: &mut [Domain<'_>], entry: EntryId) {
-        let info = &self.entries[entry.index()];
-        if info.spill {
-            possible.iter_mut().for_each(|one| one.require(info.to[0], true));
+        if let Some(first) = self.first_that_must_be_online(entry) {
+            possible.iter_mut().for_each(|one| one.require(first, true));
         }
     }
 
     fn may_be_passed_over(&self, entry: EntryId, possible: &[Domain<'_>]) -> bool {
+        let is_passed = self.entries[entry.index()].offline == Offline::Pass;
+        let needs = |first| possible.iter().all(|one| one.needs_online(first));
+        is_passed && self.first_that_must_be_online(entry).is_none_or(|first| !needs(first))
+    }
+
+    /// The branch or group without which an entry is passed over.
+    fn first_that_must_be_online(&self, entry: EntryId) -> Option<BranchId> {
         let info = &self.entries[entry.index()];
-        info.spill && !possible.iter().all(|one| one.needs_online(info.to[0]))
+        info.to.first().filter(|_| info.offline == Offline::Pass)?.id
     }
 
     fn unless_offline(&self, entry: EntryId) -> String {
-        let first = self.entries[entry.index()].to[0];
-        format!(" (unless its first branch {} is offline)", self.branch_name(first))
+        format!(" (unless {}, the first of its list, is offline)", self.first_name(entry))
     }
 
     fn out_of_reach(&self, entry: EntryId, reason: String, only_as_fallback: bool) -> Unreachable {

@@ -73,11 +73,14 @@ fn what_somebody_writes_meanwhile_is_kept() {
 }
 
 #[test]
-fn a_default_list_that_is_not_written_is_written_with_what_it_was() {
+fn a_default_list_that_has_every_branch_already_stays_as_it_is() {
     let bare = TEXT.replace("default = [\"a\"] # files\n", "");
-    let new = with_b(&bare, "/mnt/b", false).unwrap();
-    assert!(new.contains("\ndefault = [\"a\"]\n") && new.contains("# where"), "{new}");
-    assert!(with_b(&bare, "/mnt/b", true).unwrap().contains("\ndefault = [\"a\", \"b\"]\n"));
+    for to_default in [false, true] {
+        let new = with_b(&bare, "/mnt/b", to_default).unwrap();
+        assert!(!new.contains("default =") && new.contains("# where"), "{new}");
+    }
+    let any = TEXT.replace("default = [\"a\"]", "default = [\"a\", \"any\"]");
+    assert!(with_b(&any, "/mnt/b", true).unwrap().contains("default = [\"a\", \"any\"]"));
     let name_alone = TEXT.replace("default = [\"a\"]", "default = \"a\"");
     assert!(with_b(&name_alone, "/mnt/b", true).unwrap().contains("default = [\"a\", \"b\"]"));
 }

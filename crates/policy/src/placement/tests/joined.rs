@@ -149,8 +149,8 @@ fn a_branch_without_a_free_inode_is_full() {
     let rules = compile(vec![], &["disk", "flash"]);
     let out = BranchView { inodes: Some(Inodes { total: 10, free: 0 }), ..ROOMY };
     assert_eq!(choice(&rules, &new_file("/x"), &[out, ROOMY, ROOMY, ROOMY], None), Choice::Place(FLASH));
-    assert_eq!(rules.next_choice(&new_file("/x"), &[out; 4], &[], ByteSize(0)), None);
-    let why = rules.explain(&new_file("/x"), &[out, ROOMY, ROOMY, ROOMY], None).why;
+    assert_eq!(rules.next_choice(&new_file("/x"), &[out; 4], &[], ByteSize(0), &Empty), None);
+    let why = rules.explain(&new_file("/x"), &[out, ROOMY, ROOMY, ROOMY], None, &Empty).why;
     assert_eq!(why, "\"disk\" has no free inode; \"flash\" has room");
 }
 
@@ -184,7 +184,7 @@ fn explain_shows_the_tree_and_which_part_holds() {
         size(Greater, 500),
     ]);
     let rules = compile(vec![when("keep", vec![extension(&["iso"]), keep], to(&["flash"]))], &["disk"]);
-    let explained = |facts: &FileFacts<'_>| rules.explain(facts, &[ROOMY; 4], None).steps.remove(0);
+    let explained = |facts: &FileFacts<'_>| rules.explain(facts, &[ROOMY; 4], None, &Empty).steps.remove(0);
     let step = explained(&file("/downloads/x.iso"));
     assert_eq!(
         (step.matched, step.reason.as_str()),
@@ -207,5 +207,5 @@ fn explain_shows_the_tree_and_which_part_holds() {
     let step = explained(&new_file("/downloads/x.iso"));
     assert_eq!(step.parts.last().map(|part| part.holds), Some(None), "the size is not known yet");
     let flat = compile(vec![when("flat", vec![extension(&["iso"])], to(&["flash"]))], &["disk"]);
-    assert!(flat.explain(&file("/x"), &[ROOMY; 4], None).steps[0].parts.is_empty());
+    assert!(flat.explain(&file("/x"), &[ROOMY; 4], None, &Empty).steps[0].parts.is_empty());
 }

@@ -3,13 +3,17 @@
 use proptest::prelude::*;
 use umbrella_units::Amount;
 
+use super::GROUPS;
 use crate::placement::glob::naive::{self, Part};
 use crate::placement::spec::{SpaceField, TimeField};
 use crate::placement::tests::*;
 
+/// A branch, or the online members of a group together, by name.
+pub(super) type Find<'a> = &'a dyn Fn(&str) -> BranchView;
+
 /// Whether it is sure that a condition holds. `home`: hystereses count.
-pub(super) fn holds(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> bool {
-    truth(condition, facts, branches, if home { Band::Wider } else { Band::None }) == Some(true)
+pub(super) fn holds(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, home: bool) -> bool {
+    truth(condition, facts, find, if home { Band::Wider } else { Band::None }) == Some(true)
 }
 
 /// What a hysteresis does to the values for which a comparison holds.
@@ -21,9 +25,9 @@ enum Band {
     Narrower,
 }
 
-fn truth(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], band: Band) -> Option<bool> {
+fn truth(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, band: Band) -> Option<bool> {
     let each = |list: &[Condition]| -> Vec<Option<bool>> {
-        list.iter().map(|condition| truth(condition, facts, branches, band)).collect()
+        list.iter().map(|condition| truth(condition, facts, find, band)).collect()
     };
     match condition {
         Condition::Not(inner) => {
@@ -32,7 +36,7 @@ fn truth(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], 
                 Band::Wider => Band::Narrower,
                 Band::Narrower => Band::Wider,
             };
-            truth(inner, facts, branches, band).map(|holds| !holds)
+            truth(inner, facts, find, band).map(|holds| !holds)
         }
         Condition::All(list) => {
             let each = each(list);
@@ -44,7 +48,7 @@ fn truth(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], 
             let known = !each.contains(&None);
             if each.contains(&Some(true)) { Some(true) } else { known.then_some(false) }
         }
-        single => truth_of_one(single, facts, branches, band),
+        single => truth_of_one(single, facts, find, band),
     }
 }
 
@@ -99,9 +103,8 @@ fn compared(is: Comparison, value: i128, threshold: i128, hysteresis: i128, band
     }
 }
 
-fn truth_of_one(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], band: Band) -> Option<bool> {
+fn truth_of_one(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, band: Band) -> Option<bool> {
     let new = facts.stage == Stage::New;
-    let find = |name: &String| &branches[NAMES.iter().position(|known| known == name).unwrap()];
     let exact = |is, value: u32, threshold: u32| Some(compared(is, value.into(), threshold.into(), 0, Band::None));
     match condition {
         Condition::Size { is, value, hysteresis } => {
@@ -235,7 +238,7 @@ pub(super) fn trees() -> impl Strategy<Value = Condition> {
 /// Values are small, so that thresholds are met often.
 fn single() -> impl Strategy<Value = Condition> {
     let is = comparisons;
-    let branch = || prop::sample::select(NAMES.map(str::to_owned).to_vec());
+    let branch = || prop::sample::select([&NAMES[..], &GROUPS[..]].concat()).prop_map(str::to_owned);
     prop_oneof![
         (is(), 0u64..7, 0u64..4).prop_map(|(is, value, hysteresis)| size_with_hysteresis(is, value, hysteresis)),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
