@@ -16,6 +16,7 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 use super::building::Building;
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
+use super::fillers::write_fillers;
 use super::half::Half;
 use super::log_marks::LogMarks;
 use super::losses::Losses;
@@ -23,7 +24,7 @@ use super::lost_sectors::LostSectors;
 use super::pair;
 use super::ranges::joined;
 use super::record::Record;
-use super::recover::{recover, write_fillers};
+use super::recover::recover;
 use super::stats::{HybridStats, Motion};
 use super::sums::Sums;
 use crate::device::Geometry;
@@ -157,11 +158,14 @@ impl Hybrid {
         flash.device.flush()?;
         tell_of_upgrade(&flash, &old);
         let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
+        let durable = found.end.next_sequence.before();
         let superblock = Superblock {
             generation: old.generation + 1,
             head: None,
             epoch: labels.tag.epoch.next(),
-            durable: found.end.next_sequence.before(),
+            durable,
+            // A log that ends before what was durable is refused.
+            untold: durable.0.saturating_sub(old.told().0),
             written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
             lost: found.lost,
             ..old

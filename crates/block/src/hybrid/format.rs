@@ -3,6 +3,7 @@
 //! ```text
 //! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
 //!         4 KiB    superblock, copy 1          the later generation counts, should they differ
+//!         8 KiB    double-write area           a label, and up to 15 headers that replace damaged ones in the log
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
 //!
 //! disk    0        data, as without the flash
@@ -22,6 +23,7 @@
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
 //! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
 
+mod copies;
 mod record;
 
 use std::fmt;
@@ -32,6 +34,7 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
+pub(super) use self::copies::{MOST_COPIES, decode_copies, encode_copies};
 pub(super) use self::record::{Content, Entry, Header, MOST_ENTRIES, Marks, record_sectors};
 
 /// The version that this code writes.
@@ -156,6 +159,8 @@ pub(super) struct Superblock {
     pub(super) tail_sequence: Sequence,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
     pub(super) durable: Sequence,
+    /// Of those, the last ones whose fillers nobody was told of: an opening wrote them and has not finished.
+    pub(super) untold: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
     /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
@@ -278,8 +283,11 @@ impl Superblock {
                 _ => return Err(Damage::Field),
             },
             lost: Vec::new(),
+            untold: 0,
         };
         superblock.lost = lost_sectors(fields.u32()?, fields.u32()?, bytes)?;
+        // Zero where an earlier program wrote it.
+        superblock.untold = fields.u64()?;
         let log = superblock.log_size;
         let Superblock { ref lost, tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
         // So far from the largest number that nothing that counts on from them overflows.
@@ -290,6 +298,7 @@ impl Superblock {
             && superblock.tail.0.is_multiple_of(BLOCK)
             && counters.iter().all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
+            && superblock.untold <= durable.0
             && superblock.capacity.0 < 1 << 54
             && lost.iter().all(|range| range.end() <= superblock.capacity);
         if sound { Ok(superblock) } else { Err(Damage::Field) }
@@ -317,9 +326,15 @@ impl Superblock {
         for number in head.into_iter().chain([tag, self.lost.len() as u32, lost_checksum]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        bytes.extend_from_slice(&self.untold.to_le_bytes());
         let mut bytes = seal(bytes, SUPERBLOCK_BYTES);
         bytes.extend_from_slice(&lost);
         bytes
+    }
+
+    /// The last record whose filler somebody was told of, should it have one.
+    pub(super) fn told(&self) -> Sequence {
+        Sequence(self.durable.0 - self.untold)
     }
 }
 

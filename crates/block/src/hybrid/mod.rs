@@ -38,6 +38,7 @@ mod drain;
 mod engine;
 mod error;
 mod extents;
+mod fillers;
 mod format;
 mod gather;
 mod half;

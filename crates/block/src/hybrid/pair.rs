@@ -4,10 +4,11 @@
 //! 1. Both superblocks and both tags are read; the later valid one of each counts.
 //! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and says that the
 //!    tag of that epoch is due: a crash between 4 and 5.
-//! 3. The log is read ([`super::recover`]).
+//! 3. The log is read ([`super::recover`]). Fillers take the places of damaged records ([`super::fillers`]).
 //! 4. The superblock with the next epoch is written to flash, and flushed. It says that the disk's tag is due.
 //! 5. The tag with the same epoch is written to the disk, and flushed.
-//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered: a disk with an earlier tag is an older copy from here on.
+//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now counts as told what is perhaps lost
+//!    ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
 //!
 //! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
@@ -368,6 +369,7 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         tail_epoch: Epoch(1),
         tag: TagState::Due,
         lost: Vec::new(),
+        untold: 0,
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
@@ -385,7 +387,7 @@ pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: Superblock) -> Result
     let due = Superblock { tag: TagState::Due, ..next };
     write_superblock(&*flash.device, &due)?;
     write_tag(&*disk.device, &DiskTag::of(&due))?;
-    let written = Superblock { tag: TagState::Written, generation: due.generation + 1, ..due };
+    let written = Superblock { tag: TagState::Written, untold: 0, generation: due.generation + 1, ..due };
     write_superblock(&*flash.device, &written)?;
     Ok(written)
 }

@@ -10,7 +10,8 @@
 //!
 //! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
 //! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held.
-//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody.
+//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
+//! one tells it of the fillers ([`super::fillers`]).
 //!
 //! Cost: the log's contents are read once, and where something is damaged the headers behind it once more ([`super::later_marks`]).
 
@@ -20,7 +21,7 @@ use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
-use super::format::{BLOCK, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock};
+use super::format::{BLOCK, Entry, Epoch, Header, MOST_DATA, Marks, Sequence, Superblock, TagState};
 use super::half::Half;
 use super::later_marks::LaterMarks;
 use super::losses::Losses;
@@ -28,7 +29,6 @@ use super::ranges::{joined, without};
 use super::record::Record;
 use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
 use super::sums::{Sum, Sums};
-use crate::device::Durability;
 
 /// So many damaged records in a row are skipped at most.
 const MOST_MISSING: u64 = NEAR / BLOCK;
@@ -110,12 +110,15 @@ pub(super) fn walk(
         let unfit = match walk.scanner.next(next)? {
             Ok(header) => {
                 walk.certain |= header.epoch == superblock.epoch;
-                if walk.certain {
-                    each(Step::Record(&header, &walk.scanner.sums(&header)?))?;
-                } else {
-                    each(Step::Doubtful(&header))?;
-                }
                 next = Expected::behind(&header);
+                if !walk.certain {
+                    each(Step::Doubtful(&header))?;
+                } else if let Some(gap) = walk.untold_gap(&header)? {
+                    each(Step::Gap(&gap))?;
+                    next = gap.behind.unwrap_or(next);
+                } else {
+                    each(Step::Record(&header, &walk.scanner.sums(&header)?))?;
+                }
                 continue;
             }
             Err(unfit) => unfit,
@@ -184,6 +187,29 @@ impl Walk<'_> {
         Ok(Some(self.before_record(expected, &next, Promise::Open)))
     }
 
+    /// The gap that a filler has closed, if the opening that wrote it was cut off: nobody was told.
+    fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
+        if filler.sequence <= self.scanner.superblock.told() || !filler.is_filler() {
+            return Ok(None);
+        }
+        let expected = Expected { at: filler.at, sequence: filler.sequence, epoch: filler.epoch };
+        let next = if filler.is_blank() { self.scanner.later_record(expected, Reach::Near) } else { None };
+        if let Some(next) = next {
+            let gap = self.before_record(expected, &next, Promise::Open);
+            if gap.fillers.is_some() {
+                return Ok(Some(gap));
+            }
+        }
+        let at_risk = if filler.is_blank() { Vec::new() } else { filler.lost().collect() };
+        Ok(Some(Gap {
+            fillers: Some(vec![filler.clone()]),
+            sums: self.scanner.sums(filler)?,
+            losses: Losses { at_risk, unknown_records: u64::from(filler.is_blank()) },
+            behind: Some(Expected::behind(filler)),
+            ..gap_at(expected, Promise::Open)
+        }))
+    }
+
     /// A record whose header is whole: only what is damaged of its data is lost, or all of it if it may be left over.
     fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
         let at_risk = if self.certain { self.scanner.damaged(header)? } else { header.addresses() };
@@ -200,9 +226,11 @@ impl Walk<'_> {
     /// Records whose headers are lost, before one that may say what the last of them held.
     fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
         let missing = next.sequence.0 - expected.sequence.0;
-        let Superblock { epoch, capacity, .. } = *self.scanner.superblock;
+        let Superblock { epoch, capacity, tag, .. } = *self.scanner.superblock;
+        // An opening that was cut off has written no record.
+        let is_last = next.epoch == epoch || tag == TagState::Due && next.epoch.next() == epoch;
         let is_possible = |before: &&Vec<SectorRange>| before.iter().all(|range| range.end() <= capacity);
-        let before = next.before.as_ref().filter(|_| next.epoch == epoch).filter(is_possible);
+        let before = next.before.as_ref().filter(|_| is_last).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());
         let fillers = self.filler_places(expected.at, next.at, missing).map(|places| {
             let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| Header {
@@ -362,13 +390,4 @@ fn tell(flash: &Half, gap: &Gap) {
         unknown_records = gap.losses.unknown_records,
         "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
     );
-}
-
-/// Puts fillers in the places of damaged records; they are durable with the next flush.
-pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), HybridError> {
-    for filler in fillers {
-        let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
-        flash.device.write(place, &filler.encode(), Durability::Cached)?;
-    }
-    Ok(())
 }

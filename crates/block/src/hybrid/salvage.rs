@@ -17,12 +17,12 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
+use super::fillers::write_fillers;
 use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;
 use super::pair::{offered, part, read_labels, write_superblock};
 use super::ranges::joined;
-use super::recover::write_fillers;
 use super::survey::Survey;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -120,7 +120,9 @@ impl DamagedPair {
         let superblock = Superblock {
             generation: last.generation + 1,
             durable: self.survey.end.next_sequence.before().max(last.durable),
+            // With what is perhaps lost: all of it is told from now on.
             lost: self.losses().at_risk,
+            untold: 0,
             ..last
         };
         write_superblock(&*self.flash.device, &superblock)?;

@@ -6,6 +6,7 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::Fault;
+use super::fillers::read_copies;
 use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
 use super::half::Half;
 use super::sums::{Sum, sums_of};
@@ -82,13 +83,16 @@ pub(super) struct Scanner<'a> {
     ahead: u64,
     /// Where in the log blocks could not be read: those are as zeroes, which no record is. Nothing if that is to be an error.
     unreadable: Option<BTreeSet<LogSector>>,
+    /// Fillers that may be torn in place.
+    copies: Vec<Header>,
 }
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(flash: &'a Half, superblock: &'a Superblock, unreadable: Unreadable) -> Scanner<'a> {
         let (base, window) = (superblock.tail, (LogSector(0), 0));
         let unreadable = (unreadable == Unreadable::PassedOver).then(BTreeSet::new);
-        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable }
+        let copies = read_copies(flash, superblock);
+        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable, copies }
     }
 
     /// The record that comes next: there, or at the start of the log.
@@ -196,8 +200,9 @@ impl<'a> Scanner<'a> {
         if self.room(at) < BLOCK {
             return Ok(None);
         }
-        let header = Header::decode(self.window_from(at, BLOCK)?).ok();
-        Ok(header.filter(|header| header.flash == self.superblock.flash && header.at == at))
+        let in_place = Header::decode(self.window_from(at, BLOCK)?).ok();
+        let is_there = |header: &&Header| header.flash == self.superblock.flash && header.at == at;
+        Ok(in_place.as_ref().filter(is_there).or_else(|| self.copies.iter().find(is_there)).cloned())
     }
 
     /// The record there, if it is the one that comes next.

@@ -156,6 +156,23 @@ impl Header {
         self.entries.is_empty()
     }
 
+    /// Whether it was written in the place of a damaged record.
+    pub(in crate::hybrid) fn is_filler(&self) -> bool {
+        self.is_blank() || self.lost().next().is_some()
+    }
+
+    /// Whether it replaces a header that was lost, and says nothing of its record. No other one has neither marks nor addresses of the record before: the first
+    /// of an opening promises itself, and later ones have those addresses.
+    pub(in crate::hybrid) fn is_blank(&self) -> bool {
+        let none = Marks { certain: Sequence(0), promised: Sequence(0) };
+        self.marks == none && self.before.is_none() && self.entries.iter().all(|entry| entry.content == Content::Lost)
+    }
+
+    /// The sectors that a filler says are lost.
+    pub(in crate::hybrid) fn lost(&self) -> impl Iterator<Item = SectorRange> + '_ {
+        self.entries.iter().filter(|entry| entry.content == Content::Lost).map(|entry| entry.range)
+    }
+
     /// What it holds, as the next record repeats it.
     pub(in crate::hybrid) fn addresses(&self) -> Vec<SectorRange> {
         self.logged().map(|logged| logged.range).collect()

@@ -24,6 +24,7 @@ fn superblock() -> Superblock {
         tail_epoch: Epoch(2),
         tag: TagState::Due,
         lost: Vec::new(),
+        untold: 2,
     }
 }
 
