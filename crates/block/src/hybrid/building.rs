@@ -78,10 +78,14 @@ impl Building {
         Building { bytes, ..Building::default() }
     }
 
-    /// The record's header, which has its entries now, and all of its bytes.
-    pub(super) fn finish(mut self, header: Header) -> (Header, Vec<u8>) {
+    /// The record's header, which has its entries now, and all of its bytes. Nothing if the data is not as long as the writes.
+    pub(super) fn finish(mut self, header: Header) -> Option<(Header, Vec<u8>)> {
         let zeroes = self.zeroes.iter().map(|&range| Entry { range, content: Content::Zeroes });
+        // Without data there is no room for a header either yet.
         let mut data = self.bytes.get(BLOCK_BYTES..).unwrap_or_default();
+        if data.len() as u64 != self.writes.iter().map(|write| write.bytes().0).sum::<u64>() {
+            return None;
+        }
         let parts = self.writes.iter().flat_map(|write| parts_of(*write, self.part_length()));
         let with_data = parts.map(|range| {
             let (own, rest) = data.split_at((range.sectors * SECTOR_BYTES) as usize);
@@ -90,11 +94,10 @@ impl Building {
         });
         let header = Header { entries: zeroes.chain(with_data).collect(), ..header };
         self.bytes.resize((header.sectors() * SECTOR_BYTES) as usize, 0);
-        if let Some(first) = self.bytes.first_chunk_mut::<BLOCK_BYTES>() {
-            first.copy_from_slice(&header.encode());
-        }
-        (header, self.bytes)
+        self.bytes.first_chunk_mut::<BLOCK_BYTES>()?.copy_from_slice(&header.encode());
+        Some((header, self.bytes))
     }
+
     /// Sectors of the longest entry, so that all find room in the header.
     fn part_length(&self) -> u64 {
         let room = (MOST_ENTRIES - self.zeroes.len()) as u64;

@@ -107,17 +107,16 @@ impl Shared {
                 self.spun.wait(&mut state);
                 continue;
             }
-            let payload = tail_of(payload, done);
             let mut part = SectorRange { sectors: rest.sectors.min(most), ..rest };
             let all_to_disk = self.goes_to_disk(&state, rest);
             if all_to_disk || self.goes_to_disk(&state, part) {
                 part = if all_to_disk { rest } else { part };
-                let payload = head_of(payload, part.sectors);
+                let payload = self.payload_of(payload, done, part.sectors)?;
                 self.direct(&mut state, part, || self.to_disk(part, payload, durability))?;
                 done += part.sectors;
                 continue;
             }
-            let payload = head_of(payload, part.sectors);
+            let payload = self.payload_of(payload, done, part.sectors)?;
             let piece = PendingWrite { range: part, payload };
             if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
                 state.marks.flush_follows |= durability == Durability::Through;
@@ -132,6 +131,23 @@ impl Shared {
             Durability::Through if logged => self.flush_log(&mut state),
             _ => Ok(()),
         }
+    }
+
+    /// So many sectors of what is to be written, behind those that are done.
+    fn payload_of<'a>(&self, payload: Payload<'a>, done: u64, sectors: u64) -> Result<Payload<'a>, BlockError> {
+        let Payload::Data(data) = payload else { return Ok(payload) };
+        let (from, to) = (done * SECTOR_BYTES, (done + sectors) * SECTOR_BYTES);
+        let part = data.get(from as usize..to as usize);
+        let defect =
+            || BlockError::impossible(&self.flash.name, Operation::Write, "a write has less data than its range");
+        part.map(Payload::Data).ok_or_else(defect)
+    }
+
+    /// The log cannot be written as it should be: nothing more is.
+    fn defect(&self, state: &mut State, what: &'static str) -> BlockError {
+        let error = BlockError::impossible(&self.flash.name, Operation::Write, what);
+        self.poison(state, &self.flash, Operation::Write, &error);
+        error
     }
 
     /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes at the same time
@@ -264,26 +280,22 @@ impl Shared {
         let (through, sequence) = (state.joined, state.next_sequence);
         let Some(at) = state.log.reserve(building.sectors_with(0)) else {
             // Room was made sure of when each piece joined, and only the leader takes any.
-            let error = BlockError::io(
-                &self.flash.name.as_str().into(),
-                Operation::Write,
-                None,
-                std::io::Error::other("the log has no room for a record that was promised room"),
-            );
-            self.poison(state, &self.flash, Operation::Write, &error);
-            return Err(error);
+            return Err(self.defect(state, "the log has no room for a record that was promised room"));
         };
         state.next_sequence = sequence.next();
         state.writing_record = true;
         let place = self.on_flash(state, at);
         let header = state.next_header(sequence, at, !building.is_empty());
-        let (header, bytes, sums, written) = MutexGuard::unlocked(state, || {
-            let (header, bytes) = building.finish(header);
-            let sums = sums_of(&header, bytes.get(BLOCK_BYTES..).unwrap_or_default());
+        let finished = MutexGuard::unlocked(state, || {
+            let (header, bytes) = building.finish(header)?;
+            let sums = sums_of(&header, bytes.get(BLOCK_BYTES..)?);
             let written = self.flash.device.write(place, &bytes, Durability::Cached);
-            (header, bytes, sums, written)
+            Some((header, bytes, sums, written))
         });
         state.writing_record = false;
+        let Some((header, bytes, sums, written)) = finished else {
+            return Err(self.defect(state, "a record has less data than its writes"));
+        };
         if let Err(error) = written {
             self.poison(state, &self.flash, Operation::Write, &error);
             return Err(error);
@@ -369,19 +381,5 @@ impl Shared {
             tracing::error!(flash = self.flash.name, %error, "damage of the flash");
         }
         error
-    }
-}
-
-fn tail_of(payload: Payload<'_>, done: u64) -> Payload<'_> {
-    match payload {
-        Payload::Data(data) => Payload::Data(data.get((done * SECTOR_BYTES) as usize..).unwrap_or_default()),
-        zeroes @ Payload::Zeroes(_) => zeroes,
-    }
-}
-
-fn head_of(payload: Payload<'_>, sectors: u64) -> Payload<'_> {
-    match payload {
-        Payload::Data(data) => Payload::Data(data.get(..(sectors * SECTOR_BYTES) as usize).unwrap_or(data)),
-        zeroes @ Payload::Zeroes(_) => zeroes,
     }
 }

@@ -137,8 +137,8 @@ impl Shared {
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             let mut is_whole = true;
             for (read, sums) in chunk.reads.iter().zip(&sums) {
-                let bytes = buffer.get_mut(span(read.buffer, read.sectors)).unwrap_or_default();
-                is_whole &= read_log(&self.flash, read.at, size, sums, bytes).is_ok();
+                let bytes = buffer.get_mut(span(read.buffer, read.sectors));
+                is_whole &= bytes.is_some_and(|bytes| read_log(&self.flash, read.at, size, sums, bytes).is_ok());
             }
             if filled.send(Filled { chunk, buffer, is_whole }).is_err() {
                 return;
@@ -246,7 +246,10 @@ impl Shared {
                     }
                 }
                 Part::Buffer { from, sectors } => {
-                    let bytes = buffer.get(span(from, sectors)).unwrap_or_default();
+                    let bytes = buffer.get(span(from, sectors)).ok_or_else(|| {
+                        let what = "the plan of a drain writes what it has not read";
+                        BlockError::impossible(&self.flash.name, Operation::Read, what)
+                    })?;
                     if write.parts.len() == 1 {
                         return self.write_bytes(at, bytes).map(|_| ());
                     }

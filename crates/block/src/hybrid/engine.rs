@@ -15,8 +15,8 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
 use super::fillers::write_fillers;
+use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
 use super::half::Half;
 use super::log_marks::LogMarks;
 use super::losses::Losses;

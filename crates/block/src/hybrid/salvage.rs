@@ -16,8 +16,8 @@
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
 use super::fillers::write_fillers;
+use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
 use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;

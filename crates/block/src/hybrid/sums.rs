@@ -109,8 +109,6 @@ pub(super) fn read_log(
     let mut blocks = vec![0; (sectors * SECTOR_BYTES) as usize];
     flash.device.read(Lba(place.0 - skipped), &mut blocks).map_err(Unread::Failed)?;
     let skipped = (skipped * SECTOR_BYTES) as usize;
-    if let Some(own) = blocks.get(skipped..skipped + buffer.len()) {
-        buffer.copy_from_slice(own);
-    }
+    buffer.copy_from_slice(blocks.get(skipped..skipped + buffer.len()).ok_or(Unread::Damaged)?);
     told(is_whole(&blocks))
 }

@@ -26,7 +26,12 @@ pub(super) enum Stop {
     Full,
     /// What was put together would not be read again: a defect of this program.
     Format(FormatError),
+    /// Another defect of this program.
+    Impossible(&'static str),
 }
+
+/// Every stream of the layout has a place among the chunks that are being filled.
+const NO_SUCH_STREAM: Stop = Stop::Impossible("a stream has no place for its chunk");
 
 impl From<Absent> for Stop {
     fn from(Absent(page): Absent) -> Stop {
@@ -216,13 +221,14 @@ impl Core {
     }
 
     fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
-        let (start, stream) = (Place(put.place.0.saturating_sub(1)), usize::from(put.stream.0));
-        let is_new = self.chunks.filling.get(stream).ok_or(Stop::Full)?.is_none();
+        let before = put.place.0.checked_sub(1).ok_or(Stop::Impossible("a block has no header before it"))?;
+        let (start, stream) = (Place(before), usize::from(put.stream.0));
+        let is_new = self.chunks.filling.get(stream).ok_or(NO_SUCH_STREAM)?.is_none();
         if is_new && self.layout.shape().slot(start) == 0 {
             self.begin(self.layout.shape().segment(start));
         }
         let spare = &mut self.chunks.spare;
-        let filling = self.chunks.filling.get_mut(stream).ok_or(Stop::Full)?;
+        let filling = self.chunks.filling.get_mut(stream).ok_or(NO_SUCH_STREAM)?;
         self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
@@ -250,7 +256,7 @@ impl Core {
             }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
-            self.chunks.filling.get_mut(place).ok_or(Stop::Full)?.replace(filling);
+            self.chunks.filling.get_mut(place).ok_or(NO_SUCH_STREAM)?.replace(filling);
         }
         let Some(filling) = self.chunks.filling.get_mut(place).and_then(Option::take) else { return Ok(()) };
         let sealed = self.layout.seal(stream);

@@ -363,18 +363,20 @@ impl Shared {
         match stop {
             Stop::Absent(page) => self.load_page(state, page),
             Stop::Full => self.wait_for_room(state),
-            Stop::Format(_) => Err(self.defect(state, stop)),
+            Stop::Format(_) | Stop::Impossible(_) => Err(self.defect(state, stop)),
         }
     }
 
     /// What was put together cannot be written: nothing more is.
     pub(super) fn defect(&self, state: &mut State, stop: Stop) -> BlockError {
         let error = match stop {
-            Stop::Format(source) => self.named.format(source),
+            Stop::Format(source) => self.named.format(source).on(&self.named.name),
+            Stop::Impossible(what) => BlockError::impossible(&self.named.name, Operation::Write, what),
             // A page that is written is in memory, and who completes a chunk has a place for it.
-            Stop::Absent(_) | Stop::Full => LogStoreError::NoRoom { device: self.named.name.clone() },
+            Stop::Absent(_) | Stop::Full => {
+                LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name)
+            }
         };
-        let error = error.on(&self.named.name);
         self.poison(state, Operation::Write, &error);
         error
     }

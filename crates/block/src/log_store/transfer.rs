@@ -13,7 +13,7 @@ use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
-use crate::error::BlockError;
+use crate::error::{BlockError, Operation};
 
 /// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
 const MOST_BETWEEN: u64 = 8;
@@ -37,10 +37,13 @@ type Tags = SmallVec<[Tag; 16]>;
 /// The first block of runs that were read that is not what was written.
 fn damaged(runs: &[Run], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Place)> {
     runs.iter().find_map(|run| {
-        let data = buffer.get(run.bytes()).unwrap_or_default().chunks(BLOCK_BYTES);
-        let tags = tags.get(run.at..).unwrap_or_default();
-        let wrong = (0..).zip(data.zip(tags)).find(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
-        wrong.map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
+        let (Some(data), Some(tags)) = (buffer.get(run.bytes()), tags.get(run.at..run.at + run.blocks)) else {
+            // What cannot be compared is not passed on.
+            return Some((run.block, run.place));
+        };
+        let blocks = (0..).zip(data.chunks(BLOCK_BYTES).zip(tags));
+        let mut wrong = blocks.filter(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
+        wrong.next().map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
     })
 }
 
@@ -126,7 +129,9 @@ impl BlockDevice for LogStore {
             if first > last { &[(start, end)] } else { &[(start, first * BLOCK_SECTORS), (last * BLOCK_SECTORS, end)] };
         for (from, to) in parts.iter().copied().filter(|(from, to)| from < to) {
             let (block, skip) = split(Lba(from));
-            let part = zeroes.get(..((to - from) * SECTOR_BYTES) as usize).unwrap_or(&zeroes);
+            let defect =
+                || BlockError::impossible(&self.shared.named.name, Operation::Write, "a part of a block is longer");
+            let part = zeroes.get(..((to - from) * SECTOR_BYTES) as usize).ok_or_else(defect)?;
             self.shared.write_part(&mut state, block, skip, part)?;
         }
         self.shared.unmap(&mut state, BlockNo(first), BlockNo(last))?;
@@ -208,7 +213,9 @@ impl Shared {
                 continue;
             }
             for run in group {
-                self.read_log(run.place, buffer.get_mut(run.bytes()).unwrap_or_default())?;
+                let defect =
+                    || BlockError::impossible(&self.named.name, Operation::Read, "a block lies outside of the buffer");
+                self.read_log(run.place, buffer.get_mut(run.bytes()).ok_or_else(defect)?)?;
             }
         }
         Ok(())
@@ -223,10 +230,9 @@ impl Shared {
         }
         for run in group {
             let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
-            if let (Some(to), Some(from)) =
-                (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
-            {
-                to.copy_from_slice(from);
+            match (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES)) {
+                (Some(to), Some(from)) => to.copy_from_slice(from),
+                _ => return false,
             }
         }
         true

@@ -268,7 +268,8 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
         while walk.advance().expect("memory does not fail") != Step::End {
             for state in walk.states() {
                 let state = state.expect("memory does not fail");
-                let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
+                let label =
+                    read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
                 let is_finished = label.epoch == Epoch(3) && label.tag == format::TagState::Written;
                 finished += u64::from(is_finished);
                 let hybrid = reopen(&state.devices).expect("it can be opened");

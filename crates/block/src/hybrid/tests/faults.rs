@@ -4,7 +4,10 @@ use rustix::io::Errno;
 
 use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
 
-use super::super::format::{BLOCK, MOST_DATA};
+use umbrella_policy::flash_cache::LogSector;
+
+use super::super::building::{Building, Payload, PendingWrite};
+use super::super::format::{BLOCK, Header, MOST_DATA, Marks};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
@@ -23,6 +26,22 @@ fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed
 
 fn log_only() -> SectorRange {
     range(LOG_START.0, LEAST_LOG)
+}
+
+#[test]
+fn a_record_with_less_data_than_its_writes_is_not_put_together() {
+    let mut building = Building::default();
+    building.add(&PendingWrite { range: range(0, 2), payload: Payload::Data(&fill(1, 1)) });
+    let header = Header {
+        flash: uuid::Uuid::nil(),
+        epoch: Epoch(1),
+        sequence: Sequence(1),
+        at: LogSector(0),
+        marks: Marks { certain: Sequence(0), promised: Sequence(0) },
+        entries: Vec::new(),
+        before: None,
+    };
+    assert!(building.finish(header).is_none());
 }
 
 #[test]

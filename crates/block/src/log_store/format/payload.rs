@@ -166,8 +166,7 @@ where
         let used = size - rest.len();
         let filled = used.next_multiple_of(BLOCK_BYTES).min(size);
         rest.iter_mut().take(filled - used).for_each(|byte| *byte = 0);
-        let written = buffer.get(..used).unwrap_or_default();
-        self.sum.checksum = self.sum.checksum.append(written);
+        self.sum.checksum = self.sum.checksum.append(buffer.split_at(used).0);
         self.sum.bytes.0 += used as u64;
         filled
     }

@@ -72,6 +72,8 @@ impl Session<'_> {
             return Outcome::Done;
         }
         let done = match request.command {
+            // Never less than the request says: what is missing would count as written.
+            Command::Write if payload.len() as u64 != range.bytes().0 => return Outcome::Failed(ErrorCode::Io),
             Command::Write => device.write(range.start, payload, durability),
             Command::Flush => device.flush(),
             Command::Trim => device.discard(range).and_then(|()| match durability {

@@ -183,8 +183,7 @@ fn room<'b>(buffer: &'b mut AlignedBuffer, request: &Request) -> Result<&'b mut 
     if bytes > u64::from(MOST_BYTES) {
         return Err(Failed(Errno::INVAL.raw_os_error()));
     }
-    buffer.reserve(bytes as usize);
-    Ok(buffer.as_mut_slice().get_mut(..bytes as usize).unwrap_or_default())
+    Ok(buffer.room(bytes as usize))
 }
 
 /// Why a request could not be carried out: the error's number.
