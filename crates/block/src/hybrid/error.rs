@@ -8,7 +8,7 @@ use umbrella_units::{ByteSize, SectorRange};
 use uuid::Uuid;
 
 use super::contents::Contents;
-use super::format::{Damage, Epoch, Sequence};
+use super::format::{Damage, Epoch, RecordNo};
 use super::half::Half;
 use crate::error::{BlockError, Operation};
 
@@ -32,18 +32,18 @@ pub enum Fault {
 
 /// Where there is too little room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// On this device.
     Device(String),
     /// Behind the file system on this disk.
     BehindFileSystem(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Device(device) => f.write_str(device),
-            Place::BehindFileSystem(disk) => {
+            Location::Device(device) => f.write_str(device),
+            Location::BehindFileSystem(disk) => {
                 write!(f, "the place behind the file system on {disk} (shrink the file system first)")
             }
         }
@@ -197,7 +197,7 @@ pub enum HybridError {
     #[error("{place}: has {}, and needs {}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// Which device, or which part of it.
-        place: Place,
+        place: Location,
         /// How large it is.
         found: ByteSize,
         /// How large it must be.
@@ -232,7 +232,7 @@ pub enum HybridError {
         /// The flash.
         flash: String,
         /// Which record.
-        sequence: Sequence,
+        sequence: RecordNo,
         /// Where it should be.
         at: LogSector,
         /// What is wrong.

@@ -6,12 +6,12 @@
 //! 2. They are written in place, and the flash is flushed. Whoever finds a header torn in place reads the copy.
 //! 3. The next superblock, with another generation, ends the use of the copies.
 //!
-//! An opening that is cut off has told nobody what a filler replaces. The superblock says up to which record somebody was told ([`Superblock::told`]); fillers behind that
+//! An opening that is cut off has told nobody what a filler replaces. The superblock says up to which record somebody was told ([`FlashSuperblock::told`]); fillers behind that
 //! are told as if they were the damage itself ([`super::recover`]).
 
 use umbrella_units::Lba;
 
-use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_COPIES, Superblock, decode_copies, encode_copies};
+use super::format::{BLOCK, BLOCK_BYTES, Header, LOG_START, MOST_COPIES, FlashSuperblock, decode_copies, encode_copies};
 use super::half::Half;
 use crate::device::Durability;
 use crate::error::BlockError;
@@ -20,7 +20,7 @@ use crate::error::BlockError;
 const DOUBLE_WRITE: Lba = Lba(2 * BLOCK);
 
 /// Puts fillers in the places of damaged records, durably. `superblock` is the one on flash.
-pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), BlockError> {
+pub(super) fn write_fillers(flash: &Half, superblock: &FlashSuperblock, fillers: &[Header]) -> Result<(), BlockError> {
     for fillers in fillers.chunks(MOST_COPIES) {
         flash.device.write(DOUBLE_WRITE, &encode_copies(superblock.generation, fillers), Durability::Cached)?;
         flash.device.flush()?;
@@ -34,7 +34,7 @@ pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[He
 }
 
 /// The copies of fillers that may be torn in place. None where the area is not whole: it was being written, and nothing in place was.
-pub(super) fn read_copies(flash: &Half, superblock: &Superblock) -> Vec<Header> {
+pub(super) fn read_copies(flash: &Half, superblock: &FlashSuperblock) -> Vec<Header> {
     let mut bytes = vec![0; (1 + MOST_COPIES) * BLOCK_BYTES];
     if flash.device.read(DOUBLE_WRITE, &mut bytes).is_err() {
         return Vec::new();

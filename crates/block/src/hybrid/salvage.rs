@@ -17,7 +17,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::fillers::write_fillers;
-use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
+use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, FlashSuperblock};
 use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;
@@ -67,7 +67,7 @@ impl DamagedPair {
     /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so far, and stops it with
     /// `false`: then all is as it was for who reads the pair.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
-        let changing = Superblock {
+        let changing = FlashSuperblock {
             generation: self.survey.superblock.generation + 1,
             head: None,
             ..self.survey.superblock.clone()
@@ -117,7 +117,7 @@ impl DamagedPair {
         };
         self.flash.device.flush()?;
         let last = read_labels(&self.disk, &self.flash)?.superblock;
-        let superblock = Superblock {
+        let superblock = FlashSuperblock {
             generation: last.generation + 1,
             durable: self.survey.end.next_sequence.before().max(last.durable),
             // With what is perhaps lost: all of it is told from now on.

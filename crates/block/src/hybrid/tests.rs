@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-use super::format::{Epoch, LEAST_LOG, LOG_START, Sequence, TAG_SECTORS};
+use super::format::{Epoch, LEAST_LOG, LOG_START, RecordNo, TAG_SECTORS};
 use super::pair::read_superblock;
 use super::*;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};

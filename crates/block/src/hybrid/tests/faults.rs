@@ -6,7 +6,7 @@ use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
 
 use umbrella_policy::flash_cache::LogSector;
 
-use super::super::building::{Building, Payload, PendingWrite};
+use super::super::building::{Building, WriteData, PendingWrite};
 use super::super::format::{BLOCK, Header, MOST_DATA, Marks};
 use super::*;
 use crate::error::Operation;
@@ -31,13 +31,13 @@ fn log_only() -> SectorRange {
 #[test]
 fn a_record_with_less_data_than_its_writes_is_not_put_together() {
     let mut building = Building::default();
-    building.add(&PendingWrite { range: range(0, 2), payload: Payload::Data(&fill(1, 1)) });
+    building.add(&PendingWrite { range: range(0, 2), payload: WriteData::Data(&fill(1, 1)) });
     let header = Header {
         flash: uuid::Uuid::nil(),
         epoch: Epoch(1),
-        sequence: Sequence(1),
+        sequence: RecordNo(1),
         at: LogSector(0),
-        marks: Marks { certain: Sequence(0), promised: Sequence(0) },
+        marks: Marks { certain: RecordNo(0), promised: RecordNo(0) },
         entries: Vec::new(),
         before: None,
     };
@@ -163,7 +163,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     // Each record has 8 sectors of header and 8 of data.
     let (pair, opened) = damaged(12);
     match opened.expect_err("its data is damaged") {
-        HybridError::Corrupt { sequence: Sequence(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
+        HybridError::Corrupt { sequence: RecordNo(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
         other => panic!("{other}"),
     }
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
@@ -171,7 +171,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     assert_eq!((report.only_in_log, report.losses.at_risk), (vec![range(100, 8), range(200, 8)], vec![range(0, 8)]));
     let (pair, opened) = damaged(16);
     assert!(
-        matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(2), range: Some(held), .. }) if held == range(100, 8)),
+        matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(2), range: Some(held), .. }) if held == range(100, 8)),
         "its header is damaged, and the next record says what it held"
     );
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
@@ -196,7 +196,7 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
     hybrid.close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(1), .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(1), .. })), "{opened:?}");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_t
     let lost = vec![0; (2 * MOST_DATA * SECTOR_BYTES) as usize];
     pair.flash.device.write(Lba(LOG_START.0 + 160), &lost, Durability::Through).expect("memory");
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(11), .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(11), .. })), "{opened:?}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but
         let at = block * 4096 + random.random_range(0..4096);
         bytes[at] ^= 1 << random.random_range(0..8);
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let Ok(store) = LogStore::open(device, "disk", by_hand(), Access::ReadWrite) else {
+        let Ok(store) = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) else {
             not_opened += 1;
             continue;
         };

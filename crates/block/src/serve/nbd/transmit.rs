@@ -13,8 +13,8 @@ use super::errors::{Broken, Ended};
 use super::input::{Input, LARGEST};
 use super::negotiate::Session;
 use super::output::{Output, PIECE};
-use super::perform::Outcome;
-use super::shared::Shared;
+use super::perform::RequestOutcome;
+use super::shared::ServerShared;
 use super::socket::Socket;
 use super::wire::reply::ErrorCode;
 use super::wire::request::{Command, REQUEST_BYTES, Request};
@@ -43,7 +43,7 @@ struct Job<'a> {
 pub(super) struct Transmission<'c> {
     session: Session<'c>,
     socket: &'c Socket,
-    shared: &'c Shared,
+    shared: &'c ServerShared,
     /// Held by the leader.
     input: Mutex<Input>,
     output: Mutex<Output<'c>>,
@@ -59,7 +59,12 @@ pub(super) struct Transmission<'c> {
 }
 
 impl<'c> Transmission<'c> {
-    pub(super) fn new(session: Session<'c>, socket: &'c Socket, shared: &'c Shared, input: Input) -> Transmission<'c> {
+    pub(super) fn new(
+        session: Session<'c>,
+        socket: &'c Socket,
+        shared: &'c ServerShared,
+        input: Input,
+    ) -> Transmission<'c> {
         Transmission {
             session,
             socket,
@@ -221,7 +226,7 @@ impl<'c> Transmission<'c> {
         }
     }
 
-    fn write_at_once(&self, request: &Request, range: SectorRange, payload: &[u8], serial: bool) -> Outcome {
+    fn write_at_once(&self, request: &Request, range: SectorRange, payload: &[u8], serial: bool) -> RequestOutcome {
         if serial {
             return self.session.perform(request, range, payload);
         }
@@ -251,7 +256,7 @@ impl<'c> Transmission<'c> {
     }
 
     fn refuse(&self, request: &Request, code: ErrorCode) -> Result<(), Ended> {
-        self.session.answer(&mut self.output.lock(), request.cookie, &Outcome::Failed(code))
+        self.session.answer(&mut self.output.lock(), request.cookie, &RequestOutcome::Failed(code))
     }
 
     /// Reads over the data of a write that is refused.

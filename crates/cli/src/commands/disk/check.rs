@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
+use umbrella_block::hybrid::{self, PairReport, LEAST_FLASH};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
@@ -61,7 +61,7 @@ struct Report {
     /// The disk, with all defaults; nothing when the configuration is wrong.
     disk: Option<DiskSpec>,
     /// The halves of a hybrid disk, if they belong together.
-    pair: Option<CheckReport>,
+    pair: Option<PairReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
     /// Why its data was not checked: somebody uses it.
@@ -341,7 +341,7 @@ const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the flus
 const AT_RISK_SHOWN: usize = 20;
 
 /// What is in the log.
-fn log(pair: &CheckReport) -> String {
+fn log(pair: &PairReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
     let lost = pair.losses.at_risk.iter().chain(&pair.perhaps_lost.at_risk).map(|range| range.bytes().0).sum();
     let lost = if lost == 0 { String::new() } else { format!("; {} lost", ByteSize(lost)) };
