@@ -15,8 +15,8 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::fillers::write_fillers;
-use super::format::{BLOCK_BYTES, LOG_START, RecordNo, FlashSuperblock, VERSION};
+use super::fillers::{restore_torn, write_fillers};
+use super::format::{BLOCK_BYTES, FlashSuperblock, LOG_START, RecordNo, VERSION};
 use super::half::Half;
 use super::log_marks::LogMarks;
 use super::losses::Losses;
@@ -153,6 +153,7 @@ impl Hybrid {
         }
         labels.refuse_records_of(found.end.epoch, &disk, &flash)?;
         // Nothing refuses the pair any more: an opening that is refused leaves the damage to be found again.
+        restore_torn(&flash, &old)?;
         write_fillers(&flash, &old, &found.fillers)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;

@@ -21,7 +21,7 @@ use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
-use super::format::{BLOCK, RecordEntry, Epoch, Header, MOST_DATA, Marks, RecordNo, FlashSuperblock, TagState};
+use super::format::{BLOCK, Epoch, FlashSuperblock, Header, MOST_DATA, Marks, RecordEntry, RecordNo};
 use super::half::Half;
 use super::later_marks::LaterMarks;
 use super::losses::Losses;
@@ -226,9 +226,9 @@ impl Walk<'_> {
     /// Records whose headers are lost, before one that may say what the last of them held.
     fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
         let missing = next.sequence.0 - expected.sequence.0;
-        let FlashSuperblock { epoch, capacity, tag, .. } = *self.scanner.superblock;
-        // An opening that was cut off has written no record.
-        let is_last = next.epoch == epoch || tag == TagState::Due && next.epoch.next() == epoch;
+        let FlashSuperblock { epoch, capacity, .. } = *self.scanner.superblock;
+        // What a flush had promised is of the last opening that wrote records.
+        let is_last = promise == Promise::Open || next.epoch == epoch;
         let is_possible = |before: &&Vec<SectorRange>| before.iter().all(|range| range.end() <= capacity);
         let before = next.before.as_ref().filter(|_| is_last).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());

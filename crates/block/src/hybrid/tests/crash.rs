@@ -264,7 +264,7 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
         drop(hybrid);
         let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
         let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
-        let mut finished = 0;
+        let (mut finished, mut unfinished) = (0, 0);
         while walk.advance().expect("memory does not fail") != Step::End {
             for state in walk.states() {
                 let state = state.expect("memory does not fail");
@@ -276,9 +276,35 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
                 assert_eq!(read(&hybrid, 0, DISK), held, "{damage:?}: {state}");
                 let expected = if is_finished { Losses::default() } else { told.clone() };
                 assert_eq!(*hybrid.perhaps_lost(), expected, "{damage:?}: {state}");
+                unfinished += usize::from(!is_finished);
+                if !is_finished && unfinished % 40 == 1 {
+                    let copy = |device: &crate::record::Overlay| {
+                        Memory::from_bytes(read(device, 0, device.geometry().capacity.0))
+                    };
+                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &told, &held);
+                }
             }
         }
         assert!(finished > 0, "the opening did finish");
+        assert!(unfinished > 10, "openings that were cut off were cut off again");
+    }
+}
+
+/// An opening after one that was cut off, and cut off itself.
+fn cut_off_again(scene: &Scene, told: &Losses, held: &[u8]) {
+    drop(scene.open(Algorithm::Whole));
+    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
+    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(2));
+    while walk.advance().expect("memory does not fail") != Step::End {
+        for state in walk.states() {
+            let state = state.expect("memory does not fail");
+            let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
+            let hybrid = reopen(&state.devices).expect("it can be opened");
+            assert_eq!(read(&hybrid, 0, DISK), held, "{state}");
+            if label.untold > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
+                assert_eq!(hybrid.perhaps_lost(), told, "{state}");
+            }
+        }
     }
 }
 
