@@ -6,7 +6,7 @@ use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
 
 use umbrella_policy::flash_cache::LogSector;
 
-use super::super::building::{Building, WriteData, PendingWrite};
+use super::super::building::{Building, PendingWrite, WriteData};
 use super::super::format::{BLOCK, Header, MOST_DATA, Marks};
 use super::*;
 use crate::error::Operation;
@@ -284,7 +284,6 @@ fn what_cannot_be_read_while_the_log_is_drained_stays_there_and_the_rest_goes_to
     hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
     let failed = hybrid.drain().expect_err("the flash fails");
     assert!(matches!(failed, HybridError::Unreadable { range: at, .. } if at == range(100, 8)), "{failed}");
-    assert!(failed.to_string().contains("--salvage"), "{failed}");
     assert_eq!(hybrid.at_risk(), [range(100, 8), range(200, 8)]);
     assert_eq!((read(&bed.inner, 200, 8), read(&bed.inner, 100, 8)), (fill(2, 8), fill(0, 8)));
     let stats = hybrid.stats();

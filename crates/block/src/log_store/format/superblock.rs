@@ -132,14 +132,10 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChooseError {
     /// There never was a store.
-    #[error(
-        "no log store is on this device: it has no superblock. `umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out"
-    )]
+    #[error("no log store is on this device: it has no superblock")]
     Foreign,
     /// Both copies are damaged.
-    #[error(
-        "both copies of the superblock are damaged (first: {first}; second: {second}); `umbrella disk salvage` copies the data out"
-    )]
+    #[error("both copies of the superblock are damaged (first: {first}; second: {second})")]
     Damaged {
         /// What is wrong with the first copy.
         first: FormatError,

@@ -36,8 +36,7 @@ fn looked_at(device: &Arc<dyn BlockDevice>) -> LogStore {
 /// Whether the error is of page 1, and says so.
 fn names_page_1(error: &BlockError) -> bool {
     let told = error.to_string();
-    told.contains("page 1 of the map")
-        && told.contains("blocks 512 to 1023 of the store are lost with it: copy the rest")
+    told.contains("page 1 of the map") && told.contains("blocks 512 to 1023 of the store are lost with it")
 }
 
 fn assert_rest_is_read(store: &LogStore, blocks: u64) {
@@ -163,7 +162,6 @@ fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
     ] {
         let error = refused.expect_err("nobody knows where it lay");
         assert!(names_page_1(&error), "{error}");
-        assert!(error.to_string().contains("--salvage"), "{error}");
     }
     for block in 0..400 {
         store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("it has nothing to do with it");

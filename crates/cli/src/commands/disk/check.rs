@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, PairReport, LEAST_FLASH};
+use umbrella_block::hybrid::{self, LEAST_FLASH, PairReport};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
 use super::check_store::{self, Looked, StoreReport, Wrong};
 use super::source::SourceArgs;
 use super::status::unwritten;
+use crate::advice::GO_ON;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
@@ -245,7 +246,8 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     match checked {
         Ok(pair) => {
             let lost_before = || pair.as_ref().and_then(|pair| skipped(&pair.losses));
-            let damage = pair.as_ref().and_then(|pair| pair.damage.clone()).or_else(lost_before);
+            let damage = pair.as_ref().and_then(|pair| pair.damage.as_ref());
+            let damage = damage.map(|damage| format!("{damage}; {GO_ON}")).or_else(lost_before);
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
             report
