@@ -70,7 +70,7 @@ fn file(dir: &Path, name: &str, size: u64) -> Arc<FileDevice> {
 fn log_store(dir: &Path) -> LogStore {
     let device = file(dir, "store", 1 << 30);
     log_store::create(device.clone(), "store", &CreateOptions::default()).unwrap_or_else(|error| panic!("{error}"));
-    let access = log_store::Access::ReadWrite;
+    let access = log_store::OpenMode::ReadWrite;
     LogStore::open(device, "store", log_store::Options::default(), access).unwrap_or_else(|error| panic!("{error}"))
 }
 

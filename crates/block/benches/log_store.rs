@@ -10,7 +10,7 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_block::emulated::{EmulatedDisk, Meter, TimeScale};
-use umbrella_block::log_store::{Access, CreateOptions, LogStore, Options, create};
+use umbrella_block::log_store::{CreateOptions, LogStore, OpenMode, Options, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, Durability};
 use umbrella_model::device::{Options as DeviceOptions, profile};
@@ -112,7 +112,8 @@ impl Args {
     fn store(&self, device: Arc<dyn BlockDevice>, spare: u32) -> LogStore {
         let options = CreateOptions { scheme: self.scheme.clone(), spare, ..CreateOptions::default() };
         create(Arc::clone(&device), "disk", &options).unwrap_or_else(|error| panic!("{error}"));
-        LogStore::open(device, "disk", Options::default(), Access::ReadWrite).unwrap_or_else(|error| panic!("{error}"))
+        LogStore::open(device, "disk", Options::default(), OpenMode::ReadWrite)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Virtual seconds that something takes.
@@ -284,7 +285,7 @@ fn full(args: &Args) {
         let options =
             CreateOptions { scheme: args.scheme.clone(), spare: spare as u32, force: true, ..CreateOptions::default() };
         create(Arc::clone(&device), "disk", &options).unwrap_or_else(|error| panic!("{error}"));
-        let store = LogStore::open(device, "disk", Options::default(), Access::ReadWrite).expect("it can be opened");
+        let store = LogStore::open(device, "disk", Options::default(), OpenMode::ReadWrite).expect("it can be opened");
         let used = pages(&store);
         fill(&store, used);
         let before = store.stats();

@@ -95,6 +95,12 @@ impl BlockError {
         BlockError::Io { device: Arc::clone(device), operation, range, source: Arc::new(source) }
     }
 
+    /// A state that cannot be: nothing goes on as if it were sound.
+    pub(crate) fn impossible(device: &str, operation: Operation, what: &'static str) -> BlockError {
+        let defect = format!("{what}: a defect of this program, please report it");
+        BlockError::io(&device.into(), operation, None, io::Error::other(defect))
+    }
+
     /// That writes are refused from now on, since this failed.
     pub fn poison(device: &str, operation: Operation, cause: &BlockError) -> BlockError {
         let reason = match cause {

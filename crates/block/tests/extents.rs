@@ -98,7 +98,7 @@ fn holes_of_a_log_store_are_zeroes_while_it_is_written_and_when_it_is_opened_aga
     let disk = file(&folder, "disk", DISK);
     log_store::create(Arc::clone(&disk), "disk", &CreateOptions::default()).expect("it is made");
     let open = || {
-        LogStore::open(Arc::clone(&disk), "disk", log_store::Options::default(), log_store::Access::ReadWrite)
+        LogStore::open(Arc::clone(&disk), "disk", log_store::Options::default(), log_store::OpenMode::ReadWrite)
             .expect("it opens")
     };
     let mut store = open();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use umbrella_block::log_store::format::{ChunkHeader, Entry, Place, Sequence, Superblock};
-use umbrella_block::log_store::{Access, CreateOptions, Depth, LogStore, Options, Problem, check, create};
+use umbrella_block::log_store::{CreateOptions, Depth, LogStore, OpenMode, Options, Problem, check, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, Durability};
 use umbrella_units::{BlockNo, ByteSize, Lba};
@@ -53,7 +53,7 @@ fn with_headers_behind_the_end() -> (Arc<dyn BlockDevice>, u64) {
     let options = CreateOptions { scheme: "r_lfs:regions=1".to_owned(), segment, spare: 50, force: false };
     create(Arc::clone(&device), "disk", &options).expect("it can be made");
     let options = Options { threads: false, ..Options::default() };
-    let store = LogStore::open(Arc::clone(&device), "disk", options, Access::ReadWrite).expect("it can be opened");
+    let store = LogStore::open(Arc::clone(&device), "disk", options, OpenMode::ReadWrite).expect("it can be opened");
     for nth in 0..3 {
         store.write(Lba(nth * 8), &[1; 4096], Durability::Through).expect("there is room");
     }

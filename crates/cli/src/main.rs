@@ -5,6 +5,7 @@
 #[macro_use]
 mod output;
 
+mod advice;
 mod client;
 mod commands;
 mod config;

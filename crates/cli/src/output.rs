@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::advice::advice;
 use crate::text::visible;
 
 /// Writes a line for people to standard error, and goes on if that cannot be written.
@@ -65,13 +66,17 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
     line(&serde_json::to_string(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
-/// The error and its reasons, without those that the error's own text ends with already.
+/// The error and its reasons, without those that the error's own text ends with already, and what to do about it.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
+    let told = error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
         "" => reason,
         told if told.ends_with(&reason) => told.to_owned(),
         told => format!("{told}: {reason}"),
-    })
+    });
+    match advice(error) {
+        Some(advice) => format!("{told}; {advice}"),
+        None => told,
+    }
 }
 
 /// A text of several lines in which nothing steers the terminal: names and contents of files may stand in it.

@@ -48,10 +48,13 @@ impl Ledger {
         let now = self.at(now);
         let before = out.len();
         self.policy.select(now, want, out);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.selected(now, want, out.get(before..).unwrap_or_default());
-            self.bound_record();
+        match (&mut self.recorder, out.get(before..)) {
+            (Some(recorder), Some(chosen)) => recorder.selected(now, want, chosen),
+            // What was there before is gone: a record would say that nothing was chosen.
+            (recorder, None) => *recorder = None,
+            (None, Some(_)) => {}
         }
+        self.bound_record();
     }
 
     /// Changes policy or limits; all that is dirty stays known. A record ends with its policy: its rest is returned.

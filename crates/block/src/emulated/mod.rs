@@ -33,7 +33,7 @@ use crate::error::{BlockError, Operation};
 use crate::spindle::{Power, Spindle};
 use clock::Clock;
 pub use clock::{BadTimeScale, TimeScale};
-use worker::{Order, Wanted, Worker};
+use worker::{DiskWorker, Wanted, WorkerMessage};
 
 /// Calls worth making to a disk with platters at once; it chooses among them.
 const QUEUE_DEPTH: u32 = 32;
@@ -75,7 +75,7 @@ pub struct EmulatedDisk {
     write_cache: bool,
     clock: Clock,
     backing: Arc<dyn BlockDevice>,
-    orders: Sender<Order>,
+    orders: Sender<WorkerMessage>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -112,7 +112,7 @@ impl EmulatedDisk {
         let (orders, taken) = channel();
         let thread = thread::Builder::new()
             .name("emulated-disk".to_owned())
-            .spawn(move || Worker::new(device).run(clock, &taken))
+            .spawn(move || DiskWorker::new(device).run(clock, &taken))
             .map_err(|error| BlockError::io(&name, Operation::Open, None, error))?;
         let write_cache = match &profile.spec {
             Spec::Disk(spec) | Spec::Raid5 { member: spec, .. } => options.write_cache.unwrap_or(spec.write_cache),
@@ -123,20 +123,24 @@ impl EmulatedDisk {
 
     /// What it has done so far.
     pub fn meter(&self) -> Result<Meter, BlockError> {
-        self.ask(Operation::Power, |at, answer| Order::Meter { at, answer })
+        self.ask(Operation::Power, |at, answer| WorkerMessage::Meter { at, answer })
     }
 
     fn order<T>(
         &self,
         operation: Operation,
-        order: impl FnOnce(Nanos, SyncSender<T>) -> Order,
+        order: impl FnOnce(Nanos, SyncSender<T>) -> WorkerMessage,
     ) -> Result<Receiver<T>, BlockError> {
         let (answer, answered) = sync_channel(1);
         let sent = self.orders.send(order(self.clock.now(), answer));
         sent.map(|()| answered).map_err(|_| self.ended(operation))
     }
 
-    fn ask<T>(&self, operation: Operation, order: impl FnOnce(Nanos, SyncSender<T>) -> Order) -> Result<T, BlockError> {
+    fn ask<T>(
+        &self,
+        operation: Operation,
+        order: impl FnOnce(Nanos, SyncSender<T>) -> WorkerMessage,
+    ) -> Result<T, BlockError> {
         self.order(operation, order)?.recv().map_err(|_| self.ended(operation))
     }
 
@@ -154,7 +158,7 @@ impl EmulatedDisk {
     ) -> Result<(), BlockError> {
         let request = |start: u64| {
             let (lba, sectors) = (Lba(start), (range.end().0 - start).min(LONGEST) as u32);
-            self.order(operation, |at, answer| Order::Serve(Wanted { at, op, lba, sectors, answer }))
+            self.order(operation, |at, answer| WorkerMessage::Serve(Wanted { at, op, lba, sectors, answer }))
         };
         let first = request(range.start.0)?;
         work()?;
@@ -223,11 +227,11 @@ impl Spindle for EmulatedDisk {
             let error = io::Error::new(io::ErrorKind::Unsupported, "it has no motor to switch off");
             return Err(BlockError::io(&self.name, Operation::Power, None, error));
         }
-        self.ask(Operation::Power, |at, answer| Order::Standby { at, answer })
+        self.ask(Operation::Power, |at, answer| WorkerMessage::Standby { at, answer })
     }
 
     fn wake(&self) -> Result<(), BlockError> {
-        self.ask(Operation::Power, |at, answer| Order::Wake { at, answer })
+        self.ask(Operation::Power, |at, answer| WorkerMessage::Wake { at, answer })
     }
 
     fn power(&self) -> Result<Power, BlockError> {
@@ -242,7 +246,7 @@ impl Spindle for EmulatedDisk {
 impl Drop for EmulatedDisk {
     fn drop(&mut self) {
         // Nobody can be waiting any more. A thread that has ended already needs no order.
-        let _ = self.orders.send(Order::Stop);
+        let _ = self.orders.send(WorkerMessage::Stop);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(disk = %self.name, "the thread of an emulated disk has ended badly");
         }

@@ -23,19 +23,19 @@ fn memory(mebibytes: u64) -> Arc<Memory> {
 }
 
 /// The disk's thread without the thread: its time is told to it.
-fn worker(name: &str, options: &Options) -> Worker {
-    Worker::new(profile(name).expect("there is such a profile").powered(options))
+fn worker(name: &str, options: &Options) -> DiskWorker {
+    DiskWorker::new(profile(name).expect("there is such a profile").powered(options))
 }
 
-fn serve(worker: &mut Worker, at: Nanos, op: Op, lba: u64) -> Receiver<()> {
+fn serve(worker: &mut DiskWorker, at: Nanos, op: Op, lba: u64) -> Receiver<()> {
     let (answer, answered) = sync_channel(1);
-    worker.take(Order::Serve(Wanted { at, op, lba: Lba(lba), sectors: 8, answer }));
+    worker.take(WorkerMessage::Serve(Wanted { at, op, lba: Lba(lba), sectors: 8, answer }));
     answered
 }
 
-fn sleep(worker: &mut Worker, at: Nanos) -> Receiver<()> {
+fn sleep(worker: &mut DiskWorker, at: Nanos) -> Receiver<()> {
     let (answer, answered) = sync_channel(1);
-    worker.take(Order::Standby { at, answer });
+    worker.take(WorkerMessage::Standby { at, answer });
     answered
 }
 

@@ -17,7 +17,7 @@ use super::clock::Clock;
 
 /// What somebody wants of the disk, and when they said so. The answer tells that it is done.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum WorkerMessage {
     Serve(Wanted),
     Standby { at: Nanos, answer: SyncSender<()> },
     Wake { at: Nanos, answer: SyncSender<()> },
@@ -42,7 +42,7 @@ struct Wish {
     answer: SyncSender<()>,
 }
 
-pub(super) struct Worker {
+pub(super) struct DiskWorker {
     device: Powered,
     /// Requests that the device has no room for, in their order.
     waiting: VecDeque<Wanted>,
@@ -54,9 +54,9 @@ pub(super) struct Worker {
     done: Vec<Completion>,
 }
 
-impl Worker {
-    pub(super) fn new(device: Powered) -> Worker {
-        Worker {
+impl DiskWorker {
+    pub(super) fn new(device: Powered) -> DiskWorker {
+        DiskWorker {
             device,
             waiting: VecDeque::new(),
             under_way: FxHashMap::default(),
@@ -69,7 +69,7 @@ impl Worker {
     }
 
     /// Serves until it is told to stop, or nobody is left who could want anything.
-    pub(super) fn run(mut self, clock: Clock, orders: &Receiver<Order>) {
+    pub(super) fn run(mut self, clock: Clock, orders: &Receiver<WorkerMessage>) {
         // Sleeps end when they should, not up to 50 us later. Without it the disk answers a little late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         loop {
@@ -84,7 +84,7 @@ impl Worker {
             };
             // All that came at once is there when the device chooses.
             for order in first.into_iter().chain(orders.try_iter()) {
-                if matches!(order, Order::Stop) {
+                if matches!(order, WorkerMessage::Stop) {
                     return;
                 }
                 self.take(order);
@@ -94,28 +94,28 @@ impl Worker {
     }
 
     /// Takes an order at the time at which it was given.
-    pub(super) fn take(&mut self, order: Order) {
+    pub(super) fn take(&mut self, order: WorkerMessage) {
         match order {
-            Order::Serve(wanted) => {
+            WorkerMessage::Serve(wanted) => {
                 self.advance(wanted.at);
                 self.waiting.push_back(wanted);
                 self.admit(self.device.now());
             }
-            Order::Standby { at, answer } => {
+            WorkerMessage::Standby { at, answer } => {
                 self.advance(at);
                 self.device.standby(at);
                 self.wishes.push(Wish { asleep: true, answer });
             }
-            Order::Wake { at, answer } => {
+            WorkerMessage::Wake { at, answer } => {
                 self.advance(at);
                 self.device.wake(at);
                 self.wishes.push(Wish { asleep: false, answer });
             }
-            Order::Meter { at, answer } => {
+            WorkerMessage::Meter { at, answer } => {
                 self.advance(at);
                 answer_to(&answer, self.meter());
             }
-            Order::Stop => {}
+            WorkerMessage::Stop => {}
         }
     }
 

@@ -50,36 +50,36 @@ impl<'a> Body<'a> {
 
 /// What a write left in one sector.
 #[derive(Debug, Clone)]
-struct Version {
+struct SectorVersion {
     write: u64,
-    contents: Contents,
+    contents: SectorContents,
 }
 
 #[derive(Debug, Clone)]
-enum Contents {
+enum SectorContents {
     /// The bytes of the whole write, and where in them the sector begins.
     Data(Arc<[u8]>, usize),
     Zeroes(Zeroes),
 }
 
-impl Contents {
+impl SectorContents {
     fn data(&self) -> Option<&[u8]> {
         match self {
-            Contents::Data(bytes, from) => bytes.get(*from..*from + SECTOR_BYTES as usize),
-            Contents::Zeroes(_) => None,
+            SectorContents::Data(bytes, from) => bytes.get(*from..*from + SECTOR_BYTES as usize),
+            SectorContents::Zeroes(_) => None,
         }
     }
 }
 
 /// Writes that are not on the medium.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct VolatileWrites {
     /// By sector, oldest first.
-    versions: BTreeMap<u64, SmallVec<[Version; 1]>>,
+    versions: BTreeMap<u64, SmallVec<[SectorVersion; 1]>>,
     writes: u64,
 }
 
-impl Cache {
+impl VolatileWrites {
     /// Takes a write.
     pub(super) fn hold(&mut self, range: SectorRange, body: Body<'_>) {
         self.writes += 1;
@@ -90,10 +90,10 @@ impl Cache {
         };
         for index in 0..range.sectors {
             let contents = match body {
-                Body::Data(_) => Contents::Data(Arc::clone(&bytes), (index * SECTOR_BYTES) as usize),
-                Body::Zeroes(zeroes) => Contents::Zeroes(zeroes),
+                Body::Data(_) => SectorContents::Data(Arc::clone(&bytes), (index * SECTOR_BYTES) as usize),
+                Body::Zeroes(zeroes) => SectorContents::Zeroes(zeroes),
             };
-            self.versions.entry(range.start.0 + index).or_default().push(Version { write, contents });
+            self.versions.entry(range.start.0 + index).or_default().push(SectorVersion { write, contents });
         }
     }
 
@@ -139,7 +139,7 @@ impl Cache {
             Unflushed::Torn => {
                 let landed = self.torn(grain, random);
                 let left = self.versions.iter().filter_map(|(sector, versions)| {
-                    let seen = |version: &&Version| landed.contains(&(version.write, sector / grain));
+                    let seen = |version: &&SectorVersion| landed.contains(&(version.write, sector / grain));
                     Some((*sector, versions.iter().rev().find(seen)?))
                 });
                 write_all(medium, left)?;
@@ -178,7 +178,7 @@ impl Cache {
 /// Writes sectors, neighbours of one kind in one call.
 fn write_all<'a>(
     medium: &impl BlockDevice,
-    sectors: impl Iterator<Item = (u64, &'a Version)>,
+    sectors: impl Iterator<Item = (u64, &'a SectorVersion)>,
 ) -> Result<(), BlockError> {
     let mut data: Vec<u8> = Vec::new();
     let mut run: Option<(SectorRange, Option<Zeroes>)> = None;
@@ -190,8 +190,8 @@ fn write_all<'a>(
     };
     for (sector, version) in sectors {
         let kind = match version.contents {
-            Contents::Data(..) => None,
-            Contents::Zeroes(zeroes) => Some(zeroes),
+            SectorContents::Data(..) => None,
+            SectorContents::Zeroes(zeroes) => Some(zeroes),
         };
         match &mut run {
             Some((range, same)) if range.end().0 == sector && *same == kind && range.sectors < LONGEST_RUN => {

@@ -20,8 +20,8 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
-use cache::{Body, Cache};
-use plan::{Fault, When};
+use cache::{Body, VolatileWrites};
+use plan::{InjectedFault, Occurrence};
 
 pub use plan::{Answer, CallFault, Landed, Moment, Plan, ReadFault, Rule, Unflushed, WriteCache, WriteFault};
 
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 #[derive(Debug)]
-struct State {
+struct FaultState {
     counts: Counts,
     /// For each rule, how many calls it was for.
     seen: Vec<u64>,
@@ -57,15 +57,15 @@ struct State {
 /// What was decided about a call.
 struct Verdict<'a> {
     /// The rule's number and its fault.
-    fault: Option<(usize, &'a Fault)>,
+    fault: Option<(usize, &'a InjectedFault)>,
     delay: Duration,
     hang: bool,
 }
 
 /// The cache, and whether there is power.
 #[derive(Debug, Default)]
-struct Power {
-    cache: Cache,
+struct PowerState {
+    cache: VolatileWrites,
     off: bool,
 }
 
@@ -75,16 +75,16 @@ pub struct Faulty<D> {
     inner: D,
     name: Arc<str>,
     plan: Plan,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
     let_go: Condvar,
     /// Never taken while the state is held.
-    power: Mutex<Power>,
+    power: Mutex<PowerState>,
 }
 
 impl<D: BlockDevice> Faulty<D> {
     /// `inner`, with what the plan says going wrong.
     pub fn new(inner: D, plan: Plan) -> Faulty<D> {
-        let state = State {
+        let state = FaultState {
             counts: Counts { fired: vec![0; plan.rules.len()], ..Counts::default() },
             seen: vec![0; plan.rules.len()],
             healed: BTreeSet::new(),
@@ -129,7 +129,7 @@ impl<D: BlockDevice> Faulty<D> {
         self.cut(&mut power, unflushed)
     }
 
-    fn cut(&self, power: &mut Power, unflushed: Unflushed) -> Result<(), BlockError> {
+    fn cut(&self, power: &mut PowerState, unflushed: Unflushed) -> Result<(), BlockError> {
         if std::mem::replace(&mut power.off, true) {
             return Ok(());
         }
@@ -155,13 +155,17 @@ impl<D: BlockDevice> Faulty<D> {
     }
 
     /// The cache, if there is power.
-    fn powered(&self, call: Operation, range: Option<SectorRange>) -> Result<MutexGuard<'_, Power>, BlockError> {
+    fn powered(&self, call: Operation, range: Option<SectorRange>) -> Result<MutexGuard<'_, PowerState>, BlockError> {
         let power = self.power.lock();
         if power.off { Err(self.failed(call, range, Errno::NODEV)) } else { Ok(power) }
     }
 
     /// Counts a call, finds what strikes it, and makes it wait.
-    fn enter(&self, call: Operation, range: Option<SectorRange>) -> Result<Option<(usize, &Fault)>, BlockError> {
+    fn enter(
+        &self,
+        call: Operation,
+        range: Option<SectorRange>,
+    ) -> Result<Option<(usize, &InjectedFault)>, BlockError> {
         drop(self.powered(call, range)?);
         let mut state = self.state.lock();
         if call != Operation::Read
@@ -188,10 +192,10 @@ impl<D: BlockDevice> Faulty<D> {
     fn call(
         &self,
         (call, range): (Operation, Option<SectorRange>),
-        fault: Option<(usize, &Fault)>,
+        fault: Option<(usize, &InjectedFault)>,
         carry_out: impl FnOnce() -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
-        let Some((_, Fault::Call(_, fault))) = fault else { return carry_out() };
+        let Some((_, InjectedFault::Call(_, fault))) = fault else { return carry_out() };
         match *fault {
             CallFault::Error(errno) => Err(self.failed(call, range, errno)),
             CallFault::PowerCut { moment: Moment::After, unflushed } => {
@@ -211,19 +215,19 @@ impl<D: BlockDevice> Faulty<D> {
     fn store(&self, range: SectorRange, body: Body<'_>, durability: Durability) -> Result<(), BlockError> {
         let fault = self.enter(Operation::Write, Some(range))?;
         match fault.map(|(_, fault)| fault) {
-            Some(Fault::Write(WriteFault::Misdirected { to })) => {
+            Some(InjectedFault::Write(WriteFault::Misdirected { to })) => {
                 let elsewhere = SectorRange { start: *to, sectors: range.sectors };
                 self.geometry().check_range(elsewhere)?;
                 self.land(elsewhere, body, durability)
             }
-            Some(Fault::Write(WriteFault::Partial { landed, answer })) => {
+            Some(InjectedFault::Write(WriteFault::Partial { landed, answer })) => {
                 self.land_parts(range, landed, body, durability)?;
                 match answer {
                     Answer::Done => Ok(()),
                     Answer::Error(errno) => Err(self.failed(Operation::Write, Some(range), *errno)),
                 }
             }
-            Some(&Fault::Call(_, CallFault::PowerCut { moment: Moment::During, unflushed })) => {
+            Some(&InjectedFault::Call(_, CallFault::PowerCut { moment: Moment::During, unflushed })) => {
                 self.cut_during(range, body, unflushed)?;
                 Err(self.failed(Operation::Write, Some(range), Errno::NODEV))
             }
@@ -318,7 +322,7 @@ impl<D: BlockDevice> Faulty<D> {
     }
 }
 
-impl State {
+impl FaultState {
     fn judge<'a>(&mut self, plan: &'a Plan, call: Operation, range: Option<SectorRange>) -> Verdict<'a> {
         let count = match call {
             Operation::Read => Some(&mut self.counts.reads),
@@ -337,20 +341,20 @@ impl State {
             };
             *seen += 1;
             let due = match rule.when {
-                When::Always => true,
-                When::Nth(n) => *seen == n,
-                When::First(calls) => *seen <= calls,
-                When::From(n) => *seen >= n,
-                When::OneIn(calls) => self.random.below(calls) == 0,
+                Occurrence::Always => true,
+                Occurrence::Nth(n) => *seen == n,
+                Occurrence::First(calls) => *seen <= calls,
+                Occurrence::From(n) => *seen >= n,
+                Occurrence::OneIn(calls) => self.random.below(calls) == 0,
             };
-            let healed = rule.fault == Fault::Read(ReadFault::Latent) && is_healed(&self.healed, rule, range);
+            let healed = rule.fault == InjectedFault::Read(ReadFault::Latent) && is_healed(&self.healed, rule, range);
             if !due || healed || (verdict.fault.is_some() && !rule.lets_pass()) {
                 continue;
             }
             *fired += 1;
             match &rule.fault {
-                Fault::Call(_, CallFault::Hang) => verdict.hang = true,
-                Fault::Call(_, CallFault::Delay(delay)) => verdict.delay += *delay,
+                InjectedFault::Call(_, CallFault::Hang) => verdict.hang = true,
+                InjectedFault::Call(_, CallFault::Delay(delay)) => verdict.delay += *delay,
                 fault => verdict.fault = Some((number, fault)),
             }
         }
@@ -359,7 +363,7 @@ impl State {
 
     /// Sectors with a latent error are good again once they have been written.
     fn heal(&mut self, plan: &Plan, range: SectorRange) {
-        for rule in plan.rules.iter().filter(|rule| rule.fault == Fault::Read(ReadFault::Latent)) {
+        for rule in plan.rules.iter().filter(|rule| rule.fault == InjectedFault::Read(ReadFault::Latent)) {
             let struck = range.intersection(rule.within.unwrap_or(range));
             self.healed.extend(struck.start.0..struck.end().0);
         }
@@ -387,8 +391,10 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
         let range = self.geometry().check(at, buffer.len())?;
         let fault = self.enter(Operation::Read, Some(range))?;
         match fault {
-            Some((_, Fault::Read(ReadFault::Latent))) => Err(self.failed(Operation::Read, Some(range), Errno::IO)),
-            Some((rule, Fault::Read(ReadFault::BitFlip))) => {
+            Some((_, InjectedFault::Read(ReadFault::Latent))) => {
+                Err(self.failed(Operation::Read, Some(range), Errno::IO))
+            }
+            Some((rule, InjectedFault::Read(ReadFault::BitFlip))) => {
                 self.fetch(range, buffer)?;
                 self.flip(rule, range, buffer);
                 Ok(())
@@ -404,7 +410,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     fn flush(&self) -> Result<(), BlockError> {
         let fault = self.enter(Operation::Flush, None)?;
-        if let Some((_, Fault::LostFlush)) = fault {
+        if let Some((_, InjectedFault::LostFlush)) = fault {
             return Ok(());
         }
         self.call((Operation::Flush, None), fault, || self.write_back()).inspect_err(|error| {

@@ -103,7 +103,7 @@ pub enum WriteFault {
 
 /// Which of the calls that a rule is for are struck. Calls are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum Occurrence {
     Always,
     Nth(u64),
     First(u64),
@@ -112,7 +112,7 @@ pub(super) enum When {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum InjectedFault {
     Call(Option<Operation>, CallFault),
     Read(ReadFault),
     Write(WriteFault),
@@ -122,39 +122,39 @@ pub(super) enum Fault {
 /// One thing that goes wrong. Strikes every call that it is for, unless told otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    pub(super) fault: Fault,
+    pub(super) fault: InjectedFault,
     pub(super) within: Option<SectorRange>,
-    pub(super) when: When,
+    pub(super) when: Occurrence,
 }
 
 impl Rule {
-    fn new(fault: Fault) -> Rule {
-        Rule { fault, within: None, when: When::Always }
+    fn new(fault: InjectedFault) -> Rule {
+        Rule { fault, within: None, when: Occurrence::Always }
     }
 
     /// For calls of all kinds.
     pub fn on_any(fault: CallFault) -> Rule {
-        Rule::new(Fault::Call(None, fault))
+        Rule::new(InjectedFault::Call(None, fault))
     }
 
     /// For reads, writes (of data or zeroes), flushes or discards.
     pub fn on(calls: Operation, fault: CallFault) -> Rule {
-        Rule::new(Fault::Call(Some(calls), fault))
+        Rule::new(InjectedFault::Call(Some(calls), fault))
     }
 
     /// For reads.
     pub fn on_read(fault: ReadFault) -> Rule {
-        Rule::new(Fault::Read(fault))
+        Rule::new(InjectedFault::Read(fault))
     }
 
     /// For writes of data or zeroes.
     pub fn on_write(fault: WriteFault) -> Rule {
-        Rule::new(Fault::Write(fault))
+        Rule::new(InjectedFault::Write(fault))
     }
 
     /// For flushes: they return that all is well, and do nothing.
     pub fn lost_flush() -> Rule {
-        Rule::new(Fault::LostFlush)
+        Rule::new(InjectedFault::LostFlush)
     }
 
     /// Only for calls that touch one of these sectors, which a flush never does.
@@ -166,42 +166,42 @@ impl Rule {
     /// Only the n-th of them, from 1 on.
     #[must_use]
     pub fn nth(self, n: u64) -> Rule {
-        Rule { when: When::Nth(n), ..self }
+        Rule { when: Occurrence::Nth(n), ..self }
     }
 
     /// Only the first so many of them.
     #[must_use]
     pub fn first(self, calls: u64) -> Rule {
-        Rule { when: When::First(calls), ..self }
+        Rule { when: Occurrence::First(calls), ..self }
     }
 
     /// The n-th of them and all later ones.
     #[must_use]
     pub fn from_nth(self, n: u64) -> Rule {
-        Rule { when: When::From(n), ..self }
+        Rule { when: Occurrence::From(n), ..self }
     }
 
     /// One in so many of them, as the seed decides.
     #[must_use]
     pub fn one_in(self, calls: u64) -> Rule {
-        Rule { when: When::OneIn(calls), ..self }
+        Rule { when: Occurrence::OneIn(calls), ..self }
     }
 
     /// Whether the rule is for such a call.
     pub(super) fn is_for(&self, call: Operation, range: Option<SectorRange>) -> bool {
         let kind = match &self.fault {
-            Fault::Call(None, _) => true,
-            Fault::Call(Some(wanted), _) => *wanted == call,
-            Fault::Read(_) => call == Operation::Read,
-            Fault::Write(_) => call == Operation::Write,
-            Fault::LostFlush => call == Operation::Flush,
+            InjectedFault::Call(None, _) => true,
+            InjectedFault::Call(Some(wanted), _) => *wanted == call,
+            InjectedFault::Read(_) => call == Operation::Read,
+            InjectedFault::Write(_) => call == Operation::Write,
+            InjectedFault::LostFlush => call == Operation::Flush,
         };
         kind && self.within.is_none_or(|within| range.is_some_and(|range| range.overlaps(within)))
     }
 
     /// Whether a call goes on to the rules behind this one.
     pub(super) fn lets_pass(&self) -> bool {
-        matches!(self.fault, Fault::Call(_, CallFault::Hang | CallFault::Delay(_)))
+        matches!(self.fault, InjectedFault::Call(_, CallFault::Hang | CallFault::Delay(_)))
     }
 }
 

@@ -38,12 +38,18 @@ impl AlignedBuffer {
 
     /// All its bytes.
     pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(self.start..self.start + self.len).unwrap_or_default()
+        &self.bytes[self.start..][..self.len]
     }
 
     /// All its bytes, to be changed.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(self.start..self.start + self.len).unwrap_or_default()
+        &mut self.bytes[self.start..][..self.len]
+    }
+
+    /// Its first `len` bytes, to be changed; it has as many from now on, and what was in it may be gone.
+    pub fn room(&mut self, len: usize) -> &mut [u8] {
+        self.reserve(len);
+        &mut self.as_mut_slice()[..len]
     }
 }
 

@@ -65,7 +65,7 @@ impl FileDevice {
             Errno::AGAIN => OpenError::InUse { path: path.to_owned(), by: holder(path) },
             source => refused(source),
         })?;
-        let shape = Shape::of(&file, kind, cache).map_err(failed)?;
+        let shape = FileShape::of(&file, kind, cache).map_err(failed)?;
         let block = u64::from(shape.geometry.logical_block) / SECTOR_BYTES;
         let geometry = Geometry { capacity: Lba(shape.size.0 / SECTOR_BYTES / block * block), ..shape.geometry };
         if geometry.capacity == Lba(0) {
@@ -146,14 +146,14 @@ pub(super) fn size(file: BorrowedFd<'_>, kind: Kind) -> io::Result<ByteSize> {
 }
 
 /// What a file is like. The capacity of the geometry is still to be cut to whole blocks.
-struct Shape {
+struct FileShape {
     size: ByteSize,
     geometry: Geometry,
     alignment: Alignment,
 }
 
-impl Shape {
-    fn of(file: &File, kind: Kind, cache: Cache) -> io::Result<Shape> {
+impl FileShape {
+    fn of(file: &File, kind: Kind, cache: Cache) -> io::Result<FileShape> {
         let stat = rustix::fs::fstat(file)?;
         let size = size(file.as_fd(), kind)?;
         let (disk, mut logical, mut physical) = match kind {
@@ -177,7 +177,7 @@ impl Shape {
             rotational: is_rotational(disk),
             queue_depth,
         };
-        Ok(Shape { size, geometry, alignment })
+        Ok(FileShape { size, geometry, alignment })
     }
 }
 

@@ -66,10 +66,10 @@ impl Transfer {
         if is_aligned(buffer, self.alignment.memory) {
             return self.read_aligned(offset, buffer);
         }
-        with_bounce(buffer.len(), |bounce| {
+        BUFFER.with_borrow_mut(|bounce| {
             let mut at = offset;
             for part in buffer.chunks_mut(BOUNCE) {
-                let aligned = bounce.get_mut(..part.len()).unwrap_or_default();
+                let aligned = bounce.room(part.len());
                 self.read_aligned(at, aligned)?;
                 part.copy_from_slice(aligned);
                 at += part.len() as u64;
@@ -100,10 +100,10 @@ impl Transfer {
         if is_aligned(data, self.alignment.memory) {
             return self.write_aligned(offset, data, sync);
         }
-        with_bounce(data.len(), |bounce| {
+        BUFFER.with_borrow_mut(|bounce| {
             let mut at = offset;
             for part in data.chunks(BOUNCE) {
-                let aligned = bounce.get_mut(..part.len()).unwrap_or_default();
+                let aligned = bounce.room(part.len());
                 aligned.copy_from_slice(part);
                 self.write_aligned(at, aligned, sync)?;
                 at += part.len() as u64;
@@ -123,7 +123,7 @@ impl Transfer {
             if got == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into()); // Somebody has cut the file.
             }
-            rest = rest.get_mut(got..).unwrap_or_default();
+            rest = rest.get_mut(got..).ok_or(io::ErrorKind::InvalidData)?;
             offset += got as u64;
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Transfer {
             if put == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            rest = rest.get(put..).unwrap_or_default();
+            rest = rest.get(put..).ok_or(io::ErrorKind::InvalidData)?;
             offset += put as u64;
         }
         Ok(())
@@ -170,11 +170,4 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
             done => return done,
         }
     }
-}
-
-fn with_bounce<T>(len: usize, call: impl FnOnce(&mut [u8]) -> T) -> T {
-    BUFFER.with_borrow_mut(|buffer| {
-        buffer.reserve(len.min(BOUNCE));
-        call(buffer.as_mut_slice())
-    })
 }

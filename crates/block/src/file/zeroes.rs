@@ -76,12 +76,11 @@ impl FileDevice {
         if self.kind == Kind::Block && kernel::zero(self, range).is_ok() {
             return Ok(());
         }
-        let zeroes = AlignedBuffer::new(range.bytes().0.min(CHUNK) as usize);
+        let mut zeroes = AlignedBuffer::new(range.bytes().0.min(CHUNK) as usize);
         let mut at = range.start;
         while at < range.end() {
             let part = SectorRange { start: at, sectors: CHUNK / SECTOR_BYTES }.intersection(range);
-            let bytes = zeroes.as_slice().get(..part.bytes().0 as usize).unwrap_or_default();
-            self.transfer.write(offset(at), bytes, Sync::No)?;
+            self.transfer.write(offset(at), zeroes.room(part.bytes().0 as usize), Sync::No)?;
             at = Lba(at.0 + part.sectors);
         }
         Ok(())

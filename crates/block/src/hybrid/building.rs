@@ -5,12 +5,12 @@
 
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
-use super::format::{BLOCK, BLOCK_BYTES, Content, Entry, Header, MOST_DATA, MOST_ENTRIES, record_sectors};
+use super::format::{BLOCK, BLOCK_BYTES, Content, Header, MOST_DATA, MOST_ENTRIES, RecordEntry, record_sectors};
 use crate::device::Zeroes;
 
 /// What is to be written.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Payload<'a> {
+pub(super) enum WriteData<'a> {
     Data(&'a [u8]),
     Zeroes(Zeroes),
 }
@@ -19,15 +19,15 @@ pub(super) enum Payload<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PendingWrite<'a> {
     pub(super) range: SectorRange,
-    pub(super) payload: Payload<'a>,
+    pub(super) payload: WriteData<'a>,
 }
 
 impl PendingWrite<'_> {
     /// Sectors of data.
     pub(super) fn data(&self) -> u64 {
         match self.payload {
-            Payload::Data(_) => self.range.sectors,
-            Payload::Zeroes(_) => 0,
+            WriteData::Data(_) => self.range.sectors,
+            WriteData::Zeroes(_) => 0,
         }
     }
 }
@@ -60,8 +60,8 @@ impl Building {
 
     pub(super) fn add(&mut self, piece: &PendingWrite<'_>) {
         match piece.payload {
-            Payload::Zeroes(_) => self.zeroes.push(piece.range),
-            Payload::Data(data) => {
+            WriteData::Zeroes(_) => self.zeroes.push(piece.range),
+            WriteData::Data(data) => {
                 if self.bytes.is_empty() {
                     self.bytes.resize(BLOCK_BYTES, 0);
                 }
@@ -78,23 +78,26 @@ impl Building {
         Building { bytes, ..Building::default() }
     }
 
-    /// The record's header, which has its entries now, and all of its bytes.
-    pub(super) fn finish(mut self, header: Header) -> (Header, Vec<u8>) {
-        let zeroes = self.zeroes.iter().map(|&range| Entry { range, content: Content::Zeroes });
+    /// The record's header, which has its entries now, and all of its bytes. Nothing if the data is not as long as the writes.
+    pub(super) fn finish(mut self, header: Header) -> Option<(Header, Vec<u8>)> {
+        let zeroes = self.zeroes.iter().map(|&range| RecordEntry { range, content: Content::Zeroes });
+        // Without data there is no room for a header either yet.
         let mut data = self.bytes.get(BLOCK_BYTES..).unwrap_or_default();
+        if data.len() as u64 != self.writes.iter().map(|write| write.bytes().0).sum::<u64>() {
+            return None;
+        }
         let parts = self.writes.iter().flat_map(|write| parts_of(*write, self.part_length()));
         let with_data = parts.map(|range| {
             let (own, rest) = data.split_at((range.sectors * SECTOR_BYTES) as usize);
             data = rest;
-            Entry { range, content: Content::Data(crc32c::crc32c(own)) }
+            RecordEntry { range, content: Content::Data(crc32c::crc32c(own)) }
         });
         let header = Header { entries: zeroes.chain(with_data).collect(), ..header };
         self.bytes.resize((header.sectors() * SECTOR_BYTES) as usize, 0);
-        if let Some(first) = self.bytes.first_chunk_mut::<BLOCK_BYTES>() {
-            first.copy_from_slice(&header.encode());
-        }
-        (header, self.bytes)
+        self.bytes.first_chunk_mut::<BLOCK_BYTES>()?.copy_from_slice(&header.encode());
+        Some((header, self.bytes))
     }
+
     /// Sectors of the longest entry, so that all find room in the header.
     fn part_length(&self) -> u64 {
         let room = (MOST_ENTRIES - self.zeroes.len()) as u64;

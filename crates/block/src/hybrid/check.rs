@@ -14,7 +14,7 @@ use super::survey::Survey;
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CheckReport {
+pub struct PairReport {
     /// The flash.
     pub flash: Uuid,
     /// The disk.
@@ -47,13 +47,13 @@ pub struct CheckReport {
 }
 
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
-pub fn check(disk: &Half, flash: &Half) -> Result<CheckReport, HybridError> {
+pub fn check(disk: &Half, flash: &Half) -> Result<PairReport, HybridError> {
     let survey = Survey::of(disk, flash)?;
     let superblock = &survey.superblock;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
     let whole: Vec<_> = survey.whole().collect();
     let zeroes = whole.iter().filter(|piece| matches!(piece.source, Source::Zeroes(_)));
-    Ok(CheckReport {
+    Ok(PairReport {
         flash: superblock.flash,
         disk: superblock.disk,
         epoch: superblock.epoch,

@@ -6,11 +6,11 @@ use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::{Moment, WriteRoute};
 use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
-use super::building::{Building, Payload, PendingWrite};
-use super::engine::{Hybrid, Shared, State};
+use super::building::{Building, PendingWrite, WriteData};
+use super::engine::{Hybrid, HybridShared, HybridState};
 use super::error::HybridError;
 use super::format::{BLOCK_BYTES, MOST_DATA};
-use super::gather::{Cached, Failed, gather};
+use super::gather::{Cached, GatherError, gather};
 use super::keeper::RETRY;
 use super::marks::ROOM_FOR_MARKS;
 use super::record::Record;
@@ -39,9 +39,9 @@ enum Throttled {
 
 impl Throttled {
     /// It was held back for so long: counted once a write.
-    fn back(&mut self, state: &mut State, time: Duration) {
-        state.tally.slowed += u64::from(*self == Throttled::No);
-        state.tally.slowed_time += time;
+    fn back(&mut self, state: &mut HybridState, time: Duration) {
+        state.counts.slowed += u64::from(*self == Throttled::No);
+        state.counts.slowed_time += time;
         *self = Throttled::Yes;
     }
 }
@@ -58,7 +58,7 @@ impl BlockDevice for Hybrid {
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         let range = self.geometry().check(at, data.len())?;
-        self.shared.write(range, Payload::Data(data), durability)
+        self.shared.write(range, WriteData::Data(data), durability)
     }
 
     fn flush(&self) -> Result<(), BlockError> {
@@ -86,19 +86,19 @@ impl BlockDevice for Hybrid {
 
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
-        self.shared.write(range, Payload::Zeroes(zeroes), durability)
+        self.shared.write(range, WriteData::Zeroes(zeroes), durability)
     }
 }
 
-impl Shared {
-    fn write(&self, range: SectorRange, payload: Payload<'_>, durability: Durability) -> Result<(), BlockError> {
+impl HybridShared {
+    fn write(&self, range: SectorRange, payload: WriteData<'_>, durability: Durability) -> Result<(), BlockError> {
         let most = match payload {
-            Payload::Data(_) => MOST_DATA,
-            Payload::Zeroes(_) => MOST_ZEROES,
+            WriteData::Data(_) => MOST_DATA,
+            WriteData::Zeroes(_) => MOST_ZEROES,
         };
         let mut state = self.state.lock();
         self.touch(&mut state);
-        state.tally.writes += 1;
+        state.counts.writes += 1;
         let (mut done, mut logged, mut held) = (0, false, Throttled::No);
         while done < range.sectors {
             self.refuse_if_poisoned(&state)?;
@@ -107,17 +107,16 @@ impl Shared {
                 self.spun.wait(&mut state);
                 continue;
             }
-            let payload = tail_of(payload, done);
             let mut part = SectorRange { sectors: rest.sectors.min(most), ..rest };
             let all_to_disk = self.goes_to_disk(&state, rest);
             if all_to_disk || self.goes_to_disk(&state, part) {
                 part = if all_to_disk { rest } else { part };
-                let payload = head_of(payload, part.sectors);
+                let payload = self.payload_of(payload, done, part.sectors)?;
                 self.direct(&mut state, part, || self.to_disk(part, payload, durability))?;
                 done += part.sectors;
                 continue;
             }
-            let payload = head_of(payload, part.sectors);
+            let payload = self.payload_of(payload, done, part.sectors)?;
             let piece = PendingWrite { range: part, payload };
             if let Joined::Waiting(number) = self.join(&mut state, &piece, &mut held)? {
                 state.marks.flush_follows |= durability == Durability::Through;
@@ -127,33 +126,50 @@ impl Shared {
                 self.slow_down(&mut state, part.sectors, &mut held);
             }
         }
-        state.tally.writes_to_log += u64::from(logged);
+        state.counts.writes_to_log += u64::from(logged);
         match durability {
             Durability::Through if logged => self.flush_log(&mut state),
             _ => Ok(()),
         }
     }
 
+    /// So many sectors of what is to be written, behind those that are done.
+    fn payload_of<'a>(&self, payload: WriteData<'a>, done: u64, sectors: u64) -> Result<WriteData<'a>, BlockError> {
+        let WriteData::Data(data) = payload else { return Ok(payload) };
+        let (from, to) = (done * SECTOR_BYTES, (done + sectors) * SECTOR_BYTES);
+        let part = data.get(from as usize..to as usize);
+        let defect =
+            || BlockError::impossible(&self.flash.name, Operation::Write, "a write has less data than its range");
+        part.map(WriteData::Data).ok_or_else(defect)
+    }
+
+    /// The log cannot be written as it should be: nothing more is.
+    fn defect(&self, state: &mut HybridState, what: &'static str) -> BlockError {
+        let error = BlockError::impossible(&self.flash.name, Operation::Write, what);
+        self.poison(state, &self.flash, Operation::Write, &error);
+        error
+    }
+
     /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes at the same time
     /// either may win, but the winner must not change later.
-    fn goes_to_disk(&self, state: &State, range: SectorRange) -> bool {
+    fn goes_to_disk(&self, state: &HybridState, range: SectorRange) -> bool {
         state.disk == Motion::Spinning
             && state.log.route(range, true) == WriteRoute::Disk
             && state.lost.first_in(range).is_none()
             && !state.pending.iter().any(|(_, other)| other.overlaps(range))
     }
 
-    fn to_disk(&self, range: SectorRange, payload: Payload<'_>, durability: Durability) -> Result<(), BlockError> {
+    fn to_disk(&self, range: SectorRange, payload: WriteData<'_>, durability: Durability) -> Result<(), BlockError> {
         match payload {
-            Payload::Data(data) => self.disk.device.write(range.start, data, durability),
-            Payload::Zeroes(zeroes) => self.disk.device.write_zeroes(range, zeroes, durability),
+            WriteData::Data(data) => self.disk.device.write(range.start, data, durability),
+            WriteData::Zeroes(zeroes) => self.disk.device.write_zeroes(range, zeroes, durability),
         }
     }
 
     /// Runs something that changes the disk while it spins. What overlaps it waits before it goes to the log.
     fn direct(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, HybridState>,
         range: SectorRange,
         call: impl FnOnce() -> Result<(), BlockError>,
     ) -> Result<(), BlockError> {
@@ -172,7 +188,7 @@ impl Shared {
     /// Puts a piece into the record that is being put together, as soon as there is room in the log.
     fn join(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, HybridState>,
         piece: &PendingWrite<'_>,
         held: &mut Throttled,
     ) -> Result<Joined, BlockError> {
@@ -208,7 +224,7 @@ impl Shared {
     /// The log is full: it is drained, by the keeper or, where there is none, here. If that fails, what the log has nothing of goes to the disk.
     fn wait_for_room(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, HybridState>,
         range: SectorRange,
         held: &mut Throttled,
     ) -> Result<(), BlockError> {
@@ -235,7 +251,7 @@ impl Shared {
         }
     }
 
-    fn write_record_or_wait(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    fn write_record_or_wait(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         if state.writing_record {
             self.committed_now.wait(state);
             return self.refuse_if_poisoned(state);
@@ -244,7 +260,7 @@ impl Shared {
     }
 
     /// Returns when the piece of that number is on flash.
-    fn wait_for(&self, state: &mut MutexGuard<'_, State>, number: u64) -> Result<(), BlockError> {
+    fn wait_for(&self, state: &mut MutexGuard<'_, HybridState>, number: u64) -> Result<(), BlockError> {
         while state.committed < number {
             self.refuse_if_poisoned(state)?;
             if state.writing_record {
@@ -257,33 +273,29 @@ impl Shared {
     }
 
     /// Writes the record that has been put together; one without writes is a mark.
-    pub(super) fn write_record(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn write_record(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         self.refuse_if_poisoned(state)?;
         let spare = std::mem::take(&mut state.spare);
         let building = std::mem::replace(&mut state.building, Building::reuse(spare));
         let (through, sequence) = (state.joined, state.next_sequence);
         let Some(at) = state.log.reserve(building.sectors_with(0)) else {
             // Room was made sure of when each piece joined, and only the leader takes any.
-            let error = BlockError::io(
-                &self.flash.name.as_str().into(),
-                Operation::Write,
-                None,
-                std::io::Error::other("the log has no room for a record that was promised room"),
-            );
-            self.poison(state, &self.flash, Operation::Write, &error);
-            return Err(error);
+            return Err(self.defect(state, "the log has no room for a record that was promised room"));
         };
         state.next_sequence = sequence.next();
         state.writing_record = true;
         let place = self.on_flash(state, at);
         let header = state.next_header(sequence, at, !building.is_empty());
-        let (header, bytes, sums, written) = MutexGuard::unlocked(state, || {
-            let (header, bytes) = building.finish(header);
-            let sums = sums_of(&header, bytes.get(BLOCK_BYTES..).unwrap_or_default());
+        let finished = MutexGuard::unlocked(state, || {
+            let (header, bytes) = building.finish(header)?;
+            let sums = sums_of(&header, bytes.get(BLOCK_BYTES..)?);
             let written = self.flash.device.write(place, &bytes, Durability::Cached);
-            (header, bytes, sums, written)
+            Some((header, bytes, sums, written))
         });
         state.writing_record = false;
+        let Some((header, bytes, sums, written)) = finished else {
+            return Err(self.defect(state, "a record has less data than its writes"));
+        };
         if let Err(error) = written {
             self.poison(state, &self.flash, Operation::Write, &error);
             return Err(error);
@@ -292,7 +304,7 @@ impl Shared {
         state.sums.push(at, &sums);
         state.records.push_back(Record { begin: at, end: header.end(), sequence, epoch: header.epoch });
         state.flash_written += bytes.len() as u64;
-        state.tally.records += u64::from(!header.is_mark());
+        state.counts.records += u64::from(!header.is_mark());
         state.marks.written(&header);
         state.lost.record_written(&header);
         state.committed = through;
@@ -305,7 +317,7 @@ impl Shared {
     }
 
     /// While the log is being drained and fills up nevertheless, writers are held back.
-    fn slow_down(&self, state: &mut MutexGuard<'_, State>, sectors: u64, held: &mut Throttled) {
+    fn slow_down(&self, state: &mut MutexGuard<'_, HybridState>, sectors: u64, held: &mut Throttled) {
         if !state.draining {
             return;
         }
@@ -321,7 +333,7 @@ impl Shared {
     fn read(&self, range: SectorRange, buffer: &mut [u8]) -> Result<(), BlockError> {
         let mut state = self.state.lock();
         self.touch(&mut state);
-        state.tally.reads += 1;
+        state.counts.reads += 1;
         let mut woke = false;
         loop {
             if let Some(lost) = state.lost.first_in(range) {
@@ -354,34 +366,20 @@ impl Shared {
             if oldest.is_some_and(|oldest| oldest < state.log.tail()) {
                 continue;
             }
-            state.tally.reads_from_log += u64::from(!from_disk);
-            state.tally.reads_that_woke += u64::from(woke);
+            state.counts.reads_from_log += u64::from(!from_disk);
+            state.counts.reads_that_woke += u64::from(woke);
             return read.map_err(|failed| self.unread(&mut state, failed));
         }
     }
 
     /// The error for what could not be read.
-    fn unread(&self, state: &mut State, failed: Failed) -> BlockError {
-        let is_damaged = matches!(failed, Failed::Damaged(_));
+    fn unread(&self, state: &mut HybridState, failed: GatherError) -> BlockError {
+        let is_damaged = matches!(failed, GatherError::Damaged(_));
         let error = failed.error(&self.flash);
         if is_damaged {
-            state.tally.damaged_reads += 1;
+            state.counts.damaged_reads += 1;
             tracing::error!(flash = self.flash.name, %error, "damage of the flash");
         }
         error
-    }
-}
-
-fn tail_of(payload: Payload<'_>, done: u64) -> Payload<'_> {
-    match payload {
-        Payload::Data(data) => Payload::Data(data.get((done * SECTOR_BYTES) as usize..).unwrap_or_default()),
-        zeroes @ Payload::Zeroes(_) => zeroes,
-    }
-}
-
-fn head_of(payload: Payload<'_>, sectors: u64) -> Payload<'_> {
-    match payload {
-        Payload::Data(data) => Payload::Data(data.get(..(sectors * SECTOR_BYTES) as usize).unwrap_or(data)),
-        zeroes @ Payload::Zeroes(_) => zeroes,
     }
 }

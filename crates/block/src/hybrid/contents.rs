@@ -63,28 +63,12 @@ impl fmt::Display for Contents {
             Contents::LogOf(disk) => write!(f, "the log of the disk {disk}"),
             Contents::LogInUse => f.write_str("the log of an attached disk"),
             Contents::HalfWith(flash) => write!(f, "data that belongs together with the flash {flash}"),
-            Contents::OnFlash(Some(signature)) | Contents::ToTheEnd(signature) => f.write_str(signature.name()),
+            Contents::OnFlash(Some(signature)) => f.write_str(signature.name()),
+            Contents::ToTheEnd(signature) => {
+                write!(f, "{}, which may need its last 8 KiB: give one of its partitions or volumes", signature.name())
+            }
             Contents::OnFlash(None) => f.write_str("something that is not known"),
-            Contents::InPlaceOfTag => f.write_str("something in its last 8 KiB"),
-        }
-    }
-}
-
-impl Contents {
-    /// What to do.
-    pub(super) fn remedy(&self) -> &'static str {
-        match self {
-            Contents::LogOf(_) | Contents::LogInUse => {
-                "end that pair first (`umbrella disk detach --dissolve`; --forget-flash where its disk goes on without it), or add --force"
-            }
-            Contents::HalfWith(_) => {
-                "bring it to the disk first (`umbrella disk detach`; with --forget-flash if the flash is lost)"
-            }
-            Contents::OnFlash(_) => "everything on it would be overwritten; to do that, add --force",
-            Contents::ToTheEnd(_) => {
-                "which may need its last 8 KiB: give one of its partitions or volumes, or add --force"
-            }
-            Contents::InPlaceOfTag => "its label would overwrite that; to do that, add --force",
+            Contents::InPlaceOfTag => f.write_str("something in its last 8 KiB, where its label goes"),
         }
     }
 }

@@ -15,9 +15,9 @@ use umbrella_policy::flash_cache::{
 };
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-use super::engine::{Shared, State};
+use super::engine::{HybridShared, HybridState};
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, DiskTag, Sequence, Superblock};
+use super::format::{BLOCK_BYTES, DiskTag, FlashSuperblock, RecordNo};
 use super::gather::{Cached, LeftOut, MOST_FAILED, copy_to_disk};
 use super::keeper::nanos;
 use super::pair;
@@ -38,12 +38,12 @@ struct Filled {
 
 /// Blocks that the flash fails to read, so that the log cannot be freed.
 #[derive(Debug, Default)]
-struct FailedReads {
+struct UnreadableBlocks {
     first: Option<HybridError>,
     count: usize,
 }
 
-impl Shared {
+impl HybridShared {
     /// Brings to the disk what the log has now.
     pub(super) fn drain(&self) -> Result<(), HybridError> {
         let mut state = self.state.lock();
@@ -61,10 +61,10 @@ impl Shared {
         state.draining = false;
         state.stop_drain = false;
         state.drain_left = 0;
-        state.tally.drain_time += begun.elapsed();
+        state.counts.drain_time += begun.elapsed();
         match &drained {
             Ok(()) => {
-                state.tally.drains += 1;
+                state.counts.drains += 1;
                 state.drain_failure = None;
             }
             Err(HybridError::Closed | HybridError::Stopped) => {}
@@ -78,7 +78,7 @@ impl Shared {
         drained
     }
 
-    fn drain_chunks(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
+    fn drain_chunks(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), HybridError> {
         self.wake(state)?;
         let head = pair::head_range(&self.disk);
         if state.log.map().overlaps(head) {
@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// Brings the oldest part of the log to the disk, and frees it: a large log is not full all the time that draining it takes.
-    fn drain_pass(&self, state: &mut MutexGuard<'_, State>, end: LogSector) -> Result<(), HybridError> {
+    fn drain_pass(&self, state: &mut MutexGuard<'_, HybridState>, end: LogSector) -> Result<(), HybridError> {
         let until = end.min(pass_end(&state.log));
         let planner = Planner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
         let until = planner.until();
@@ -137,8 +137,8 @@ impl Shared {
             buffer.resize((sectors * SECTOR_BYTES) as usize, 0);
             let mut is_whole = true;
             for (read, sums) in chunk.reads.iter().zip(&sums) {
-                let bytes = buffer.get_mut(span(read.buffer, read.sectors)).unwrap_or_default();
-                is_whole &= read_log(&self.flash, read.at, size, sums, bytes).is_ok();
+                let bytes = buffer.get_mut(span(read.buffer, read.sectors));
+                is_whole &= bytes.is_some_and(|bytes| read_log(&self.flash, read.at, size, sums, bytes).is_ok());
             }
             if filled.send(Filled { chunk, buffer, is_whole }).is_err() {
                 return;
@@ -152,7 +152,7 @@ impl Shared {
         emptied: &SyncSender<Vec<u8>>,
         until: LogSector,
     ) -> Result<(), HybridError> {
-        let mut failed = FailedReads::default();
+        let mut failed = UnreadableBlocks::default();
         for Filled { chunk, buffer, is_whole } in to_write {
             for write in &chunk.writes {
                 if is_whole {
@@ -180,7 +180,7 @@ impl Shared {
     }
 
     /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it is lost.
-    fn write_newest(&self, range: SectorRange, failed: &mut FailedReads) -> Result<(), HybridError> {
+    fn write_newest(&self, range: SectorRange, failed: &mut UnreadableBlocks) -> Result<(), HybridError> {
         let mut at = range.start;
         while at < range.end() {
             let part = SectorRange { start: at, sectors: (range.end().0 - at.0).min(MOST_WRITE) };
@@ -219,7 +219,7 @@ impl Shared {
             newest.filter(|newest| newest.source.at().0 == behind(newest)).map(|newest| newest.range).collect();
         let state = &mut *state;
         let fits = state.lost.add(&lost, state.durable, &state.superblock.lost, state.pending.len());
-        state.tally.damaged_reads += 1;
+        state.counts.damaged_reads += 1;
         let (flash, range) = (self.flash.name.clone(), damaged.range);
         if !fits {
             return Err(HybridError::Damaged { flash, range });
@@ -246,7 +246,10 @@ impl Shared {
                     }
                 }
                 Part::Buffer { from, sectors } => {
-                    let bytes = buffer.get(span(from, sectors)).unwrap_or_default();
+                    let bytes = buffer.get(span(from, sectors)).ok_or_else(|| {
+                        let what = "the plan of a drain writes what it has not read";
+                        BlockError::impossible(&self.flash.name, Operation::Read, what)
+                    })?;
                     if write.parts.len() == 1 {
                         return self.write_bytes(at, bytes).map(|_| ());
                     }
@@ -278,7 +281,7 @@ impl Shared {
         write()?;
         let took = begun.elapsed();
         let mut state = self.state.lock();
-        state.tally.drained += sectors * SECTOR_BYTES;
+        state.counts.drained += sectors * SECTOR_BYTES;
         state.drain_left = state.drain_left.saturating_sub(sectors);
         state.until_freed = state.until_freed.saturating_sub(sectors);
         let since_access = nanos(state.last_access.elapsed());
@@ -289,13 +292,13 @@ impl Shared {
         Ok(())
     }
 
-    fn keeper_rest(&self, state: &mut MutexGuard<'_, State>, rest: Duration) {
+    fn keeper_rest(&self, state: &mut MutexGuard<'_, HybridState>, rest: Duration) {
         let until = Instant::now() + rest;
         while !state.closing && !state.stop_drain && !self.keeper.wait_until(state, until).timed_out() {}
     }
 
     /// Steps 3 to 7 for what begins before `done` in the log.
-    fn checkpoint(&self, state: &mut MutexGuard<'_, State>, done: LogSector) -> Result<(), HybridError> {
+    fn checkpoint(&self, state: &mut MutexGuard<'_, HybridState>, done: LogSector) -> Result<(), HybridError> {
         let direct_done = state.direct_done;
         let flushed = MutexGuard::unlocked(state, || self.disk.device.flush());
         if let Err(error) = flushed {
@@ -310,7 +313,7 @@ impl Shared {
             Some(record) => (record.begin.min(done), record.sequence, record.epoch),
             None => (done, state.next_record_sequence(), state.superblock.epoch),
         };
-        self.write_label(state, |last| Some(Superblock { tail, tail_sequence, tail_epoch, ..last }))?;
+        self.write_label(state, |last| Some(FlashSuperblock { tail, tail_sequence, tail_epoch, ..last }))?;
         let tag = DiskTag::of(&state.superblock);
         MutexGuard::unlocked(state, || pair::write_tag(&*self.disk.device, &tag))?;
         state.records.drain(..finished);
@@ -321,7 +324,7 @@ impl Shared {
     }
 }
 
-impl FailedReads {
+impl UnreadableBlocks {
     /// Counts one. An error if there are too many to go on.
     fn note(&mut self, error: HybridError) -> Result<(), HybridError> {
         let first = self.first.get_or_insert(error);
@@ -330,9 +333,9 @@ impl FailedReads {
     }
 }
 
-impl State {
+impl HybridState {
     /// The number of the first record that is not in `records`.
-    fn next_record_sequence(&self) -> Sequence {
+    fn next_record_sequence(&self) -> RecordNo {
         let behind = if self.writing_record { self.next_sequence.before() } else { self.next_sequence };
         self.records.back().map_or(behind, |record| record.sequence.next())
     }

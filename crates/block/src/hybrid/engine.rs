@@ -15,7 +15,8 @@ use umbrella_units::{ByteSize, Lba, Nanos, SECTOR_BYTES, SectorRange};
 
 use super::building::Building;
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, LOG_START, Sequence, Superblock, VERSION};
+use super::fillers::{restore_torn, write_fillers};
+use super::format::{BLOCK_BYTES, FlashSuperblock, LOG_START, RecordNo, VERSION};
 use super::half::Half;
 use super::log_marks::LogMarks;
 use super::losses::Losses;
@@ -23,16 +24,16 @@ use super::lost_sectors::LostSectors;
 use super::pair;
 use super::ranges::joined;
 use super::record::Record;
-use super::recover::{recover, write_fillers};
+use super::recover::recover;
 use super::stats::{HybridStats, Motion};
-use super::sums::Sums;
+use super::sums::LogChecksums;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
 
 /// Counts of what happened since the opening.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
+pub(super) struct HybridCounts {
     pub(super) reads: u64,
     pub(super) reads_from_log: u64,
     pub(super) reads_that_woke: u64,
@@ -52,20 +53,20 @@ pub(super) struct Tally {
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-pub(super) struct State {
+pub(super) struct HybridState {
     pub(super) log: Log,
     /// The checksums of what it holds.
-    pub(super) sums: Sums,
+    pub(super) sums: LogChecksums,
     /// What cannot be read until it is written again.
     pub(super) lost: LostSectors,
     pub(super) records: VecDeque<Record>,
     /// As it was written last.
-    pub(super) superblock: Superblock,
+    pub(super) superblock: FlashSuperblock,
     /// Bytes ever written to the flash.
     pub(super) flash_written: u64,
-    pub(super) next_sequence: Sequence,
+    pub(super) next_sequence: RecordNo,
     /// Records up to this one are durable.
-    pub(super) durable: Sequence,
+    pub(super) durable: RecordNo,
     /// How much of that the log says itself.
     pub(super) marks: LogMarks,
 
@@ -108,15 +109,15 @@ pub(super) struct State {
     pub(super) closing: bool,
     /// When somebody last asked for something.
     pub(super) last_access: Instant,
-    pub(super) tally: Tally,
+    pub(super) counts: HybridCounts,
 }
 
-pub(super) struct Shared {
+pub(super) struct HybridShared {
     pub(super) disk: Half,
     pub(super) flash: Half,
     pub(super) spindle: Arc<dyn Spindle>,
     pub(super) options: Options,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<HybridState>,
     /// Held by whoever writes the superblock; taken without the lock of the state.
     pub(super) label: Mutex<()>,
     pub(super) committed_now: Condvar,
@@ -127,7 +128,7 @@ pub(super) struct Shared {
 
 /// A disk with a flash log before it. Close it with [`Hybrid::close`]; what is dropped without is as after a crash, and loses nothing.
 pub struct Hybrid {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<HybridShared>,
     pub(super) keeper: Option<JoinHandle<()>>,
     perhaps_lost: Losses,
 }
@@ -152,16 +153,20 @@ impl Hybrid {
         }
         labels.refuse_records_of(found.end.epoch, &disk, &flash)?;
         // Nothing refuses the pair any more: an opening that is refused leaves the damage to be found again.
+        restore_torn(&flash, &old)?;
         write_fillers(&flash, &old, &found.fillers)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
         tell_of_upgrade(&flash, &old);
         let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
-        let superblock = Superblock {
+        let durable = found.end.next_sequence.before();
+        let superblock = FlashSuperblock {
             generation: old.generation + 1,
             head: None,
             epoch: labels.tag.epoch.next(),
-            durable: found.end.next_sequence.before(),
+            durable,
+            // A log that ends before what was durable is refused.
+            untold: durable.0.saturating_sub(old.told().0),
             written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
             lost: found.lost,
             ..old
@@ -169,7 +174,7 @@ impl Hybrid {
         let superblock = pair::begin_epoch(&disk, &flash, superblock)?;
         let kept = spin_down.is_some();
         let last = superblock.durable;
-        let mut state = State {
+        let mut state = HybridState {
             log: found.log,
             sums: found.sums,
             lost: LostSectors::new(superblock.lost.clone()),
@@ -206,12 +211,12 @@ impl Hybrid {
             opened: Instant::now(),
             closing: false,
             last_access: Instant::now(),
-            tally: Tally::default(),
+            counts: HybridCounts::default(),
         };
         state.disk_done();
         // The disk has just been woken.
         state.drain_wanted = options.flushes(Moment::SpunUp, state.log.fill());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HybridShared {
             disk,
             flash,
             spindle,
@@ -292,7 +297,7 @@ impl Hybrid {
     }
 
     /// Brings everything to the disk and makes it durable there; the disk is awake, and nobody writes any more.
-    fn empty(&mut self) -> Result<Superblock, HybridError> {
+    fn empty(&mut self) -> Result<FlashSuperblock, HybridError> {
         self.stop_keeper();
         self.shared.drain()?;
         self.shared.flush_all()?;
@@ -325,7 +330,7 @@ impl Hybrid {
         let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);
         let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         let asleep_now = state.slept_since.map_or(Duration::ZERO, |since| since.elapsed());
-        let tally = &state.tally;
+        let counts = &state.counts;
         HybridStats {
             disk: state.disk,
             log_used: bytes(state.log.used()),
@@ -334,24 +339,24 @@ impl Hybrid {
             cached_zeroes: bytes(state.log.map().zeroes()),
             flash_written: ByteSize(state.flash_written),
             log_laps: state.log.laps(),
-            reads: tally.reads,
-            reads_from_log: tally.reads_from_log,
-            reads_that_woke: tally.reads_that_woke,
-            writes: tally.writes,
-            writes_to_log: tally.writes_to_log,
-            records: tally.records,
-            flushes: tally.flushes,
-            spin_ups: tally.spin_ups,
-            spin_downs: tally.spin_downs,
-            asleep: nanos(tally.asleep + asleep_now),
+            reads: counts.reads,
+            reads_from_log: counts.reads_from_log,
+            reads_that_woke: counts.reads_that_woke,
+            writes: counts.writes,
+            writes_to_log: counts.writes_to_log,
+            records: counts.records,
+            flushes: counts.flushes,
+            spin_ups: counts.spin_ups,
+            spin_downs: counts.spin_downs,
+            asleep: nanos(counts.asleep + asleep_now),
             draining: state.draining,
-            drains: tally.drains,
-            drained: ByteSize(tally.drained),
-            drain_time: nanos(tally.drain_time),
+            drains: counts.drains,
+            drained: ByteSize(counts.drained),
+            drain_time: nanos(counts.drain_time),
             drain_left: bytes(state.drain_left),
-            damaged_reads: tally.damaged_reads,
-            slowed: tally.slowed,
-            slowed_time: nanos(tally.slowed_time),
+            damaged_reads: counts.damaged_reads,
+            slowed: counts.slowed,
+            slowed_time: nanos(counts.slowed_time),
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
             drain_failure: state.drain_failure.as_ref().map(|(_, error)| error.to_string()),
         }
@@ -370,7 +375,7 @@ impl Hybrid {
 }
 
 /// Says that the labels are written in a newer version.
-fn tell_of_upgrade(flash: &Half, old: &Superblock) {
+fn tell_of_upgrade(flash: &Half, old: &FlashSuperblock) {
     if old.version < VERSION {
         tracing::info!(
             flash = flash.name,
@@ -387,7 +392,7 @@ impl Drop for Hybrid {
     }
 }
 
-impl Shared {
+impl HybridShared {
     /// What the hybrid disk looks like from above.
     pub(super) fn geometry(&self) -> Geometry {
         let (disk, flash) = (self.disk.device.geometry(), self.flash.device.geometry());
@@ -401,11 +406,11 @@ impl Shared {
     }
 
     /// Where a place of the log is on flash.
-    pub(super) fn on_flash(&self, state: &State, at: LogSector) -> Lba {
+    pub(super) fn on_flash(&self, state: &HybridState, at: LogSector) -> Lba {
         Lba(LOG_START.0 + at.0 % state.log.size())
     }
 
-    pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {
+    pub(super) fn refuse_if_poisoned(&self, state: &HybridState) -> Result<(), BlockError> {
         match &state.poisoned {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -413,7 +418,7 @@ impl Shared {
     }
 
     /// From now on writes are refused: what failed leaves open what is durable.
-    pub(super) fn poison(&self, state: &mut State, half: &Half, operation: Operation, error: &BlockError) {
+    pub(super) fn poison(&self, state: &mut HybridState, half: &Half, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");
             state.poisoned = Some(BlockError::poison(&half.name, operation, error));
@@ -423,12 +428,12 @@ impl Shared {
     }
 
     /// Somebody asked for something.
-    pub(super) fn touch(&self, state: &mut State) {
+    pub(super) fn touch(&self, state: &mut HybridState) {
         state.last_access = Instant::now();
     }
 
     /// Asks for a drain if the policy wants one now.
-    pub(super) fn moment(&self, state: &mut State, moment: Moment) {
+    pub(super) fn moment(&self, state: &mut HybridState, moment: Moment) {
         if self.options.flushes(moment, state.log.fill()) && !state.draining {
             state.drain_wanted = true;
             self.keeper.notify_all();
@@ -439,7 +444,7 @@ impl Shared {
     pub(super) fn flush_all(&self) -> Result<(), BlockError> {
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
-        state.tally.flushes += 1;
+        state.counts.flushes += 1;
         self.flush_log(&mut state)?;
         let done = state.direct_done;
         if done > state.direct_flushed {
@@ -465,7 +470,7 @@ impl Shared {
     }
 
     /// Makes all records that are on flash durable.
-    pub(super) fn flush_log(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn flush_log(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         if state.marks.last_data <= state.durable {
             return Ok(());
         }
@@ -474,11 +479,11 @@ impl Shared {
     }
 
     /// The same, where the superblock that says so is written next.
-    pub(super) fn flush_records(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn flush_records(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         if state.marks.last_data <= state.durable {
             return Ok(());
         }
-        let last = state.records.back().map_or(Sequence(0), |record| record.sequence);
+        let last = state.records.back().map_or(RecordNo(0), |record| record.sequence);
         let flushed = MutexGuard::unlocked(state, || self.flash.device.flush());
         match &flushed {
             Ok(()) => {

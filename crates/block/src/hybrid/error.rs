@@ -8,7 +8,7 @@ use umbrella_units::{ByteSize, SectorRange};
 use uuid::Uuid;
 
 use super::contents::Contents;
-use super::format::{Damage, Epoch, Sequence};
+use super::format::{Damage, Epoch, RecordNo};
 use super::half::Half;
 use crate::error::{BlockError, Operation};
 
@@ -32,18 +32,18 @@ pub enum Fault {
 
 /// Where there is too little room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// On this device.
     Device(String),
     /// Behind the file system on this disk.
     BehindFileSystem(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Device(device) => f.write_str(device),
-            Place::BehindFileSystem(disk) => {
+            Location::Device(device) => f.write_str(device),
+            Location::BehindFileSystem(disk) => {
                 write!(f, "the place behind the file system on {disk} (shrink the file system first)")
             }
         }
@@ -58,7 +58,7 @@ pub enum HybridError {
     Device(#[from] BlockError),
     /// The flash has no superblock.
     #[error(
-        "{flash} is not the flash of a hybrid disk ({first}{}); `umbrella disk create` makes one",
+        "{flash} is not the flash of a hybrid disk ({first}{})",
         other_copy(*first, *second)
     )]
     NoSuperblock {
@@ -71,7 +71,7 @@ pub enum HybridError {
     },
     /// The disk has no tag.
     #[error(
-        "{disk} is not the disk of a hybrid disk ({first}{}); if it never was one, `umbrella disk create` makes it one",
+        "{disk} is not the disk of a hybrid disk ({first}{})",
         other_copy(*first, *second)
     )]
     NoTag {
@@ -84,8 +84,7 @@ pub enum HybridError {
     },
     /// The disk has a flash, which is not what was given as such.
     #[error(
-        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one. If it is lost: `umbrella disk serve --read-only --disk {disk}` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a \
-         plain disk, without what only the flash had"
+        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one"
     )]
     FlashLost {
         /// The disk.
@@ -99,8 +98,7 @@ pub enum HybridError {
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
     #[error(
-        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk, you can go on without the data that only the flash has: `umbrella disk detach --forget-flash` frees the \
-         flash, and `umbrella disk create` joins them again; the data on {disk} stays. Otherwise give the right disk"
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk, you can go on without the data that only the flash has. Otherwise give the right disk"
     )]
     TagGone {
         /// The disk.
@@ -112,8 +110,7 @@ pub enum HybridError {
     },
     /// The disk has become larger, so that its tag is not where it is looked for.
     #[error(
-        "{disk} had {} when it was joined with its flash, and has {}: make it as large as it was. To enlarge it, take the pair apart first (`umbrella disk detach --dissolve`), \
-         and join it again with `umbrella disk create`; the data on it stays", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash, and has {}: make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskGrew {
         /// The disk.
@@ -125,8 +122,7 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} had {} when it was joined with its flash, and has {}: it was cut, and its label with its end; make it as large as it was. To go on without what only \
-         the flash has: `umbrella disk detach --forget-flash`", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash, and has {}: it was cut, and its label with its end; make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
@@ -163,8 +159,7 @@ pub enum HybridError {
     /// One half is older than the other: one of them is a copy, or was put back from a backup.
     #[error(
         "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times): it is a copy or was put back from a backup; \
-         together they would give a mixture of both. Give the newer one; to go on with the disk as it is, without what only the flash has: \
-         `umbrella disk detach --forget-flash`"
+         together they would give a mixture of both. Give the newer one"
     )]
     Stale {
         /// The half that is older.
@@ -188,7 +183,7 @@ pub enum HybridError {
         flash: String,
     },
     /// The pair was taken apart.
-    #[error("{flash} was detached from its disk, which is a plain disk now; `umbrella disk create` joins them again")]
+    #[error("{flash} was detached from its disk, which is a plain disk now")]
     Detached {
         /// The flash.
         flash: String,
@@ -197,7 +192,7 @@ pub enum HybridError {
     #[error("{place}: has {}, and needs {}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {
         /// Which device, or which part of it.
-        place: Place,
+        place: Location,
         /// How large it is.
         found: ByteSize,
         /// How large it must be.
@@ -205,8 +200,7 @@ pub enum HybridError {
     },
     /// Somebody wrote to the disk while the flash had newer data.
     #[error(
-        "{disk} was written to without {flash}, which has newer data than the disk had; together they would give a mixture. \
-         Copy what you need from {disk} (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
+        "{disk} was written to without {flash}, which has newer data than the disk had; together they would give a mixture"
     )]
     Changed {
         /// The disk.
@@ -224,15 +218,14 @@ pub enum HybridError {
     },
     /// A record that was durable is damaged.
     #[error(
-        "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({fault}). {}\
-         `umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it", at.0,
-        range.map(|range| format!("It held {range}. ")).unwrap_or_default()
+        "{flash}: record {sequence} at sector {} of the log was written and flushed, and is damaged now ({fault}){}", at.0,
+        range.map(|range| format!("; it held {range}")).unwrap_or_default()
     )]
     Corrupt {
         /// The flash.
         flash: String,
         /// Which record.
-        sequence: Sequence,
+        sequence: RecordNo,
         /// Where it should be.
         at: LogSector,
         /// What is wrong.
@@ -241,7 +234,7 @@ pub enum HybridError {
         range: Option<SectorRange>,
     },
     /// Something else is there.
-    #[error("{device} already holds {contents}; {}", contents.remedy())]
+    #[error("{device} already holds {contents}")]
     Occupied {
         /// Which device.
         device: String,
@@ -288,8 +281,7 @@ pub enum HybridError {
     },
     /// The flash cannot be read where the log has what goes to the disk.
     #[error(
-        "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again; \
-         or take the disk away and `umbrella disk attach --salvage` it, which gives them up"
+        "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again"
     )]
     Unreadable {
         /// The flash.

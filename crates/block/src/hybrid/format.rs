@@ -3,6 +3,7 @@
 //! ```text
 //! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
 //!         4 KiB    superblock, copy 1          the later generation counts, should they differ
+//!         8 KiB    double-write area           a label, and up to 15 headers that replace damaged ones in the log
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
 //!
 //! disk    0        data, as without the flash
@@ -22,6 +23,7 @@
 //! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
 //! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
 
+mod copies;
 mod record;
 
 use std::fmt;
@@ -32,7 +34,8 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
-pub(super) use self::record::{Content, Entry, Header, MOST_ENTRIES, Marks, record_sectors};
+pub(super) use self::copies::{MOST_COPIES, decode_copies, encode_copies};
+pub(super) use self::record::{Content, Header, MOST_ENTRIES, Marks, RecordEntry, record_sectors};
 
 /// The version that this code writes.
 pub(super) const VERSION: u32 = 2;
@@ -74,7 +77,7 @@ pub enum Damage {
 
 /// What a superblock says of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PairState {
     /// The disk is only whole together with the log.
     Attached,
     /// The log is empty, and the disk no longer needs it.
@@ -98,7 +101,7 @@ pub struct Epoch(pub(super) u64);
 
 /// The number of a record, from 1: one more than that of the record before it. 0 is that of none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sequence(pub(super) u64);
+pub struct RecordNo(pub(super) u64);
 
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +109,7 @@ impl fmt::Display for Epoch {
     }
 }
 
-impl fmt::Display for Sequence {
+impl fmt::Display for RecordNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -119,21 +122,21 @@ impl Epoch {
     }
 }
 
-impl Sequence {
+impl RecordNo {
     /// That of the record behind.
-    pub(super) fn next(self) -> Sequence {
-        Sequence(self.0 + 1)
+    pub(super) fn next(self) -> RecordNo {
+        RecordNo(self.0 + 1)
     }
 
     /// That of the record before.
-    pub(super) fn before(self) -> Sequence {
-        Sequence(self.0 - 1)
+    pub(super) fn before(self) -> RecordNo {
+        RecordNo(self.0 - 1)
     }
 }
 
 /// Where the log is, and from where on it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Superblock {
+pub(super) struct FlashSuperblock {
     /// The version that it was read from; what is written is [`VERSION`].
     pub(super) version: u32,
     /// This flash.
@@ -145,7 +148,7 @@ pub(super) struct Superblock {
     /// Counts openings.
     pub(super) epoch: Epoch,
     /// Whether the two are one.
-    pub(super) state: State,
+    pub(super) state: PairState,
     /// Sectors that the hybrid disk offers.
     pub(super) capacity: Lba,
     /// Sectors of the log.
@@ -153,9 +156,11 @@ pub(super) struct Superblock {
     /// The first record that counts begins there.
     pub(super) tail: LogSector,
     /// Its sequence number, also if it was not written yet.
-    pub(super) tail_sequence: Sequence,
+    pub(super) tail_sequence: RecordNo,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
-    pub(super) durable: Sequence,
+    pub(super) durable: RecordNo,
+    /// Of those, the last ones whose fillers nobody was told of: an opening wrote them and has not finished.
+    pub(super) untold: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
     /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
@@ -182,7 +187,7 @@ pub(super) struct DiskTag {
     pub(super) capacity: Lba,
     /// What the log's tail had reached when this was written: all before it is on the disk. A flash whose tail is behind it is an older
     /// copy. Zero where an earlier program wrote it.
-    pub(super) tail_sequence: Sequence,
+    pub(super) tail_sequence: RecordNo,
     /// The log has nothing, and nothing was written to it since: the disk is whole alone, and whatever was written to it alone is newer.
     pub(super) log_is_empty: bool,
 }
@@ -242,16 +247,16 @@ fn seal(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes
 }
 
-impl Superblock {
+impl FlashSuperblock {
     /// Reads one; it is checked as far as it can be by itself.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Superblock, Damage> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<FlashSuperblock, Damage> {
         let mut fields = open(bytes, SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC)?;
         let state = match fields.u32()? {
-            1 => State::Attached,
-            2 => State::Detached,
+            1 => PairState::Attached,
+            2 => PairState::Detached,
             _ => return Err(Damage::Field),
         };
-        let mut superblock = Superblock {
+        let mut superblock = FlashSuperblock {
             version: fields.version,
             state,
             flash: fields.uuid()?,
@@ -261,8 +266,8 @@ impl Superblock {
             capacity: Lba(fields.u64()?),
             log_size: fields.u64()?,
             tail: LogSector(fields.u64()?),
-            tail_sequence: Sequence(fields.u64()?),
-            durable: Sequence(fields.u64()?),
+            tail_sequence: RecordNo(fields.u64()?),
+            durable: RecordNo(fields.u64()?),
             written: fields.u64()?,
             // Zero where an earlier program wrote it.
             tail_epoch: Epoch(fields.u64()?),
@@ -278,10 +283,13 @@ impl Superblock {
                 _ => return Err(Damage::Field),
             },
             lost: Vec::new(),
+            untold: 0,
         };
         superblock.lost = lost_sectors(fields.u32()?, fields.u32()?, bytes)?;
+        // Zero where an earlier program wrote it.
+        superblock.untold = fields.u64()?;
         let log = superblock.log_size;
-        let Superblock { ref lost, tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
+        let FlashSuperblock { ref lost, tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
         // So far from the largest number that nothing that counts on from them overflows.
         let counters = [tail.0, tail_sequence.0, durable.0, generation, epoch.0, written];
         let sound = log >= LEAST_LOG
@@ -290,6 +298,7 @@ impl Superblock {
             && superblock.tail.0.is_multiple_of(BLOCK)
             && counters.iter().all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
+            && superblock.untold <= durable.0
             && superblock.capacity.0 < 1 << 54
             && lost.iter().all(|range| range.end() <= superblock.capacity);
         if sound { Ok(superblock) } else { Err(Damage::Field) }
@@ -301,8 +310,8 @@ impl Superblock {
         let lost_checksum = if lost.is_empty() { 0 } else { crc32c::crc32c(&lost) };
         let mut bytes = begin(SUPERBLOCK_MAGIC);
         let state: u32 = match self.state {
-            State::Attached => 1,
-            State::Detached => 2,
+            PairState::Attached => 1,
+            PairState::Detached => 2,
         };
         bytes.extend_from_slice(&state.to_le_bytes());
         bytes.extend_from_slice(self.flash.as_bytes());
@@ -317,9 +326,15 @@ impl Superblock {
         for number in head.into_iter().chain([tag, self.lost.len() as u32, lost_checksum]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        bytes.extend_from_slice(&self.untold.to_le_bytes());
         let mut bytes = seal(bytes, SUPERBLOCK_BYTES);
         bytes.extend_from_slice(&lost);
         bytes
+    }
+
+    /// The last record whose filler somebody was told of, should it have one.
+    pub(super) fn told(&self) -> RecordNo {
+        RecordNo(self.durable.0 - self.untold)
     }
 }
 
@@ -340,7 +355,7 @@ fn lost_sectors(count: u32, checksum: u32, superblock: &[u8]) -> Result<Vec<Sect
 
 impl DiskTag {
     /// What the disk says when the flash says that, and the log is in use.
-    pub(super) fn of(superblock: &Superblock) -> DiskTag {
+    pub(super) fn of(superblock: &FlashSuperblock) -> DiskTag {
         DiskTag {
             disk: superblock.disk,
             flash: superblock.flash,
@@ -359,7 +374,7 @@ impl DiskTag {
             flash: fields.uuid()?,
             epoch: Epoch(fields.u64()?),
             capacity: Lba(fields.u64()?),
-            tail_sequence: Sequence(fields.u64()?),
+            tail_sequence: RecordNo(fields.u64()?),
             log_is_empty: match (fields.version, fields.u32()?) {
                 (FIRST_VERSION, _) | (_, 0) => false,
                 (_, 1) => true,

@@ -7,33 +7,33 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use super::error::HybridError;
 use super::format::BLOCK;
 use super::half::Half;
-use super::sums::{Part, Sums, Unread, read_log};
+use super::sums::{LogChecksums, Part, Unread, read_log};
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 
 /// What could not be read.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum GatherError {
     Flash(BlockError),
     Disk(BlockError),
     /// The flash does not give back what was written to it for these sectors of the disk.
     Damaged(SectorRange),
 }
 
-impl Failed {
+impl GatherError {
     pub(super) fn error(self, flash: &Half) -> BlockError {
         match self {
-            Failed::Flash(error) | Failed::Disk(error) => error,
-            Failed::Damaged(range) => {
+            GatherError::Flash(error) | GatherError::Disk(error) => error,
+            GatherError::Damaged(range) => {
                 HybridError::Damaged { flash: flash.name.clone(), range }.on(flash, Operation::Read)
             }
         }
     }
 
-    fn of(piece: &Piece, unread: Unread) -> Failed {
+    fn of(piece: &Piece, unread: Unread) -> GatherError {
         match unread {
-            Unread::Failed(error) => Failed::Flash(error),
-            Unread::Damaged => Failed::Damaged(piece.range),
+            Unread::Failed(error) => GatherError::Flash(error),
+            Unread::Damaged => GatherError::Damaged(piece.range),
         }
     }
 }
@@ -45,7 +45,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    pub(super) fn of(map: &LogMap, sums: &Sums, range: SectorRange) -> Cached {
+    pub(super) fn of(map: &LogMap, sums: &LogChecksums, range: SectorRange) -> Cached {
         let pieces: SmallVec<[Piece; 4]> = map.pieces(range).collect();
         Cached { sums: sums.parts(&pieces), pieces }
     }
@@ -67,25 +67,25 @@ pub(super) fn gather(
     range: SectorRange,
     cached: &Cached,
     buffer: &mut [u8],
-) -> Result<(), Failed> {
+) -> Result<(), GatherError> {
     let mut rest = buffer;
     let mut at = range.start;
     for (piece, sums) in cached.iter() {
         let gap = SectorRange::between(at, piece.range.start);
         let (before, behind) = rest.split_at_mut((gap.sectors * SECTOR_BYTES) as usize);
         if !before.is_empty() {
-            disk.device.read(at, before).map_err(Failed::Disk)?;
+            disk.device.read(at, before).map_err(GatherError::Disk)?;
         }
         let (own, behind) = behind.split_at_mut((piece.range.sectors * SECTOR_BYTES) as usize);
         match piece.source {
             Source::Zeroes(_) => own.fill(0),
             Source::Log(from) => {
-                read_log(flash, from, log_size, sums, own).map_err(|unread| Failed::of(piece, unread))?;
+                read_log(flash, from, log_size, sums, own).map_err(|unread| GatherError::of(piece, unread))?;
             }
         }
         (rest, at) = (behind, piece.range.end());
     }
-    if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(Failed::Disk) }
+    if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(GatherError::Disk) }
 }
 
 /// So many blocks that the flash fails to read are gone around, at most: of flash that fails altogether each may take long.
@@ -100,7 +100,7 @@ pub(super) struct LeftOut {
 
 impl LeftOut {
     pub(super) fn error(self, flash: &Half) -> BlockError {
-        Failed::of(&self.piece, self.why).error(flash)
+        GatherError::of(&self.piece, self.why).error(flash)
     }
 }
 

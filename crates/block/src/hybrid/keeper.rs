@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_units::Nanos;
 
-use super::engine::{Shared, State};
+use super::engine::{HybridShared, HybridState};
 use super::error::HybridError;
 use super::stats::Motion;
 use crate::error::{BlockError, Operation};
@@ -28,9 +28,9 @@ enum Due {
     Wait(Option<Instant>),
 }
 
-impl Shared {
+impl HybridShared {
     /// Starts the thread.
-    pub(super) fn start_keeper(self: Arc<Shared>) -> Result<JoinHandle<()>, HybridError> {
+    pub(super) fn start_keeper(self: Arc<HybridShared>) -> Result<JoinHandle<()>, HybridError> {
         let name = self.disk.name.as_str().into();
         std::thread::Builder::new()
             .name("hybrid-keeper".to_owned())
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    fn due(&self, state: &mut State, now: Instant) -> Due {
+    fn due(&self, state: &mut HybridState, now: Instant) -> Due {
         if state.poisoned.is_some() {
             return Due::Wait(None);
         }
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl HybridState {
     /// Whether nobody wants anything of the disk.
     fn is_idle(&self) -> bool {
         self.direct_reads == 0 && self.direct_writes.is_empty()

@@ -7,18 +7,18 @@
 use parking_lot::MutexGuard;
 use umbrella_units::{SECTOR_BYTES, SectorRange};
 
-use super::engine::{Shared, State};
+use super::engine::{HybridShared, HybridState};
 use super::error::HybridError;
-use super::format::Superblock;
+use super::format::FlashSuperblock;
 use super::pair::{self, superblock_bytes, write_superblock};
 use crate::error::{BlockError, Operation};
 
-impl Shared {
+impl HybridShared {
     /// Writes the superblock that `change` makes of the last one; nothing is written if it makes none. After a failure the disk refuses writes.
     pub(super) fn write_label(
         &self,
-        state: &mut MutexGuard<'_, State>,
-        change: impl FnOnce(Superblock) -> Option<Superblock>,
+        state: &mut MutexGuard<'_, HybridState>,
+        change: impl FnOnce(FlashSuperblock) -> Option<FlashSuperblock>,
     ) -> Result<(), HybridError> {
         MutexGuard::unlocked(state, || {
             let _turn = self.label.lock();
@@ -46,28 +46,32 @@ impl Shared {
     }
 
     /// Before a write to that range of the disk: if it changes how the disk begins, the superblock must not say so any more.
-    pub(super) fn forget_head(&self, state: &mut MutexGuard<'_, State>, range: SectorRange) -> Result<(), BlockError> {
+    pub(super) fn forget_head(
+        &self,
+        state: &mut MutexGuard<'_, HybridState>,
+        range: SectorRange,
+    ) -> Result<(), BlockError> {
         if state.superblock.head.is_none() || !range.overlaps(pair::head_range(&self.disk)) {
             return Ok(());
         }
-        let forget = |last: Superblock| last.head.map(|_| Superblock { head: None, ..last });
+        let forget = |last: FlashSuperblock| last.head.map(|_| FlashSuperblock { head: None, ..last });
         self.write_label(state, forget).map_err(|error| error.on(&self.flash, Operation::Write))
     }
 
     /// Says in the superblock how the disk begins. Nobody may write to the disk meanwhile, and all that was written to it is durable.
-    pub(super) fn note_head(&self, state: &mut MutexGuard<'_, State>) -> Result<(), HybridError> {
+    pub(super) fn note_head(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), HybridError> {
         if state.superblock.head.is_some() {
             return Ok(());
         }
         let head = MutexGuard::unlocked(state, || pair::head_of(&self.disk))?;
-        self.write_label(state, |last| Some(Superblock { head: Some(head), ..last }))
+        self.write_label(state, |last| Some(FlashSuperblock { head: Some(head), ..last }))
     }
 }
 
-impl State {
+impl HybridState {
     /// Adds what every superblock says: what is durable, what is lost, and how much was written to flash up to there. The
     /// next opening adds the records behind that.
-    fn sign(&self, superblock: &mut Superblock) {
+    fn sign(&self, superblock: &mut FlashSuperblock) {
         let behind = self.records.iter().rev().take_while(|record| record.sequence > self.durable);
         let sectors: u64 = behind.map(|record| record.end.0 - record.begin.0).sum();
         superblock.generation = self.superblock.generation + 1;

@@ -9,15 +9,15 @@ use std::collections::BinaryHeap;
 
 use umbrella_policy::flash_cache::LogSector;
 
-use super::format::{BLOCK, Epoch, Header, Sequence};
+use super::format::{BLOCK, Epoch, Header, RecordNo};
 use super::scanner::{Expected, NEAR, Scanner};
 
 /// What a header says of the records up to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
-    up_to: Sequence,
+    up_to: RecordNo,
     at: LogSector,
-    sequence: Sequence,
+    sequence: RecordNo,
     epoch: Epoch,
 }
 

@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use umbrella_units::SectorRange;
 
-use super::format::{Header, Sequence};
+use super::format::{Header, RecordNo};
 
 /// What the records that were written say, and what the next one is to say.
 #[derive(Debug)]
 pub(super) struct LogMarks {
     /// The highest promised mark on flash, but for what was only expected.
-    pub(super) promised: Sequence,
+    pub(super) promised: RecordNo,
     /// The last record, if it promises itself because a flush is expected.
-    pub(super) expected: Option<Sequence>,
+    pub(super) expected: Option<RecordNo>,
     /// The highest certain mark on flash, in a record or the superblock.
-    pub(super) noted: Sequence,
+    pub(super) noted: RecordNo,
     /// The last record that is no mark.
-    pub(super) last_data: Sequence,
+    pub(super) last_data: RecordNo,
     /// What the last record holds.
     pub(super) addresses: Option<Vec<SectorRange>>,
     /// Whether a flush follows the record that is being put together.
@@ -27,7 +27,7 @@ pub(super) struct LogMarks {
 
 impl LogMarks {
     /// After an opening, which has made all records durable.
-    pub(super) fn behind(last: Sequence, addresses: Option<Vec<SectorRange>>) -> LogMarks {
+    pub(super) fn behind(last: RecordNo, addresses: Option<Vec<SectorRange>>) -> LogMarks {
         let (promised, noted, last_data) = (last, last, last);
         LogMarks { promised, expected: None, noted, last_data, addresses, flush_follows: false, note_at: None }
     }
@@ -45,12 +45,12 @@ impl LogMarks {
     }
 
     /// A superblock is on flash that says that records up to this one are durable.
-    pub(super) fn superblock_written(&mut self, durable: Sequence) {
+    pub(super) fn superblock_written(&mut self, durable: RecordNo) {
         self.noted = self.noted.max(durable);
     }
 
     /// When a mark is due, with records up to `durable` flushed; nothing if the log says all there is to say.
-    pub(super) fn due_at(&self, durable: Sequence) -> Option<Instant> {
+    pub(super) fn due_at(&self, durable: RecordNo) -> Option<Instant> {
         self.note_at.filter(|_| self.noted < self.last_data.min(durable))
     }
 }

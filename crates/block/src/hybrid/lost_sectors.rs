@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use umbrella_units::SectorRange;
 
-use super::format::{Header, MOST_LOST, Sequence};
+use super::format::{Header, MOST_LOST, RecordNo};
 use super::ranges::{joined, without};
 
 /// The sectors of an open pair that damage has taken.
@@ -18,20 +18,20 @@ pub(super) struct LostSectors {
     /// In order.
     ranges: Vec<SectorRange>,
     /// What no superblock says yet, each with the record that must be durable first. In the order of those.
-    changes: VecDeque<(Sequence, Change)>,
+    changes: VecDeque<(RecordNo, LossChange)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum LossChange {
     Written(SectorRange),
     Lost(SectorRange),
 }
 
-impl Change {
+impl LossChange {
     fn apply(self, ranges: &[SectorRange]) -> Vec<SectorRange> {
         match self {
-            Change::Written(range) => without(ranges, range),
-            Change::Lost(range) => {
+            LossChange::Written(range) => without(ranges, range),
+            LossChange::Lost(range) => {
                 let mut with = without(ranges, range);
                 with.push(range);
                 with.sort_unstable_by_key(|range| range.start);
@@ -68,7 +68,7 @@ impl LostSectors {
         }
         for logged in header.logged() {
             if self.first_in(logged.range).is_some() {
-                let change = Change::Written(logged.range);
+                let change = LossChange::Written(logged.range);
                 self.ranges = change.apply(&self.ranges);
                 self.changes.push_back((header.sequence, change));
             }
@@ -80,7 +80,7 @@ impl LostSectors {
     pub(super) fn add(
         &mut self,
         lost: &[SectorRange],
-        durable: Sequence,
+        durable: RecordNo,
         last: &[SectorRange],
         pending: usize,
     ) -> bool {
@@ -90,7 +90,7 @@ impl LostSectors {
             return false;
         }
         for (place, range) in (behind..).zip(lost) {
-            let change = Change::Lost(*range);
+            let change = LossChange::Lost(*range);
             self.ranges = change.apply(&self.ranges);
             self.changes.insert(place, (durable, change));
         }
@@ -98,13 +98,13 @@ impl LostSectors {
     }
 
     /// What a superblock lists that says that records up to `durable` are, after one that listed `last`.
-    pub(super) fn listed(&self, last: &[SectorRange], durable: Sequence) -> Vec<SectorRange> {
+    pub(super) fn listed(&self, last: &[SectorRange], durable: RecordNo) -> Vec<SectorRange> {
         let durable = self.changes.iter().take_while(|(sequence, _)| *sequence <= durable);
         durable.fold(last.to_vec(), |list, (_, change)| change.apply(&list))
     }
 
     /// Such a superblock is on flash.
-    pub(super) fn superblock_written(&mut self, durable: Sequence) {
+    pub(super) fn superblock_written(&mut self, durable: RecordNo) {
         let listed = self.changes.partition_point(|(sequence, _)| *sequence <= durable);
         self.changes.drain(..listed);
     }

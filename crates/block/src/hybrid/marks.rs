@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::LogSector;
 
-use super::engine::{Shared, State};
-use super::format::{BLOCK, Header, Marks, Sequence};
+use super::engine::{HybridShared, HybridState};
+use super::format::{BLOCK, Header, Marks, RecordNo};
 use crate::error::BlockError;
 
 /// What records with data leave free in the log, in sectors: room for a promised and a certain mark.
@@ -24,9 +24,9 @@ pub(super) const ROOM_FOR_MARKS: u64 = 2 * BLOCK;
 /// How long it takes at most until the log of an idle disk says that what was flushed last is durable.
 const MARK_WITHIN: Duration = Duration::from_secs(1);
 
-impl State {
+impl HybridState {
     /// The header of the next record, without its entries; `has_data` if there are any.
-    pub(super) fn next_header(&mut self, sequence: Sequence, at: LogSector, has_data: bool) -> Header {
+    pub(super) fn next_header(&mut self, sequence: RecordNo, at: LogSector, has_data: bool) -> Header {
         let follows = std::mem::take(&mut self.marks.flush_follows);
         let is_expected = has_data && !follows && self.marks.last_data <= self.durable;
         self.marks.expected = is_expected.then_some(sequence);
@@ -43,9 +43,9 @@ impl State {
     }
 }
 
-impl Shared {
+impl HybridShared {
     /// Before a flush of the flash: the log says that what it has is durable once that is answered.
-    pub(super) fn promise(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn promise(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         if state.marks.expected == Some(state.marks.last_data) {
             state.marks.promised = state.marks.last_data;
         }
@@ -66,7 +66,7 @@ impl Shared {
     }
 
     /// After a flush: somebody is to say that it was answered.
-    pub(super) fn schedule_mark(&self, state: &mut State) {
+    pub(super) fn schedule_mark(&self, state: &mut HybridState) {
         if state.kept && state.marks.due_at(state.durable).is_none() {
             state.marks.note_at = Some(Instant::now() + MARK_WITHIN);
             self.keeper.notify_all();
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Says that what was flushed last is durable, if no record has.
-    pub(super) fn write_due_mark(&self, state: &mut MutexGuard<'_, State>) {
+    pub(super) fn write_due_mark(&self, state: &mut MutexGuard<'_, HybridState>) {
         // A record that is on its way may have been begun before the flush was answered.
         state.marks.note_at = Some(Instant::now() + MARK_WITHIN);
         if !state.writing_record && (!state.building.is_empty() || state.log.has_room(BLOCK)) {

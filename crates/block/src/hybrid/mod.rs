@@ -38,6 +38,7 @@ mod drain;
 mod engine;
 mod error;
 mod extents;
+mod fillers;
 mod format;
 mod gather;
 mod half;
@@ -63,11 +64,11 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckReport, check};
+pub use check::{PairReport, check};
 pub use contents::{Contents, Signature};
 pub use engine::Hybrid;
-pub use error::{Fault, HybridError, Place};
-pub use format::{Damage, Epoch, Sequence};
+pub use error::{Fault, HybridError, Location};
+pub use format::{Damage, Epoch, RecordNo};
 pub use half::Half;
 pub use losses::Losses;
 pub use occupied::refuse_occupied;

@@ -5,14 +5,14 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::Moment;
 
-use super::engine::{Shared, State};
+use super::engine::{HybridShared, HybridState};
 use super::error::HybridError;
 use super::stats::Motion;
 use crate::error::{BlockError, Operation};
 
-impl Shared {
+impl HybridShared {
     /// Returns with the disk spinning.
-    pub(super) fn wake(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn wake(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
         loop {
             match state.disk {
                 Motion::Spinning => return Ok(()),
@@ -23,9 +23,9 @@ impl Shared {
                     state.disk = if woken.is_ok() { Motion::Spinning } else { Motion::Asleep };
                     if woken.is_ok() {
                         if let Some(since) = state.slept_since.take() {
-                            state.tally.asleep += since.elapsed();
+                            state.counts.asleep += since.elapsed();
                         }
-                        state.tally.spin_ups += 1;
+                        state.counts.spin_ups += 1;
                         if let (Some(spin_down), Some(costs)) = (&mut state.spin_down, self.spindle.costs()) {
                             spin_down.set_costs(costs);
                         }
@@ -71,7 +71,7 @@ impl Shared {
             Ok(()) => {
                 state.disk = Motion::Asleep;
                 state.slept_since = Some(Instant::now());
-                state.tally.spin_downs += 1;
+                state.counts.spin_downs += 1;
             }
             Err(_) => state.disk = Motion::Spinning,
         }

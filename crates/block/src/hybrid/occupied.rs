@@ -3,8 +3,8 @@
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
 use super::contents::{Contents, Signature};
-use super::error::{HybridError, Place};
-use super::format::{BLOCK_BYTES, State, TAG_SECTORS};
+use super::error::{HybridError, Location};
+use super::format::{BLOCK_BYTES, PairState, TAG_SECTORS};
 use super::half::Half;
 use super::pair::{offered, read_superblock, read_tag};
 
@@ -30,7 +30,7 @@ pub fn refuse_occupied(disk: &Half, flash: &Half) -> Result<(), HybridError> {
 fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
     // One that was never used is left over from a creation that was cut off.
     if let Ok(superblock) = read_superblock(flash)
-        && superblock.state == State::Attached
+        && superblock.state == PairState::Attached
         && superblock.generation > 0
     {
         return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogOf(superblock.disk) });
@@ -65,7 +65,7 @@ fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
         && end > kept.0 * SECTOR_BYTES
     {
         return Err(HybridError::TooSmall {
-            place: Place::BehindFileSystem(disk.name.clone()),
+            place: Location::BehindFileSystem(disk.name.clone()),
             found: ByteSize((capacity.0 * SECTOR_BYTES).saturating_sub(end)),
             needed: ByteSize(TAG_SECTORS * SECTOR_BYTES),
         });

@@ -4,10 +4,11 @@
 //! 1. Both superblocks and both tags are read; the later valid one of each counts.
 //! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and says that the
 //!    tag of that epoch is due: a crash between 4 and 5.
-//! 3. The log is read ([`super::recover`]).
+//! 3. The log is read ([`super::recover`]). Fillers take the places of damaged records ([`super::fillers`]).
 //! 4. The superblock with the next epoch is written to flash, and flushed. It says that the disk's tag is due.
 //! 5. The tag with the same epoch is written to the disk, and flushed.
-//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered: a disk with an earlier tag is an older copy from here on.
+//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now counts as told what is perhaps lost
+//!    ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
 //!
 //! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
@@ -16,10 +17,10 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
 use super::contents::Contents;
-use super::error::{HybridError, Place};
+use super::error::{HybridError, Location};
 use super::format::{
-    BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, LEAST_LOG, LOG_START, Sequence, State, Superblock, TAG_SECTORS,
-    TagState, VERSION,
+    BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, FlashSuperblock, LEAST_LOG, LOG_START, PairState, RecordNo,
+    TAG_SECTORS, TagState, VERSION,
 };
 use super::half::Half;
 use crate::device::{BlockDevice, Durability};
@@ -32,7 +33,7 @@ pub const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BY
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels {
     /// The flash.
-    pub(super) superblock: Superblock,
+    pub(super) superblock: FlashSuperblock,
     /// The disk.
     pub(super) tag: DiskTag,
 }
@@ -141,13 +142,13 @@ fn later<T, N: Ord>(
 }
 
 /// The superblock of a flash.
-pub(super) fn read_superblock(flash: &Half) -> Result<Superblock, HybridError> {
+pub(super) fn read_superblock(flash: &Half) -> Result<FlashSuperblock, HybridError> {
     let capacity = flash.device.geometry().capacity;
     if capacity.0 < LOG_START.0 + LEAST_LOG {
         return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
     }
     refuse_large_blocks(flash)?;
-    let [first, second] = SUPERBLOCKS.map(|at| read_copy(flash, at, Superblock::decode));
+    let [first, second] = SUPERBLOCKS.map(|at| read_copy(flash, at, FlashSuperblock::decode));
     let superblock = later(first, second, |superblock| superblock.generation)
         .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
     if LOG_START.0 + superblock.log_size > capacity.0 {
@@ -251,7 +252,7 @@ fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
 }
 
 /// What has become of a disk without tag: that lies at the end of the disk as it was.
-fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &Superblock) -> HybridError {
+fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> HybridError {
     let (was, is) = (Lba(superblock.capacity.0 + TAG_SECTORS), disk.device.geometry().capacity);
     let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
     match error {
@@ -268,7 +269,7 @@ fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &
 /// Both, if they belong together (steps 1 and 2).
 pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
     let superblock = read_superblock(flash).map_err(|error| lost_flash(error, disk))?;
-    if superblock.state == State::Detached {
+    if superblock.state == PairState::Detached {
         return Err(HybridError::Detached { flash: flash.name.clone() });
     }
     let tag = read_tag(disk).map_err(|error| disk_without_tag(error, disk, flash, &superblock))?;
@@ -309,7 +310,7 @@ pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridErr
 }
 
 /// Writes both copies of a superblock, one after the other, each flushed: whichever a crash or damage leaves is enough.
-pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<(), HybridError> {
+pub(super) fn write_superblock(flash: &dyn BlockDevice, superblock: &FlashSuperblock) -> Result<(), HybridError> {
     write_copies(flash, SUPERBLOCKS, &superblock.encode())
 }
 
@@ -351,23 +352,24 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
         return Err(too_small(&flash.name, flash_capacity, Lba(LOG_START.0 + LEAST_LOG)));
     }
     let (flash_id, disk_id) = (Uuid::new_v4(), Uuid::new_v4());
-    let superblock = Superblock {
+    let superblock = FlashSuperblock {
         version: VERSION,
         flash: flash_id,
         disk: disk_id,
         generation: 0,
         epoch: Epoch(1),
-        state: State::Attached,
+        state: PairState::Attached,
         capacity,
         log_size,
         tail: LogSector(0),
-        tail_sequence: Sequence(1),
-        durable: Sequence(0),
+        tail_sequence: RecordNo(1),
+        durable: RecordNo(0),
         written: 0,
         head: None,
         tail_epoch: Epoch(1),
         tag: TagState::Due,
         lost: Vec::new(),
+        untold: 0,
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
@@ -381,24 +383,25 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
 pub(super) const SUPERBLOCKS_AT_OPENING: u64 = 2;
 
 /// Steps 4 to 6; the superblock that is on flash then.
-pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: Superblock) -> Result<Superblock, HybridError> {
-    let due = Superblock { tag: TagState::Due, ..next };
+pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: FlashSuperblock) -> Result<FlashSuperblock, HybridError> {
+    let due = FlashSuperblock { tag: TagState::Due, ..next };
     write_superblock(&*flash.device, &due)?;
     write_tag(&*disk.device, &DiskTag::of(&due))?;
-    let written = Superblock { tag: TagState::Written, generation: due.generation + 1, ..due };
+    let written = FlashSuperblock { tag: TagState::Written, untold: 0, generation: due.generation + 1, ..due };
     write_superblock(&*flash.device, &written)?;
     Ok(written)
 }
 
 /// Says on the disk that the log is empty: it is whole without the flash, and the two still belong together.
-pub(super) fn note_empty(disk: &Half, superblock: &Superblock) -> Result<(), HybridError> {
+pub(super) fn note_empty(disk: &Half, superblock: &FlashSuperblock) -> Result<(), HybridError> {
     write_tag(&*disk.device, &DiskTag { log_is_empty: true, ..DiskTag::of(superblock) })
 }
 
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
 /// says that the flash was detached, and doing it again finishes it.
-pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result<(), HybridError> {
-    let detached = Superblock { state: State::Detached, generation: superblock.generation + 1, ..superblock.clone() };
+pub(super) fn part(disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> Result<(), HybridError> {
+    let detached =
+        FlashSuperblock { state: PairState::Detached, generation: superblock.generation + 1, ..superblock.clone() };
     write_superblock(&*flash.device, &detached)?;
     wipe(&*disk.device, superblock.capacity)
 }
@@ -406,7 +409,7 @@ pub(super) fn part(disk: &Half, flash: &Half, superblock: &Superblock) -> Result
 /// Finishes what a crash interrupted after the flash was detached: wipes the tag of the disk that it belonged to.
 pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
     let superblock = read_superblock(flash)?;
-    if superblock.state == State::Attached {
+    if superblock.state == PairState::Attached {
         return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogInUse });
     }
     match read_tag(disk) {
@@ -440,9 +443,9 @@ pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
         Ok(tag) => tag.disk == superblock.disk && tag.flash == superblock.flash,
         Err(error) => matches!(disk_without_tag(error, disk, flash, &superblock), HybridError::TagGone { .. }),
     };
-    if is_of && superblock.state == State::Attached {
+    if is_of && superblock.state == PairState::Attached {
         let generation = superblock.generation + 1;
-        write_superblock(&*flash.device, &Superblock { state: State::Detached, generation, ..superblock })?;
+        write_superblock(&*flash.device, &FlashSuperblock { state: PairState::Detached, generation, ..superblock })?;
     }
     Ok(is_of)
 }
@@ -457,5 +460,5 @@ fn wipe(device: &dyn BlockDevice, at: Lba) -> Result<(), HybridError> {
 
 fn too_small(device: &str, found: Lba, needed: Lba) -> HybridError {
     let bytes = |sectors: Lba| ByteSize(sectors.0.saturating_mul(SECTOR_BYTES));
-    HybridError::TooSmall { place: Place::Device(device.to_owned()), found: bytes(found), needed: bytes(needed) }
+    HybridError::TooSmall { place: Location::Device(device.to_owned()), found: bytes(found), needed: bytes(needed) }
 }

@@ -10,7 +10,8 @@
 //!
 //! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
 //! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held.
-//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody.
+//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
+//! one tells it of the fillers ([`super::fillers`]).
 //!
 //! Cost: the log's contents are read once, and where something is damaged the headers behind it once more ([`super::later_marks`]).
 
@@ -20,26 +21,25 @@ use umbrella_policy::flash_cache::{Log, LogMap, LogSector, Source};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
-use super::format::{BLOCK, Entry, Epoch, Header, LOG_START, MOST_DATA, Marks, Sequence, Superblock};
+use super::format::{BLOCK, Epoch, FlashSuperblock, Header, MOST_DATA, Marks, RecordEntry, RecordNo};
 use super::half::Half;
 use super::later_marks::LaterMarks;
 use super::losses::Losses;
 use super::ranges::{joined, without};
 use super::record::Record;
 use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
-use super::sums::{Sum, Sums};
-use crate::device::Durability;
+use super::sums::{LogChecksum, LogChecksums};
 
 /// So many damaged records in a row are skipped at most.
 const MOST_MISSING: u64 = NEAR / BLOCK;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct LogEnd {
     /// Where the last record ends.
     pub(super) at: LogSector,
     /// The number of the next one.
-    pub(super) next_sequence: Sequence,
+    pub(super) next_sequence: RecordNo,
     /// When the last one was written.
     pub(super) epoch: Epoch,
     /// Whether a record was being written there.
@@ -60,13 +60,13 @@ pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
     /// Its number.
-    pub(super) sequence: Sequence,
+    pub(super) sequence: RecordNo,
     pub(super) promise: Promise,
     fault: Fault,
     /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged. Nothing if they do not fit there.
     pub(super) fillers: Option<Vec<Header>>,
     /// The checksums of the data of the first filler, if it has any that is not lost.
-    pub(super) sums: Vec<Sum>,
+    pub(super) sums: Vec<LogChecksum>,
     /// What they held.
     pub(super) losses: Losses,
     /// Where the log goes on.
@@ -88,9 +88,9 @@ impl Gap {
 }
 
 /// What comes next in a log.
-pub(super) enum Step<'a> {
+pub(super) enum LogStep<'a> {
     /// A record that counts, with the checksums of its data.
-    Record(&'a Header, &'a [Sum]),
+    Record(&'a Header, &'a [LogChecksum]),
     /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows whether it is the newest.
     Doubtful(&'a Header),
     Gap(&'a Gap),
@@ -99,10 +99,10 @@ pub(super) enum Step<'a> {
 /// Goes through the log of a flash, the oldest record first.
 pub(super) fn walk(
     flash: &Half,
-    superblock: &Superblock,
+    superblock: &FlashSuperblock,
     unreadable: Unreadable,
-    mut each: impl FnMut(Step<'_>) -> Result<(), HybridError>,
-) -> Result<End, HybridError> {
+    mut each: impl FnMut(LogStep<'_>) -> Result<(), HybridError>,
+) -> Result<LogEnd, HybridError> {
     let scanner = Scanner::new(flash, superblock, unreadable);
     let mut walk = Walk { scanner, later: LaterMarks::default(), certain: true };
     let mut next = Expected::first(superblock);
@@ -110,12 +110,15 @@ pub(super) fn walk(
         let unfit = match walk.scanner.next(next)? {
             Ok(header) => {
                 walk.certain |= header.epoch == superblock.epoch;
-                if walk.certain {
-                    each(Step::Record(&header, &walk.scanner.sums(&header)?))?;
-                } else {
-                    each(Step::Doubtful(&header))?;
-                }
                 next = Expected::behind(&header);
+                if !walk.certain {
+                    each(LogStep::Doubtful(&header))?;
+                } else if let Some(gap) = walk.untold_gap(&header)? {
+                    each(LogStep::Gap(&gap))?;
+                    next = gap.behind.unwrap_or(next);
+                } else {
+                    each(LogStep::Record(&header, &walk.scanner.sums(&header)?))?;
+                }
                 continue;
             }
             Err(unfit) => unfit,
@@ -123,12 +126,12 @@ pub(super) fn walk(
         let Expected { at, sequence, epoch } = next;
         let Some(gap) = walk.gap(next, &unfit)? else {
             let torn = walk.scanner.is_begun(next)?;
-            return Ok(End { at, next_sequence: sequence, epoch, torn });
+            return Ok(LogEnd { at, next_sequence: sequence, epoch, torn });
         };
-        each(Step::Gap(&gap))?;
+        each(LogStep::Gap(&gap))?;
         match gap.behind {
             Some(behind) => next = behind,
-            None => return Ok(End { at, next_sequence: sequence, epoch, torn: false }),
+            None => return Ok(LogEnd { at, next_sequence: sequence, epoch, torn: false }),
         }
     }
 }
@@ -184,6 +187,29 @@ impl Walk<'_> {
         Ok(Some(self.before_record(expected, &next, Promise::Open)))
     }
 
+    /// The gap that a filler has closed, if the opening that wrote it was cut off: nobody was told.
+    fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
+        if filler.sequence <= self.scanner.superblock.told() || !filler.is_filler() {
+            return Ok(None);
+        }
+        let expected = Expected { at: filler.at, sequence: filler.sequence, epoch: filler.epoch };
+        let next = if filler.is_blank() { self.scanner.later_record(expected, Reach::Near) } else { None };
+        if let Some(next) = next {
+            let gap = self.before_record(expected, &next, Promise::Open);
+            if gap.fillers.is_some() {
+                return Ok(Some(gap));
+            }
+        }
+        let at_risk = if filler.is_blank() { Vec::new() } else { filler.lost().collect() };
+        Ok(Some(Gap {
+            fillers: Some(vec![filler.clone()]),
+            sums: self.scanner.sums(filler)?,
+            losses: Losses { at_risk, unknown_records: u64::from(filler.is_blank()) },
+            behind: Some(Expected::behind(filler)),
+            ..gap_at(expected, Promise::Open)
+        }))
+    }
+
     /// A record whose header is whole: only what is damaged of its data is lost, or all of it if it may be left over.
     fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
         let at_risk = if self.certain { self.scanner.damaged(header)? } else { header.addresses() };
@@ -200,18 +226,20 @@ impl Walk<'_> {
     /// Records whose headers are lost, before one that may say what the last of them held.
     fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
         let missing = next.sequence.0 - expected.sequence.0;
-        let Superblock { epoch, capacity, .. } = *self.scanner.superblock;
+        let FlashSuperblock { epoch, capacity, .. } = *self.scanner.superblock;
+        // What a flush had promised is of the last opening that wrote records.
+        let is_last = promise == Promise::Open || next.epoch == epoch;
         let is_possible = |before: &&Vec<SectorRange>| before.iter().all(|range| range.end() <= capacity);
-        let before = next.before.as_ref().filter(|_| next.epoch == epoch).filter(is_possible);
+        let before = next.before.as_ref().filter(|_| is_last).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());
         let fillers = self.filler_places(expected.at, next.at, missing).map(|places| {
             let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| Header {
                 flash: self.scanner.superblock.flash,
                 epoch: expected.epoch,
-                sequence: Sequence(expected.sequence.0 + number),
+                sequence: RecordNo(expected.sequence.0 + number),
                 at: *at,
-                marks: Marks { certain: Sequence(0), promised: Sequence(0) },
-                entries: if *blocks > 1 { vec![Entry::lost((blocks - 1) * BLOCK)] } else { Vec::new() },
+                marks: Marks { certain: RecordNo(0), promised: RecordNo(0) },
+                entries: if *blocks > 1 { vec![RecordEntry::lost((blocks - 1) * BLOCK)] } else { Vec::new() },
                 before: None,
             };
             (0..).zip(&places).map(filler).collect()
@@ -268,11 +296,11 @@ fn gap_at(expected: Expected, promise: Promise) -> Gap {
 }
 
 /// What an opening finds.
-pub(super) struct Recovered {
+pub(super) struct RecoveredLog {
     pub(super) log: Log,
-    pub(super) sums: Sums,
+    pub(super) sums: LogChecksums,
     pub(super) records: VecDeque<Record>,
-    pub(super) end: End,
+    pub(super) end: LogEnd,
     /// What the last record holds.
     pub(super) addresses: Option<Vec<SectorRange>>,
     /// Bytes of records that the superblock has not counted.
@@ -286,14 +314,14 @@ pub(super) struct Recovered {
     pub(super) lost: Vec<SectorRange>,
 }
 
-impl Recovered {
+impl RecoveredLog {
     /// What is perhaps lost, if the last flush was answered.
     pub(super) fn perhaps_lost(&self) -> Losses {
         let ranges = self.perhaps.pieces_from(Lba(0)).map(|piece| piece.range);
         Losses { at_risk: joined(ranges), unknown_records: self.perhaps_unknown }
     }
 
-    fn add(&mut self, header: &Header, sums: &[Sum], superblock: &Superblock) {
+    fn add(&mut self, header: &Header, sums: &[LogChecksum], superblock: &FlashSuperblock) {
         self.log.commit(header.end(), header.logged());
         if !self.perhaps.is_empty() {
             header.logged().for_each(|logged| self.perhaps.release(logged.range, header.at));
@@ -313,13 +341,13 @@ impl Recovered {
 }
 
 /// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says what it is.
-pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered, HybridError> {
+pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
     let first = Expected::first(superblock);
-    let mut found = Recovered {
+    let mut found = RecoveredLog {
         log: Log::new(ByteSize(superblock.log_size * SECTOR_BYTES), superblock.tail),
-        sums: Sums::default(),
+        sums: LogChecksums::default(),
         records: VecDeque::new(),
-        end: End { at: first.at, next_sequence: first.sequence, epoch: first.epoch, torn: false },
+        end: LogEnd { at: first.at, next_sequence: first.sequence, epoch: first.epoch, torn: false },
         addresses: None,
         uncounted: 0,
         fillers: Vec::new(),
@@ -328,13 +356,13 @@ pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered
         lost: superblock.lost.clone(),
     };
     let end = walk(flash, superblock, Unreadable::Refused, |step| match step {
-        Step::Record(header, sums) => {
+        LogStep::Record(header, sums) => {
             found.add(header, sums, superblock);
             Ok(())
         }
         // There is none before damage that ends it.
-        Step::Doubtful(_) => Ok(()),
-        Step::Gap(gap) => match &gap.fillers {
+        LogStep::Doubtful(_) => Ok(()),
+        LogStep::Gap(gap) => match &gap.fillers {
             Some(fillers) if gap.promise == Promise::Open => {
                 for filler in fillers {
                     found.add(filler, &gap.sums, superblock);
@@ -350,7 +378,7 @@ pub(super) fn recover(flash: &Half, superblock: &Superblock) -> Result<Recovered
             _ => Err(gap.error(flash)),
         },
     })?;
-    Ok(Recovered { end, ..found })
+    Ok(RecoveredLog { end, ..found })
 }
 
 /// Tells what damaged records held.
@@ -362,13 +390,4 @@ fn tell(flash: &Half, gap: &Gap) {
         unknown_records = gap.losses.unknown_records,
         "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
     );
-}
-
-/// Puts fillers in the places of damaged records; they are durable with the next flush.
-pub(super) fn write_fillers(flash: &Half, superblock: &Superblock, fillers: &[Header]) -> Result<(), HybridError> {
-    for filler in fillers {
-        let place = Lba(LOG_START.0 + filler.at.0 % superblock.log_size);
-        flash.device.write(place, &filler.encode(), Durability::Cached)?;
-    }
-    Ok(())
 }

@@ -9,20 +9,20 @@
 //! 3. The two part as after a drain.
 //!
 //! Going on with both halves (`salvage`), if it is known what is lost:
-//! 1. The flash is flushed: what was just read of the log may be in its cache only.
+//! 1. The flash is flushed: what was just read of the log may be in its cache only. Fillers that are torn are written again ([`super::fillers`]).
 //! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the damage again, and the same sectors.
 //! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is flushed. The pair can be opened from now on.
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
-use super::format::{BLOCK_BYTES, Header, LOG_START, MOST_LOST, Superblock};
+use super::fillers::{restore_torn, write_fillers};
+use super::format::{BLOCK_BYTES, FlashSuperblock, Header, LOG_START, MOST_LOST};
 use super::gather::{Cached, copy_to_disk, gather};
 use super::half::Half;
 use super::losses::Losses;
 use super::pair::{offered, part, read_labels, write_superblock};
 use super::ranges::joined;
-use super::recover::write_fillers;
 use super::survey::Survey;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -67,7 +67,8 @@ impl DamagedPair {
     /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so far, and stops it with
     /// `false`: then all is as it was for who reads the pair.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
-        let changing = Superblock {
+        restore_torn(&self.flash, &self.survey.superblock)?;
+        let changing = FlashSuperblock {
             generation: self.survey.superblock.generation + 1,
             head: None,
             ..self.survey.superblock.clone()
@@ -117,10 +118,13 @@ impl DamagedPair {
         };
         self.flash.device.flush()?;
         let last = read_labels(&self.disk, &self.flash)?.superblock;
-        let superblock = Superblock {
+        restore_torn(&self.flash, &last)?;
+        let superblock = FlashSuperblock {
             generation: last.generation + 1,
             durable: self.survey.end.next_sequence.before().max(last.durable),
+            // With what is perhaps lost: all of it is told from now on.
             lost: self.losses().at_risk,
+            untold: 0,
             ..last
         };
         write_superblock(&*self.flash.device, &superblock)?;

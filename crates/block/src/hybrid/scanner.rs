@@ -6,9 +6,12 @@ use umbrella_policy::flash_cache::LogSector;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::Fault;
-use super::format::{BLOCK, BLOCK_BYTES, Epoch, Header, LOG_START, MOST_DATA, Sequence, Superblock, record_sectors};
+use super::fillers::read_copies;
+use super::format::{
+    BLOCK, BLOCK_BYTES, Epoch, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, record_sectors,
+};
 use super::half::Half;
-use super::sums::{Sum, sums_of};
+use super::sums::{LogChecksum, sums_of};
 use crate::error::BlockError;
 
 /// What is read at once: first 64 KiB, then more and more, up to 4 MiB.
@@ -22,14 +25,14 @@ pub(super) const NEAR: u64 = (64 << 20) / SECTOR_BYTES;
 pub(super) struct Expected {
     /// Where it should be.
     pub(super) at: LogSector,
-    pub(super) sequence: Sequence,
+    pub(super) sequence: RecordNo,
     /// That of the record before it, at least.
     pub(super) epoch: Epoch,
 }
 
 impl Expected {
     /// The first one of a log.
-    pub(super) fn first(superblock: &Superblock) -> Expected {
+    pub(super) fn first(superblock: &FlashSuperblock) -> Expected {
         Expected { at: superblock.tail, sequence: superblock.tail_sequence, epoch: superblock.tail_epoch }
     }
 
@@ -72,7 +75,7 @@ pub(super) enum Unreadable {
 /// Reads records.
 pub(super) struct Scanner<'a> {
     flash: &'a Half,
-    pub(super) superblock: &'a Superblock,
+    pub(super) superblock: &'a FlashSuperblock,
     /// The records that count lie between this and one length of the log later.
     base: LogSector,
     buffer: Vec<u8>,
@@ -82,13 +85,16 @@ pub(super) struct Scanner<'a> {
     ahead: u64,
     /// Where in the log blocks could not be read: those are as zeroes, which no record is. Nothing if that is to be an error.
     unreadable: Option<BTreeSet<LogSector>>,
+    /// Fillers that may be torn in place.
+    copies: Vec<Header>,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(flash: &'a Half, superblock: &'a Superblock, unreadable: Unreadable) -> Scanner<'a> {
+    pub(super) fn new(flash: &'a Half, superblock: &'a FlashSuperblock, unreadable: Unreadable) -> Scanner<'a> {
         let (base, window) = (superblock.tail, (LogSector(0), 0));
         let unreadable = (unreadable == Unreadable::PassedOver).then(BTreeSet::new);
-        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable }
+        let copies = read_copies(flash, superblock);
+        Scanner { flash, superblock, base, buffer: Vec::new(), window, ahead: LEAST_WINDOW, unreadable, copies }
     }
 
     /// The record that comes next: there, or at the start of the log.
@@ -109,7 +115,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The checksums of a record's data.
-    pub(super) fn sums(&mut self, header: &Header) -> Result<Vec<Sum>, BlockError> {
+    pub(super) fn sums(&mut self, header: &Header) -> Result<Vec<LogChecksum>, BlockError> {
         let data = self.window_from(LogSector(header.at.0 + BLOCK), header.sectors() - BLOCK)?;
         Ok(sums_of(header, data))
     }
@@ -196,8 +202,9 @@ impl<'a> Scanner<'a> {
         if self.room(at) < BLOCK {
             return Ok(None);
         }
-        let header = Header::decode(self.window_from(at, BLOCK)?).ok();
-        Ok(header.filter(|header| header.flash == self.superblock.flash && header.at == at))
+        let in_place = Header::decode(self.window_from(at, BLOCK)?).ok();
+        let is_there = |header: &&Header| header.flash == self.superblock.flash && header.at == at;
+        Ok(in_place.as_ref().filter(is_there).or_else(|| self.copies.iter().find(is_there)).cloned())
     }
 
     /// The record there, if it is the one that comes next.

@@ -14,25 +14,25 @@ use super::half::Half;
 use crate::error::BlockError;
 
 /// A checksum; zero where nothing is known, as of a header.
-pub(super) type Sum = u32;
+pub(super) type LogChecksum = u32;
 
-fn sum_of(block: &[u8]) -> Sum {
+fn sum_of(block: &[u8]) -> LogChecksum {
     crc32c::crc32c(block).max(1)
 }
 
 /// Those of a part of the log, in order. The first is of the block in which the part begins.
-pub(super) type Part = SmallVec<[Sum; 8]>;
+pub(super) type Part = SmallVec<[LogChecksum; 8]>;
 
 /// Those of all that the log holds.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LogChecksums {
     /// Where the block of the first one is.
     begin: LogSector,
-    sums: VecDeque<Sum>,
+    sums: VecDeque<LogChecksum>,
 }
 
 /// Those of a record's data, which lies behind its header.
-pub(super) fn sums_of(header: &Header, data: &[u8]) -> Vec<Sum> {
+pub(super) fn sums_of(header: &Header, data: &[u8]) -> Vec<LogChecksum> {
     let of_a_block = |content| if let Content::Data(checksum) = content { Some(checksum.max(1)) } else { None };
     let with_data = || header.entries.iter().filter(|entry| entry.data() > 0);
     // The checksums of writes of a block each are known.
@@ -42,9 +42,9 @@ pub(super) fn sums_of(header: &Header, data: &[u8]) -> Vec<Sum> {
     data.chunks(BLOCK_BYTES).map(sum_of).collect()
 }
 
-impl Sums {
+impl LogChecksums {
     /// A record was written at `at`, behind all others. `data` are the sums of its data.
-    pub(super) fn push(&mut self, at: LogSector, data: &[Sum]) {
+    pub(super) fn push(&mut self, at: LogSector, data: &[LogChecksum]) {
         if self.sums.is_empty() {
             self.begin = at;
         }
@@ -109,8 +109,6 @@ pub(super) fn read_log(
     let mut blocks = vec![0; (sectors * SECTOR_BYTES) as usize];
     flash.device.read(Lba(place.0 - skipped), &mut blocks).map_err(Unread::Failed)?;
     let skipped = (skipped * SECTOR_BYTES) as usize;
-    if let Some(own) = blocks.get(skipped..skipped + buffer.len()) {
-        buffer.copy_from_slice(own);
-    }
+    buffer.copy_from_slice(blocks.get(skipped..skipped + buffer.len()).ok_or(Unread::Damaged)?);
     told(is_whole(&blocks))
 }

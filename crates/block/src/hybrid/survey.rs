@@ -12,24 +12,24 @@ use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
-use super::format::{Header, Superblock};
+use super::format::{FlashSuperblock, Header};
 use super::half::Half;
 use super::losses::Losses;
 use super::pair::{Labels, read_labels};
 use super::ranges::joined;
-use super::recover::{End, Gap, Promise, Step, walk};
+use super::recover::{Gap, LogEnd, LogStep, Promise, walk};
 use super::scanner::Unreadable;
-use super::sums::{Sum, Sums};
+use super::sums::{LogChecksum, LogChecksums};
 
 /// The place, in the log's stead, of what the superblock lists as lost.
 const LISTED: LogSector = LogSector(u64::MAX);
 
 /// What the log of a pair holds.
 pub(super) struct Survey {
-    pub(super) superblock: Superblock,
+    pub(super) superblock: FlashSuperblock,
     /// What is newest where, lost or not.
     pub(super) map: LogMap,
-    pub(super) sums: Sums,
+    pub(super) sums: LogChecksums,
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
@@ -40,7 +40,7 @@ pub(super) struct Survey {
     pub(super) fillers: Option<Vec<Header>>,
     /// Records that count.
     pub(super) records: u64,
-    pub(super) end: End,
+    pub(super) end: LogEnd,
     /// The first damage.
     pub(super) damage: Option<HybridError>,
     /// Whether the list of the superblock is part of the map.
@@ -71,35 +71,35 @@ impl Survey {
         Survey {
             superblock,
             map: LogMap::default(),
-            sums: Sums::default(),
+            sums: LogChecksums::default(),
             lost: Vec::new(),
             unknown_records: 0,
             perhaps: Vec::new(),
             perhaps_unknown: 0,
             fillers: Some(Vec::new()),
             records: 0,
-            end: End { at, next_sequence, epoch, torn: false },
+            end: LogEnd { at, next_sequence, epoch, torn: false },
             damage: None,
             has_list: false,
         }
     }
 
-    fn step(&mut self, step: &Step<'_>, flash: &Half) {
+    fn step(&mut self, step: &LogStep<'_>, flash: &Half) {
         match *step {
-            Step::Record(header, sums) => {
+            LogStep::Record(header, sums) => {
                 self.records += u64::from(!header.is_mark());
                 self.add(header, sums);
             }
-            Step::Doubtful(header) => {
+            LogStep::Doubtful(header) => {
                 self.records += u64::from(!header.is_mark());
                 self.add(header, &[]);
                 self.lost.push((header.at, header.end()));
             }
-            Step::Gap(gap) => self.add_gap(gap, flash),
+            LogStep::Gap(gap) => self.add_gap(gap, flash),
         }
     }
 
-    fn add(&mut self, header: &Header, sums: &[Sum]) {
+    fn add(&mut self, header: &Header, sums: &[LogChecksum]) {
         if header.sequence > self.superblock.durable {
             self.add_list();
         }

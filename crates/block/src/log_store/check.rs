@@ -18,10 +18,10 @@ use super::buffer::{CHUNK_BLOCKS, Window};
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
-use super::named::Named;
+use super::named::NamedDevice;
 use super::problem::{MOST_RUNS, Problem};
 use super::rebuild::{Rebuilt, rebuild};
-use super::recover::{Access, Recovered, as_noted, recover};
+use super::recover::{OpenMode, Recovered, as_noted, recover};
 use crate::device::BlockDevice;
 
 /// How much is checked.
@@ -72,9 +72,9 @@ pub fn check(
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<CheckReport, LogStoreError> {
-    let named = Named::new(name, device);
+    let named = NamedDevice::new(name, device);
     let options = Options::default();
-    let recovered = recover(&named, options, Access::ReadOnly)?;
+    let recovered = recover(&named, options, OpenMode::ReadOnly)?;
     let superblock = &recovered.core.superblock;
     let report = CheckReport {
         store: superblock.store,
@@ -146,7 +146,7 @@ pub fn check(
 }
 
 struct Check<'a> {
-    named: &'a Named,
+    named: &'a NamedDevice,
     recovered: Recovered,
     depth: Depth,
     report: CheckReport,

@@ -13,15 +13,15 @@ use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{Layout, MapPage, Mark, Segment, State as TableState};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba};
 
-use super::core::{End, Stop};
-use super::engine::{Shared, State};
+use super::core::{AfterCheckpoint, Blocked};
+use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Checksum, Counters, FormatError, Head, IndexEntry, OpenSegment,
     PayloadEncoder, PayloadSum, SegmentEntry, SegmentState, Sequence, Slot, Structure, Superblock, payload_bytes,
 };
 use super::map_pages::encode_page;
-use super::named::Named;
+use super::named::NamedDevice;
 use crate::device::Durability;
 use crate::error::Operation;
 
@@ -43,9 +43,9 @@ pub(super) struct Image {
     pub(super) area: usize,
 }
 
-impl Shared {
+impl StoreShared {
     /// Makes a checkpoint; whether there was room for the map.
-    pub(super) fn checkpoint(&self, end: End) -> Result<bool, LogStoreError> {
+    pub(super) fn checkpoint(&self, end: AfterCheckpoint) -> Result<bool, LogStoreError> {
         let _one_at_a_time = self.checkpointing.lock();
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
@@ -69,7 +69,7 @@ impl Shared {
                 state.area = area;
                 state.noted = number;
                 state.freed += 1;
-                state.tally.checkpoints += 1;
+                state.counts.checkpoints += 1;
                 self.room.notify_all();
                 Ok(true)
             }
@@ -82,12 +82,12 @@ impl Shared {
     }
 
     /// Puts the changed pages of the map into the log. Whether there was room for all.
-    pub(super) fn write_map(&self, state: &mut State) -> Result<bool, LogStoreError> {
+    pub(super) fn write_map(&self, state: &mut StoreState) -> Result<bool, LogStoreError> {
         let mut pages = state.core.map.take_dirty().into_iter();
         while let Some(page) = pages.next() {
             match self.write_page(state, page) {
                 Ok(()) => {}
-                Err(Stop::Full) => {
+                Err(Blocked::Full) => {
                     state.core.map.mark_dirty(page);
                     pages.for_each(|page| state.core.map.mark_dirty(page));
                     return Ok(false);
@@ -99,14 +99,14 @@ impl Shared {
     }
 
     /// Completes all chunks. What is not mapped any more may be left over: those pages of the map have just been written.
-    pub(super) fn seal_at_once(&self, state: &mut State) -> Result<(), LogStoreError> {
+    pub(super) fn seal_at_once(&self, state: &mut StoreState) -> Result<(), LogStoreError> {
         match state.core.seal_all(false) {
-            Ok(()) | Err(Stop::Full) => Ok(()),
+            Ok(()) | Err(Blocked::Full) => Ok(()),
             Err(stop) => Err(self.defect(state, stop).into()),
         }
     }
 
-    fn write_page(&self, state: &mut State, page: MapPage) -> Result<(), Stop> {
+    fn write_page(&self, state: &mut StoreState, page: MapPage) -> Result<(), Blocked> {
         let Some(entries) = state.core.map.entries(page) else {
             state.core.drop_page(page);
             return Ok(());
@@ -118,12 +118,12 @@ impl Shared {
 
 impl Image {
     /// Writes it to its area.
-    pub(super) fn write(&mut self, named: &Named) -> Result<(), LogStoreError> {
+    pub(super) fn write(&mut self, named: &NamedDevice) -> Result<(), LogStoreError> {
         self.write_with(named, &mut |_, _| {})
     }
 
     /// The same; `progress` is told how many of its bytes have been written, of how many.
-    pub(super) fn write_with(&mut self, named: &Named, progress: Progress<'_>) -> Result<(), LogStoreError> {
+    pub(super) fn write_with(&mut self, named: &NamedDevice, progress: Progress<'_>) -> Result<(), LogStoreError> {
         let total = payload_bytes(&self.superblock.shape).0;
         let mut done = 0;
         let superblock = &self.superblock;
@@ -152,7 +152,7 @@ impl Image {
 }
 
 /// The image of a store that was never used.
-pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) -> Image {
+pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: AfterCheckpoint) -> Image {
     let pages = superblock.shape.map_pages().0 as usize;
     let header = header(superblock, layout, (CheckpointNo(1), Sequence(1)), (Counters::default(), 0), end);
     let (table, mark) = (layout.table().to_vec(), layout.mark());
@@ -160,7 +160,7 @@ pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: End) ->
 }
 
 /// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
-pub(super) fn take_image(state: &mut State, end: End) -> Image {
+pub(super) fn take_image(state: &mut StoreState, end: AfterCheckpoint) -> Image {
     let core = &mut state.core;
     let mark = core.layout.checkpoint();
     let number = core.epoch.next();
@@ -184,7 +184,7 @@ fn header(
     layout: &Layout,
     (number, next_sequence): (CheckpointNo, Sequence),
     (counters, lost): (Counters, u64),
-    end: End,
+    end: AfterCheckpoint,
 ) -> CheckpointHeader {
     let heads = layout.heads().map(|head| Head {
         open: head.open.map(|(segment, slot)| OpenSegment { segment, slot: Slot(slot) }),
@@ -200,7 +200,7 @@ fn header(
         counters,
         payload: PayloadSum { bytes: ByteSize(0), checksum: Checksum(0) },
         lost,
-        clean: end == End::InOrder,
+        clean: end == AfterCheckpoint::InOrder,
     }
 }
 

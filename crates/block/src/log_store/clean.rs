@@ -18,8 +18,8 @@ use umbrella_policy::log_layout::{
 use umbrella_units::{BlockNo, Pages};
 
 use super::buffer::{CHUNK_BLOCKS, Window};
-use super::core::{End, Stop};
-use super::engine::{Shared, State, nanos};
+use super::core::{AfterCheckpoint, Blocked};
+use super::engine::{StoreShared, StoreState, nanos};
 use super::error::LogStoreError;
 use super::flush::MARK_AFTER;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
@@ -45,7 +45,7 @@ enum Cleaned {
 
 /// A segment that is to be cleaned, as it was when it was read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chosen {
+pub(super) struct ChosenVictim {
     pub(super) number: SegmentNo,
     /// Blocks in it that are live.
     pub(super) live: Pages,
@@ -54,26 +54,26 @@ pub(super) struct Chosen {
     oldest: Option<Clock>,
 }
 
-impl Chosen {
-    fn now(state: &State, number: SegmentNo) -> Option<Chosen> {
+impl ChosenVictim {
+    fn now(state: &StoreState, number: SegmentNo) -> Option<ChosenVictim> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
         let (live, life) = (Pages(segment.live.into()), Life::now(state, number));
-        Some(Chosen { number, live, life, oldest: state.core.layout.oldest_but(number) })
+        Some(ChosenVictim { number, live, life, oldest: state.core.layout.oldest_but(number) })
     }
 
     /// Blocks in it that are live now, if it still holds what was read.
-    fn live_now(self, state: &State) -> Option<Pages> {
+    fn live_now(self, state: &StoreState) -> Option<Pages> {
         let segment = state.core.layout.table().get(self.number.0 as usize)?;
         let is_there = segment.state == SegmentState::Full && self.life.goes_on(state, self.number);
         is_there.then_some(Pages(segment.live.into()))
     }
 
-    fn is_there(self, state: &State) -> bool {
+    fn is_there(self, state: &StoreState) -> bool {
         self.live_now(state).is_some()
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// The thread that cleans and makes checkpoints, until the store is closed.
     pub(super) fn keep(&self) {
         let mut state = self.state.lock();
@@ -98,17 +98,17 @@ impl Shared {
     }
 
     /// How long to wait for a call: no longer than until an answered flush is to be marked.
-    fn until_mark(&self, state: &State) -> Duration {
+    fn until_mark(&self, state: &StoreState) -> Duration {
         let left = MARK_AFTER.saturating_sub(state.answered_at.elapsed());
         let is_due = state.answered > state.core.marked && !left.is_zero();
         if is_due { left.min(LOOK) } else { LOOK }
     }
 
     /// Does what is most urgent; whether there was anything.
-    pub(super) fn work(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, LogStoreError> {
+    pub(super) fn work(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<bool, LogStoreError> {
         let pace = self.pace();
         let makes_checkpoint = pace.makes_checkpoint(&state.core.layout, &state.standing());
-        if makes_checkpoint && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+        if makes_checkpoint && MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))? {
             return Ok(true);
         }
         match pace.cleans(&state.core.layout, &state.standing()) {
@@ -118,18 +118,18 @@ impl Shared {
     }
 
     /// Whether a checkpoint must not wait any longer.
-    pub(super) fn needs_checkpoint(&self, state: &State) -> bool {
+    pub(super) fn needs_checkpoint(&self, state: &StoreState) -> bool {
         self.pace().checkpoint_is_due(&state.core.layout, &state.standing())
     }
 
     /// Does what the layout asks for; whether anything was gained.
-    pub(super) fn relieve(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<bool, LogStoreError> {
+    pub(super) fn relieve(&self, state: &mut MutexGuard<'_, StoreState>, goal: Goal) -> Result<bool, LogStoreError> {
         // Until then nothing becomes free.
         while state.mending {
             self.room.wait(state);
         }
         // With so much of the map changed, cleaning could not go on.
-        if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))? {
+        if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))? {
             self.room.notify_all();
             return Ok(true);
         }
@@ -137,11 +137,11 @@ impl Shared {
         let (counters, segments) = (state.core.counters, state.core.layout.table().len());
         let gains = match relief {
             Relief::None => false,
-            _ if state.efforts.are_in_vain(&counters, segments) => false,
+            _ if state.room_attempts.are_in_vain(&counters, segments) => false,
             Relief::Clean(_) => self.clean(state, goal).map(|()| true)?,
             Relief::Sync => self.sync(state).map(|()| true)?,
             // Without room for the map nothing can be gained by trying at once again.
-            Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(End::GoesOn))?,
+            Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))?,
         };
         // Who waits although the log has room goes on; else there is no way to make any.
         let has_room = relief == Relief::None && state.core.layout.admits();
@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Waits until something has been done for room; without a keeper, does it.
-    pub(super) fn wait_for_room(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn wait_for_room(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.refuse_if_poisoned(state)?;
         if state.stuck {
             return Err(LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name));
@@ -166,13 +166,13 @@ impl Shared {
             self.relieve(state, Goal::Due)
         };
         state.wanted -= 1;
-        state.tally.slowed += 1;
-        state.tally.slowed_time += begun.elapsed();
+        state.counts.slowed += 1;
+        state.counts.slowed_time += begun.elapsed();
         done.map(drop).map_err(|error| error.on(&self.named.name))
     }
 
     /// Makes durable all that was appended; what was cleaned before is free then, unless recovery would read it.
-    pub(super) fn sync(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
+    pub(super) fn sync(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), LogStoreError> {
         let mark = state.core.layout.mark();
         self.seal_all(state, false)?;
         let goal = state.core.next_sequence.before();
@@ -187,9 +187,9 @@ impl Shared {
     }
 
     /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become a little better meanwhile: reading costs more than that.
-    fn clean(&self, state: &mut MutexGuard<'_, State>, goal: Goal) -> Result<(), LogStoreError> {
+    fn clean(&self, state: &mut MutexGuard<'_, StoreState>, goal: Goal) -> Result<(), LogStoreError> {
         let chosen = state.core.layout.victims(goal, self.pace().victims_at_once());
-        let victims: Vec<_> = chosen.into_iter().filter_map(|number| Chosen::now(state, number)).collect();
+        let victims: Vec<_> = chosen.into_iter().filter_map(|number| ChosenVictim::now(state, number)).collect();
         let begun = Instant::now();
         let windows = MutexGuard::unlocked(state, || self.read_victims(&victims));
         let took = begun.elapsed() / victims.len().max(1) as u32;
@@ -223,8 +223,8 @@ impl Shared {
     /// Cleans a segment of which something has been read, which took so long.
     fn clean_one(
         &self,
-        state: &mut MutexGuard<'_, State>,
-        victim: Chosen,
+        state: &mut MutexGuard<'_, StoreState>,
+        victim: ChosenVictim,
         window: Window,
         took: Duration,
     ) -> Result<Cleaned, LogStoreError> {
@@ -247,7 +247,7 @@ impl Shared {
         match cleaned {
             Cleaned::Whole => {
                 state.core.counters.cleaned_segments += 1;
-                if let Some(count) = state.tally.victims.get_mut(tenths) {
+                if let Some(count) = state.counts.victims.get_mut(tenths) {
                     *count += 1;
                 }
                 let gained = Pages(segment_blocks.saturating_sub(live).into());
@@ -271,8 +271,8 @@ impl Shared {
     /// Moves what is live out of a segment, of which `window` has been read already.
     fn empty(
         &self,
-        state: &mut MutexGuard<'_, State>,
-        victim: Chosen,
+        state: &mut MutexGuard<'_, StoreState>,
+        victim: ChosenVictim,
         mut window: Window,
         mut worked: Duration,
     ) -> Result<Cleaned, LogStoreError> {
@@ -312,11 +312,11 @@ impl Shared {
     /// Moves what is live of a chunk that was read whole, its header first.
     fn move_chunk(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
         header: &ChunkHeader,
         at: Place,
         window: &[u8],
-        (victim, pages): (Chosen, &mut u64),
+        (victim, pages): (ChosenVictim, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
         self.keep_unmapped(state, header, victim);
         for (nth, (entry, slot)) in header.slots().enumerate() {
@@ -342,7 +342,7 @@ impl Shared {
     }
 
     /// Has the log say again which blocks are not mapped, where a chunk that is cleaned says so and something older may be left of them.
-    fn keep_unmapped(&self, state: &mut MutexGuard<'_, State>, header: &ChunkHeader, victim: Chosen) {
+    fn keep_unmapped(&self, state: &mut MutexGuard<'_, StoreState>, header: &ChunkHeader, victim: ChosenVictim) {
         let entries = header.entries.iter().filter(|entry| matches!(entry, Entry::Unmapped { .. }));
         let ranges: Vec<_> = entries.map(Entry::blocks).collect();
         if ranges.is_empty() || victim.oldest.is_none_or(|oldest| oldest > header.clock) {
@@ -367,10 +367,10 @@ impl Shared {
 
     fn move_block(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
         (entry, from): (&Entry, Place),
         data: &[u8],
-        (victim, pages): (Chosen, &mut u64),
+        (victim, pages): (ChosenVictim, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
         let Some(checksum) = entry.checksum() else { return Ok(Cleaned::Whole) };
         loop {
@@ -393,10 +393,10 @@ impl Shared {
             };
             match moved {
                 Ok(()) => return Ok(Cleaned::Whole),
-                Err(Stop::Full) => return Ok(Cleaned::NoRoom),
+                Err(Blocked::Full) => return Ok(Cleaned::NoRoom),
                 // More of the map is changed than may be in memory: a checkpoint has to come first.
-                Err(Stop::Absent(_)) if self.map_is_full(state) => return Ok(Cleaned::NoRoom),
-                Err(stop) => self.overcome(state, stop)?,
+                Err(Blocked::Absent(_)) if self.map_is_full(state) => return Ok(Cleaned::NoRoom),
+                Err(stop) => self.unblock(state, stop)?,
             }
             // Others had the lock meanwhile, and may have written to where it was.
             if !victim.is_there(state) {
@@ -406,7 +406,7 @@ impl Shared {
     }
 
     /// Leaves the disk to others for a while, if there are any and there is no hurry.
-    fn pause(&self, state: &mut MutexGuard<'_, State>, worked: Duration) {
+    fn pause(&self, state: &mut MutexGuard<'_, StoreState>, worked: Duration) {
         if !state.threads {
             return;
         }
@@ -421,12 +421,12 @@ impl Shared {
 }
 
 /// Has the next checkpoint write a page of the map, if it lies at `from`; whether it does.
-fn have_written_anew(state: &mut State, page: MapPage, from: Place) -> Result<bool, Stop> {
+fn have_written_anew(state: &mut StoreState, page: MapPage, from: Place) -> Result<bool, Blocked> {
     if state.core.page_place(page) != Some(from) {
         return Ok(false);
     }
     if state.core.map.is_absent(page) {
-        return Err(Stop::Absent(page));
+        return Err(Blocked::Absent(page));
     }
     state.core.map.mark_dirty(page);
     Ok(true)

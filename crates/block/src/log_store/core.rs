@@ -19,30 +19,35 @@ use super::format::{
 
 /// Why something cannot be done now.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stop {
+pub(super) enum Blocked {
     /// This page of the map has to be read first.
     Absent(MapPage),
     /// There is no room: the cleaner has to work.
     Full,
     /// What was put together would not be read again: a defect of this program.
     Format(FormatError),
+    /// Another defect of this program.
+    Impossible(&'static str),
 }
 
-impl From<Absent> for Stop {
-    fn from(Absent(page): Absent) -> Stop {
-        Stop::Absent(page)
+/// Every stream of the layout has a place among the chunks that are being filled.
+const NO_SUCH_STREAM: Blocked = Blocked::Impossible("a stream has no place for its chunk");
+
+impl From<Absent> for Blocked {
+    fn from(Absent(page): Absent) -> Blocked {
+        Blocked::Absent(page)
     }
 }
 
-impl From<Full> for Stop {
-    fn from(_: Full) -> Stop {
-        Stop::Full
+impl From<Full> for Blocked {
+    fn from(_: Full) -> Blocked {
+        Blocked::Full
     }
 }
 
-impl From<FormatError> for Stop {
-    fn from(error: FormatError) -> Stop {
-        Stop::Format(error)
+impl From<FormatError> for Blocked {
+    fn from(error: FormatError) -> Blocked {
+        Blocked::Format(error)
     }
 }
 
@@ -138,7 +143,7 @@ impl Core {
     }
 
     /// Enters a block that the user writes.
-    pub(super) fn write(&mut self, block: BlockNo, data: &[u8], checksum: Checksum) -> Result<(), Stop> {
+    pub(super) fn write(&mut self, block: BlockNo, data: &[u8], checksum: Checksum) -> Result<(), Blocked> {
         let old = self.map.get(block)?;
         let put = self.layout.write(old, None)?;
         let stamp = self.layout.stamps().stamp(self.layout.clock());
@@ -151,7 +156,13 @@ impl Core {
     }
 
     /// Moves a live block of the user's from where it is. Nothing happens if it is not there any more.
-    pub(super) fn copy(&mut self, block: BlockNo, from: Place, data: &[u8], checksum: Checksum) -> Result<bool, Stop> {
+    pub(super) fn copy(
+        &mut self,
+        block: BlockNo,
+        from: Place,
+        data: &[u8],
+        checksum: Checksum,
+    ) -> Result<bool, Blocked> {
         let Some(old) = self.map.get(block)?.filter(|entry| entry.place == from) else { return Ok(false) };
         let put = self.layout.copy(old, None)?;
         self.map.set(block, Some(MapEntry { place: put.place, ..old }))?;
@@ -161,7 +172,7 @@ impl Core {
     }
 
     /// Puts a page of the map into the log, for the next checkpoint.
-    pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Stop> {
+    pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Blocked> {
         let old = self.page_place(page);
         let put = self.layout.write_map(old)?;
         let checksum = Checksum::of(data);
@@ -186,7 +197,7 @@ impl Core {
     }
 
     /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with [`Core::note_unmapped`].
-    pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Stop> {
+    pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Blocked> {
         let was_lost = self.map.is_lost(block)?;
         let Some(old) = self.map.set(block, None)? else { return Ok(was_lost) };
         self.layout.forget(old.place);
@@ -215,14 +226,15 @@ impl Core {
         self.unmapped.push((start, blocks));
     }
 
-    fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Stop> {
-        let (start, stream) = (Place(put.place.0.saturating_sub(1)), usize::from(put.stream.0));
-        let is_new = self.chunks.filling.get(stream).ok_or(Stop::Full)?.is_none();
+    fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Blocked> {
+        let before = put.place.0.checked_sub(1).ok_or(Blocked::Impossible("a block has no header before it"))?;
+        let (start, stream) = (Place(before), usize::from(put.stream.0));
+        let is_new = self.chunks.filling.get(stream).ok_or(NO_SUCH_STREAM)?.is_none();
         if is_new && self.layout.shape().slot(start) == 0 {
             self.begin(self.layout.shape().segment(start));
         }
         let spare = &mut self.chunks.spare;
-        let filling = self.chunks.filling.get_mut(stream).ok_or(Stop::Full)?;
+        let filling = self.chunks.filling.get_mut(stream).ok_or(NO_SUCH_STREAM)?;
         self.sums.note(&self.layout, put.place, &entry);
         let filling = filling.get_or_insert_with(|| Filling::new(start, spare.pop().unwrap_or_default()));
         filling.push(entry, data);
@@ -240,17 +252,17 @@ impl Core {
     }
 
     /// Completes the chunk that a stream is filling. One without data is begun if there is none.
-    pub(super) fn seal(&mut self, stream: Stream) -> Result<(), Stop> {
+    pub(super) fn seal(&mut self, stream: Stream) -> Result<(), Blocked> {
         let place = usize::from(stream.0);
         if self.chunks.filling.get(place).is_none_or(Option::is_none) {
-            let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Stop::Full)?;
+            let start = self.layout.heads().nth(place).and_then(|head| head.open).ok_or(Blocked::Full)?;
             self.layout.open_chunk(stream)?;
             if start.1 == 0 {
                 self.begin(start.0);
             }
             let start = self.layout.shape().place(start.0, start.1);
             let filling = Filling::new(start, self.chunks.spare.pop().unwrap_or_default());
-            self.chunks.filling.get_mut(place).ok_or(Stop::Full)?.replace(filling);
+            self.chunks.filling.get_mut(place).ok_or(NO_SUCH_STREAM)?.replace(filling);
         }
         let Some(filling) = self.chunks.filling.get_mut(place).and_then(Option::take) else { return Ok(()) };
         let sealed = self.layout.seal(stream);
@@ -288,7 +300,7 @@ impl Core {
     }
 
     /// Completes all chunks that have something for a flush, or all that have anything.
-    pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Stop> {
+    pub(super) fn seal_all(&mut self, only_of_user: bool) -> Result<(), Blocked> {
         let before = self.next_sequence;
         if !only_of_user {
             let table = self.layout.table();
@@ -306,9 +318,9 @@ impl Core {
         while !self.unmapped.is_empty() {
             // What users discard must leave the cleaner and the map their room, as what they write does.
             if only_of_user && !self.layout.admits() {
-                return Err(Stop::Full);
+                return Err(Blocked::Full);
             }
-            let ready = self.layout.ready().ok_or(Stop::Full)?;
+            let ready = self.layout.ready().ok_or(Blocked::Full)?;
             self.promise(only_of_user);
             self.seal(ready)?;
         }
@@ -336,11 +348,11 @@ impl Core {
     }
 
     /// Completes a chunk that says how far the log is flushed, and nothing else, if there is room for one.
-    pub(super) fn mark(&mut self) -> Result<(), Stop> {
+    pub(super) fn mark(&mut self) -> Result<(), Blocked> {
         self.mark_with(Layout::admits)
     }
 
-    fn mark_with(&mut self, has_room: impl Fn(&Layout) -> bool) -> Result<(), Stop> {
+    fn mark_with(&mut self, has_room: impl Fn(&Layout) -> bool) -> Result<(), Blocked> {
         if !self.superblock.incompat.has(Incompat::MARKS) || !has_room(&self.layout) {
             return Ok(());
         }
@@ -351,14 +363,14 @@ impl Core {
     }
 
     /// Completes one chunk, so that there is room for more ranges that are not mapped.
-    pub(super) fn seal_for_unmapped(&mut self) -> Result<(), Stop> {
+    pub(super) fn seal_for_unmapped(&mut self) -> Result<(), Blocked> {
         if let Some(stream) = self.chunks.of_user() {
             return self.seal(stream);
         }
         if !self.layout.admits() {
-            return Err(Stop::Full);
+            return Err(Blocked::Full);
         }
-        self.seal(self.layout.ready().ok_or(Stop::Full)?)
+        self.seal(self.layout.ready().ok_or(Blocked::Full)?)
     }
 
     /// Whether there is something that is not mapped any more, and no chunk says so.
@@ -395,7 +407,7 @@ impl Core {
 
 /// How the store goes on after a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum AfterCheckpoint {
     /// It is used further.
     GoesOn,
     /// It was closed in order.

@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 use super::buffer::CHUNK_BLOCKS;
 use super::checkpoint::{Progress, first_image};
-use super::core::End;
+use super::core::AfterCheckpoint;
 use super::engine::Options;
 use super::error::LogStoreError;
 use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape,
     Superblock, UnixSeconds, area_segments,
 };
-use super::named::Named;
+use super::named::NamedDevice;
 use super::recover::settings;
 use crate::device::{BlockDevice, Durability};
 
@@ -76,7 +76,7 @@ pub fn create_with(
     options: &CreateOptions,
     progress: Progress<'_>,
 ) -> Result<Superblock, LogStoreError> {
-    let named = Named::new(name, device);
+    let named = NamedDevice::new(name, device);
     let geometry = named.device.geometry();
     if geometry.logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name, block: geometry.logical_block });
@@ -97,7 +97,7 @@ pub fn create_with(
     named.flush()?;
     let settings = settings(&named, &superblock, Options::default())?;
     let layout = Layout::new(settings, |segment| superblock.is_system(segment));
-    first_image(&superblock, &layout, End::InOrder).write_with(&named, progress)?;
+    first_image(&superblock, &layout, AfterCheckpoint::InOrder).write_with(&named, progress)?;
     let block = superblock.encode().map_err(format)?;
     let [first, second] = Superblock::COPIES;
     write(second, &block)?;
@@ -188,7 +188,7 @@ const AROUND_THE_MIDDLE: u64 = (32 << 20) / BLOCK_BYTES as u64;
 const PIECE: u64 = 256;
 
 /// Refuses a device whose beginning is not empty, or that has checkpoints of a store: it can be salvaged without its superblocks.
-fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
+fn refuse_occupied(named: &NamedDevice) -> Result<(), LogStoreError> {
     let bytes = (named.device.geometry().capacity.block().0 * BLOCK_BYTES as u64).min(128 << 10) as usize;
     let mut head = vec![0; bytes];
     named.device.read(Lba(0), &mut head)?;
@@ -206,7 +206,7 @@ fn refuse_occupied(named: &Named) -> Result<(), LogStoreError> {
     Ok(())
 }
 
-fn has_checkpoint(named: &Named) -> Result<bool, LogStoreError> {
+fn has_checkpoint(named: &NamedDevice) -> Result<bool, LogStoreError> {
     let end = named.device.geometry().capacity.block().0;
     let middle = end / 2;
     let (from, to) = (middle.saturating_sub(AROUND_THE_MIDDLE), end.min(middle + AROUND_THE_MIDDLE));

@@ -14,11 +14,11 @@ use umbrella_policy::flash_cache::Percent;
 use umbrella_policy::log_layout::{BlockCost, Goal, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
-use super::core::{Core, End, Stop};
+use super::core::{AfterCheckpoint, Blocked, Core};
+use super::counts::StoreCounts;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, Counters, Sequence};
-use super::named::Named;
-use super::tally::Tally;
+use super::named::NamedDevice;
 use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 
@@ -58,7 +58,7 @@ pub(super) const MOST_WAITING: usize = 4;
 const WRITERS: usize = 2;
 
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
-pub(super) struct State {
+pub(super) struct StoreState {
     pub(super) core: Core,
     /// Chunks up to this one are durable.
     pub(super) flushed_until: Sequence,
@@ -91,14 +91,14 @@ pub(super) struct State {
     /// Set when there is no way to make room.
     pub(super) stuck: bool,
     /// How often something was done for room since users last wrote or discarded.
-    pub(super) efforts: Efforts,
+    pub(super) room_attempts: RoomAttempts,
     pub(super) last_access: Instant,
     /// How long the cleaner has left the disk to others, in all.
     pub(super) paused: Duration,
     /// Seconds that cleaning takes for a block that it gains, as it was lately.
     pub(super) block_cost: BlockCost,
     pub(super) throttle: WriteThrottle,
-    pub(super) tally: Tally,
+    pub(super) counts: StoreCounts,
 }
 
 /// Writes that are held back so that cleaning keeps up: one after the other, for together they must not be faster than the cleaner.
@@ -122,13 +122,13 @@ impl WriteThrottle {
 
 /// What was done for room, and for how long in vain.
 #[derive(Default)]
-pub(super) struct Efforts {
+pub(super) struct RoomAttempts {
     /// Blocks that users had written and discarded at the last look.
     used: u64,
     count: u64,
 }
 
-impl Efforts {
+impl RoomAttempts {
     /// How often each segment may be worked on before it is plain that nothing is gained.
     const MOST: u64 = 8;
 
@@ -137,15 +137,15 @@ impl Efforts {
     pub(super) fn are_in_vain(&mut self, counters: &Counters, segments: usize) -> bool {
         let used = counters.user_blocks.wrapping_add(counters.discarded_blocks);
         if used != self.used {
-            *self = Efforts { used, count: 0 };
+            *self = RoomAttempts { used, count: 0 };
         }
         self.count = self.count.saturating_add(1);
         self.count > Self::MOST * segments as u64 + 64
     }
 }
 
-pub(super) struct Shared {
-    pub(super) named: Named,
+pub(super) struct StoreShared {
+    pub(super) named: NamedDevice,
     pub(super) options: Options,
     /// The block of the device where the log begins.
     pub(super) first: BlockNo,
@@ -153,7 +153,7 @@ pub(super) struct Shared {
     pub(super) segment_blocks: u64,
     /// Blocks that are promised; the store may grow.
     pub(super) advertised: AtomicU64,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<StoreState>,
     pub(super) writer: Condvar,
     pub(super) written: Condvar,
     pub(super) room: Condvar,
@@ -167,7 +167,7 @@ pub(super) struct Shared {
 
 /// A log store. Close it with [`LogStore::close`]; one that is dropped without is as after a crash, and loses nothing that was flushed.
 pub struct LogStore {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<StoreShared>,
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
@@ -177,7 +177,7 @@ impl LogStore {
         self.shared.state.lock().read_only
     }
 
-    pub(super) fn start(shared: Shared) -> Result<LogStore, LogStoreError> {
+    pub(super) fn start(shared: StoreShared) -> Result<LogStore, LogStoreError> {
         let shared = Arc::new(shared);
         let mut store = LogStore { shared: Arc::clone(&shared), threads: Vec::new() };
         if !shared.options.threads || shared.state.lock().read_only {
@@ -209,15 +209,15 @@ impl LogStore {
         self.shared.refuse_if_poisoned(&state)?;
         drop(state);
         self.shared.flush_all()?;
-        self.checkpoint_to(End::InOrder)
+        self.checkpoint_to(AfterCheckpoint::InOrder)
     }
 
     /// Makes a checkpoint now.
     pub fn checkpoint(&self) -> Result<(), LogStoreError> {
-        self.checkpoint_to(End::GoesOn)
+        self.checkpoint_to(AfterCheckpoint::GoesOn)
     }
 
-    fn checkpoint_to(&self, end: End) -> Result<(), LogStoreError> {
+    fn checkpoint_to(&self, end: AfterCheckpoint) -> Result<(), LogStoreError> {
         // Where there is no room for the map, cleaning gives it.
         while !self.shared.checkpoint(end)? {
             let mut state = self.shared.state.lock();
@@ -247,7 +247,7 @@ pub(super) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-impl State {
+impl StoreState {
     /// Where the store stands, for decisions about its pace.
     pub(super) fn standing(&self) -> Standing {
         Standing {
@@ -270,7 +270,7 @@ impl Drop for LogStore {
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// What the store looks like from above: the promised blocks, with the sectors of the device below.
     pub(super) fn geometry(&self) -> Geometry {
         let below = self.named.device.geometry();
@@ -314,7 +314,7 @@ impl Shared {
     }
 
     /// Reads a page of the map that is not in memory. One that is damaged is rebuilt.
-    pub(super) fn load_page(&self, state: &mut MutexGuard<'_, State>, page: MapPage) -> Result<(), BlockError> {
+    pub(super) fn load_page(&self, state: &mut MutexGuard<'_, StoreState>, page: MapPage) -> Result<(), BlockError> {
         let Some(at) = state.core.page_entry(page) else {
             state.core.map.install(page, &[0; PAGE_ENTRIES]);
             return Ok(());
@@ -336,7 +336,7 @@ impl Shared {
             }
             read
         };
-        state.tally.map_reads += 1;
+        state.counts.map_reads += 1;
         match read {
             Ok(entries) => state.core.map.install(page, &entries),
             Err(error) => self.mend(state, page, error)?,
@@ -346,7 +346,7 @@ impl Shared {
     }
 
     /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of `needed`.
-    pub(super) fn trim_map(&self, state: &mut State, needed: Option<MapPage>) {
+    pub(super) fn trim_map(&self, state: &mut StoreState, needed: Option<MapPage>) {
         let (present, changed) = (Pages(state.core.map.present() as u64), Pages(state.core.map.dirty() as u64));
         if let Some(keep) = self.pace().cut_down(&state.core.layout, present, changed) {
             state.core.map.evict(keep.0 as usize, needed);
@@ -354,32 +354,34 @@ impl Shared {
     }
 
     /// Whether no more of the map can be changed before a checkpoint: it would not fit into memory.
-    pub(super) fn map_is_full(&self, state: &State) -> bool {
+    pub(super) fn map_is_full(&self, state: &StoreState) -> bool {
         state.core.map.dirty() as u64 > self.pace().map_pages(&state.core.layout).0
     }
 
     /// What has to happen before something that could not be done can be tried again.
-    pub(super) fn overcome(&self, state: &mut MutexGuard<'_, State>, stop: Stop) -> Result<(), BlockError> {
+    pub(super) fn unblock(&self, state: &mut MutexGuard<'_, StoreState>, stop: Blocked) -> Result<(), BlockError> {
         match stop {
-            Stop::Absent(page) => self.load_page(state, page),
-            Stop::Full => self.wait_for_room(state),
-            Stop::Format(_) => Err(self.defect(state, stop)),
+            Blocked::Absent(page) => self.load_page(state, page),
+            Blocked::Full => self.wait_for_room(state),
+            Blocked::Format(_) | Blocked::Impossible(_) => Err(self.defect(state, stop)),
         }
     }
 
     /// What was put together cannot be written: nothing more is.
-    pub(super) fn defect(&self, state: &mut State, stop: Stop) -> BlockError {
+    pub(super) fn defect(&self, state: &mut StoreState, stop: Blocked) -> BlockError {
         let error = match stop {
-            Stop::Format(source) => self.named.format(source),
+            Blocked::Format(source) => self.named.format(source).on(&self.named.name),
+            Blocked::Impossible(what) => BlockError::impossible(&self.named.name, Operation::Write, what),
             // A page that is written is in memory, and who completes a chunk has a place for it.
-            Stop::Absent(_) | Stop::Full => LogStoreError::NoRoom { device: self.named.name.clone() },
+            Blocked::Absent(_) | Blocked::Full => {
+                LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name)
+            }
         };
-        let error = error.on(&self.named.name);
         self.poison(state, Operation::Write, &error);
         error
     }
 
-    pub(super) fn refuse_if_poisoned(&self, state: &State) -> Result<(), BlockError> {
+    pub(super) fn refuse_if_poisoned(&self, state: &StoreState) -> Result<(), BlockError> {
         match &state.poisoned {
             Some(error) => Err(error.clone()),
             None if state.read_only => Err(BlockError::ReadOnly { device: self.named.name.as_str().into() }),
@@ -388,7 +390,7 @@ impl Shared {
     }
 
     /// From now on writes are refused: what failed leaves open what is durable.
-    pub(super) fn poison(&self, state: &mut State, operation: Operation, error: &BlockError) {
+    pub(super) fn poison(&self, state: &mut StoreState, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = self.named.name, %operation, %error, "the log store refuses writes from now on");
             state.poisoned = Some(BlockError::poison(&self.named.name, operation, error));

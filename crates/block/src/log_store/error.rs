@@ -63,9 +63,7 @@ pub enum LogStoreError {
         reaches: Sequence,
     },
     /// Flushed data behind the checkpoint is damaged.
-    #[error(
-        "{device}: {loss}. To go on without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
-    )]
+    #[error("{device}: {loss}")]
     FlushedLost {
         /// The device.
         device: String,
@@ -74,7 +72,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and the data flushed last may be there: try again; if that does not help, go on without it with --salvage, read what is left with --read-only, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and the data flushed last may be there: try again, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -92,7 +90,7 @@ pub enum LogStoreError {
     },
     /// A page of the map is not what was written, or not where the index says.
     #[error(
-        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it: copy the rest, and what the log still has of them, with `umbrella disk salvage`, or go on without them with --salvage (`attach`, `serve`)",
+        "{device}: page {} of the map, at block {} of the log, cannot be used: {source}; blocks {} to {} of the store are lost with it",
         page.0, place.0, page.0 * PAGE_ENTRIES, page.0 * PAGE_ENTRIES + (PAGE_ENTRIES - 1)
     )]
     MapPage {
@@ -107,7 +105,7 @@ pub enum LogStoreError {
     },
     /// A block is not what was written.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup, or copy what is left with `umbrella disk salvage`; after you overwrite it, it can be read again",
+        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup; after you overwrite it, it can be read again",
         block.0, place.0
     )]
     Damaged {
@@ -120,7 +118,7 @@ pub enum LogStoreError {
     },
     /// The checksum of a block is lost with the header of its chunk, or that names another block.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, so its data may be wrong (`umbrella disk salvage` copies what is there)",
+        "{device}: block {} of the store, at block {} of the log, cannot be read: its checksum is damaged, so its data may be wrong",
         block.0, place.0
     )]
     Unverified {
@@ -133,7 +131,7 @@ pub enum LogStoreError {
     },
     /// What the block held is lost, and known to be.
     #[error(
-        "{device}: block {} of the store is lost: its newest data is damaged, and the log may have only older data (`umbrella disk salvage` copies that); it can be read again after you overwrite it", block.0
+        "{device}: block {} of the store is lost: its newest data is damaged, and the log may have only older data; it can be read again after you overwrite it", block.0
     )]
     Lost {
         /// The device.
@@ -192,15 +190,13 @@ pub enum LogStoreError {
         block: u32,
     },
     /// Something else is there.
-    #[error("{device} is not empty, and everything on it would be overwritten: to do that, add --force")]
+    #[error("{device} is not empty, and everything on it would be overwritten")]
     Occupied {
         /// The device.
         device: String,
     },
     /// There is no room although no more is stored than was promised: the cleaner cannot read its victims, or what the disk says of itself is wrong.
-    #[error(
-        "{device}: the log has no room left: what had to be cleaned could not be read, or the store is damaged; `umbrella disk check --data` says which"
-    )]
+    #[error("{device}: the log has no room left: what had to be cleaned could not be read, or the store is damaged")]
     NoRoom {
         /// The device.
         device: String,

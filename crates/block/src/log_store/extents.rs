@@ -4,7 +4,7 @@ use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::PAGE_ENTRIES;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, SectorRange};
 
-use super::engine::{LogStore, State};
+use super::engine::{LogStore, StoreState};
 use crate::device::{Allocation, BlockDevice};
 use crate::error::BlockError;
 
@@ -34,7 +34,7 @@ impl LogStore {
     }
 
     /// Whether a block is mapped, and the block up to which that is certain. Where it cannot be known the read of the block says so; what is true of a page that cannot be read is true of all of it.
-    fn alike(&self, state: &mut MutexGuard<'_, State>, block: u64) -> (bool, u64) {
+    fn alike(&self, state: &mut MutexGuard<'_, StoreState>, block: u64) -> (bool, u64) {
         let page = PAGE_ENTRIES as u64;
         match self.shared.entry(state, BlockNo(block)) {
             Ok(place) => (place.is_some(), block + 1),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use umbrella_units::{BLOCK_SECTORS, Lba};
 
-use super::core::Stop;
-use super::engine::{MOST_WAITING, Shared, State};
+use super::core::Blocked;
+use super::engine::{MOST_WAITING, StoreShared, StoreState};
 use super::format::Sequence;
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
@@ -15,7 +15,7 @@ use crate::error::{BlockError, Operation};
 /// How long after a flush the log says that it had ended, if nothing was written since that says so.
 pub(super) const MARK_AFTER: Duration = Duration::from_secs(1);
 
-impl Shared {
+impl StoreShared {
     /// A thread that writes complete chunks, in their order, until the store is closed.
     pub(super) fn run_writer(&self) {
         let mut state = self.state.lock();
@@ -30,7 +30,7 @@ impl Shared {
     }
 
     /// Writes the next complete chunk; whether there was one.
-    fn write_one(&self, state: &mut MutexGuard<'_, State>) -> bool {
+    fn write_one(&self, state: &mut MutexGuard<'_, StoreState>) -> bool {
         let Some(chunk) = state.core.chunks.waiting.pop_front() else { return false };
         state.core.chunks.writing.push(Arc::clone(&chunk));
         let block = self.device_block(chunk.start);
@@ -55,7 +55,7 @@ impl Shared {
     }
 
     /// Waits until a chunk has been written, or a flush has ended.
-    pub(super) fn wait_written(&self, state: &mut MutexGuard<'_, State>) {
+    pub(super) fn wait_written(&self, state: &mut MutexGuard<'_, StoreState>) {
         if state.has_writers() {
             self.writer.notify_all();
             self.written.wait(state);
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Returns when so few chunks wait to be written that another may be begun.
-    pub(super) fn wait_for_writers(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn wait_for_writers(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.refuse_if_poisoned(state)?;
         while state.core.chunks.waiting.len() >= MOST_WAITING {
             self.wait_written(state);
@@ -75,7 +75,7 @@ impl Shared {
     }
 
     /// There may be a chunk to write.
-    pub(super) fn wake_writers(&self, state: &mut MutexGuard<'_, State>) {
+    pub(super) fn wake_writers(&self, state: &mut MutexGuard<'_, StoreState>) {
         if !state.core.chunks.waiting.is_empty() {
             if state.threads {
                 self.writer.notify_one();
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// The same, under the lock.
-    pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    pub(super) fn flush_user(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.seal_all(state, true)?;
         let goal = state.core.next_sequence.before();
         self.flush_until(state, goal)?;
@@ -101,13 +101,13 @@ impl Shared {
     }
 
     /// Has the log say that what users flushed is durable, when nothing more is written to say so. Whether there was anything to say.
-    pub(super) fn mark_flushed(&self, state: &mut MutexGuard<'_, State>) -> Result<bool, BlockError> {
+    pub(super) fn mark_flushed(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<bool, BlockError> {
         if state.answered_at.elapsed() < MARK_AFTER || state.answered <= state.core.marked {
             return Ok(false);
         }
         let before = state.core.next_sequence;
         match state.core.mark() {
-            Ok(()) | Err(Stop::Full) => {}
+            Ok(()) | Err(Blocked::Full) => {}
             Err(stop) => return Err(self.defect(state, stop)),
         }
         self.wake_writers(state);
@@ -116,14 +116,18 @@ impl Shared {
     }
 
     /// Completes the chunks that have something of users, or all.
-    pub(super) fn seal_all(&self, state: &mut MutexGuard<'_, State>, only_of_user: bool) -> Result<(), BlockError> {
+    pub(super) fn seal_all(
+        &self,
+        state: &mut MutexGuard<'_, StoreState>,
+        only_of_user: bool,
+    ) -> Result<(), BlockError> {
         loop {
             self.refuse_if_poisoned(state)?;
             match state.core.seal_all(only_of_user) {
                 Ok(()) => break,
                 // Whoever makes room must not wait for it.
-                Err(Stop::Full) if !only_of_user => break,
-                Err(stop) => self.overcome(state, stop)?,
+                Err(Blocked::Full) if !only_of_user => break,
+                Err(stop) => self.unblock(state, stop)?,
             }
             if !state.core.has_unsealed_of_user() && only_of_user {
                 break;
@@ -134,7 +138,7 @@ impl Shared {
     }
 
     /// Returns when all chunks up to `goal` are durable. One flush of the device serves all who wait for it.
-    pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, State>, goal: Sequence) -> Result<(), BlockError> {
+    pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, StoreState>, goal: Sequence) -> Result<(), BlockError> {
         while state.flushed_until < goal {
             self.refuse_if_poisoned(state)?;
             if state.core.written_until() < goal {

@@ -11,7 +11,7 @@ use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
 
-use super::named::Named;
+use super::named::NamedDevice;
 use crate::error::BlockError;
 
 /// More than any store counts; so nothing that is counted on from there can overflow.
@@ -19,7 +19,7 @@ pub(super) const MOST: u64 = 1 << 51;
 
 /// Follows the log after a checkpoint.
 pub(super) struct Replay<'a> {
-    pub(super) named: &'a Named,
+    pub(super) named: &'a NamedDevice,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
     /// By stream: the next chunk there, if it has been looked for, and where.

@@ -11,8 +11,8 @@ use std::thread::ScopedJoinHandle;
 use umbrella_policy::log_layout::{MapPage, Place};
 
 use super::buffer::Window;
-use super::clean::Chosen;
-use super::engine::{Shared, State};
+use super::clean::ChosenVictim;
+use super::engine::{StoreShared, StoreState};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
 
@@ -21,12 +21,12 @@ use crate::error::BlockError;
 const BRIDGED: u32 = 16;
 
 /// Blocks in a row, by their slots: the first, and the one behind the last.
-type Run = (u32, u32);
+type SlotRun = (u32, u32);
 
-impl Shared {
+impl StoreShared {
     /// Reads each, or the beginning of a large one. What cannot be read is left out.
-    pub(super) fn read_victims(&self, victims: &[Chosen]) -> Vec<Window> {
-        let read = |victim: Chosen| self.read_victim(victim).unwrap_or_default();
+    pub(super) fn read_victims(&self, victims: &[ChosenVictim]) -> Vec<Window> {
+        let read = |victim: ChosenVictim| self.read_victim(victim).unwrap_or_default();
         std::thread::scope(|scope| {
             let start = |victim| std::thread::Builder::new().spawn_scoped(scope, move || read(victim));
             let others: Vec<_> = victims.iter().skip(1).map(|victim| (*victim, start(*victim))).collect();
@@ -40,7 +40,7 @@ impl Shared {
         })
     }
 
-    fn read_victim(&self, victim: Chosen) -> Result<Window, BlockError> {
+    fn read_victim(&self, victim: ChosenVictim) -> Result<Window, BlockError> {
         let (pace, mut window) = (self.pace(), Window::default());
         let start = Place(u64::from(victim.number.0) * self.segment_blocks);
         if pace.reads_only_live(victim.live, self.named.device.geometry().rotational) {
@@ -80,8 +80,8 @@ impl Shared {
 }
 
 /// What of a chunk at a slot of its segment has to be read for moving it, and how many blocks in it are live for certain.
-fn live_runs(state: &mut State, header: &ChunkHeader, at: Place, slot: u32) -> (Vec<Run>, u64) {
-    let (mut runs, mut found): (Vec<Run>, u64) = (Vec::new(), 0);
+fn live_runs(state: &mut StoreState, header: &ChunkHeader, at: Place, slot: u32) -> (Vec<SlotRun>, u64) {
+    let (mut runs, mut found): (Vec<SlotRun>, u64) = (Vec::new(), 0);
     for (entry, behind) in header.slots() {
         let Some(behind) = behind else { continue };
         let from = Place(at.0 + u64::from(behind.0));

@@ -16,9 +16,9 @@ use umbrella_policy::log_layout::{SegmentNo, State as SegmentState};
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES};
 
 use super::checkpoint::take_image;
-use super::core::End;
+use super::core::AfterCheckpoint;
 use super::create::size;
-use super::engine::{LogStore, Shared, State};
+use super::engine::{LogStore, StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::format::{Area, Blocks, Shape, Superblock, area_segments};
 use crate::device::Durability;
@@ -51,9 +51,9 @@ impl LogStore {
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// The superblock of the larger store; nothing if the device has no room for another segment.
-    fn larger(&self, state: &State) -> Result<Option<Superblock>, LogStoreError> {
+    fn larger(&self, state: &StoreState) -> Result<Option<Superblock>, LogStoreError> {
         let old = &state.core.superblock;
         let (segment_blocks, streams) = (old.shape.segment_blocks(), old.shape.map_stream().0);
         let blocks = self.named.device.geometry().capacity.block().0.saturating_sub(old.first.0);
@@ -84,7 +84,7 @@ impl Shared {
     }
 
     /// Completes, writes and flushes everything; returns with the lock held and nothing under way.
-    fn make_all_durable(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LogStoreError> {
+    fn make_all_durable(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), LogStoreError> {
         loop {
             self.seal_all(state, false)?;
             if state.core.has_unmapped() {
@@ -101,7 +101,7 @@ impl Shared {
     }
 
     /// Puts the changed pages of the map into the log, and makes them durable, without letting go of the lock. Nothing else is under way. Whether there was room.
-    fn write_map_at_once(&self, state: &mut State) -> Result<bool, LogStoreError> {
+    fn write_map_at_once(&self, state: &mut StoreState) -> Result<bool, LogStoreError> {
         if !self.write_map(state)? {
             return Ok(false);
         }
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Writes all complete chunks, and flushes.
-    fn write_waiting(&self, state: &mut State) -> Result<(), (Operation, BlockError)> {
+    fn write_waiting(&self, state: &mut StoreState) -> Result<(), (Operation, BlockError)> {
         while let Some(chunk) = state.core.chunks.waiting.front().cloned() {
             let block = self.device_block(chunk.start);
             let written = self.named.device.write(Lba(block.0 * BLOCK_SECTORS), &chunk.bytes, Durability::Cached);
@@ -129,7 +129,7 @@ impl Shared {
         self.named.flush().map_err(|error| (Operation::Flush, error))
     }
 
-    fn grow_to(&self, state: &mut MutexGuard<'_, State>, larger: &Superblock) -> Result<(), LogStoreError> {
+    fn grow_to(&self, state: &mut MutexGuard<'_, StoreState>, larger: &Superblock) -> Result<(), LogStoreError> {
         let format = |source| self.named.format(source);
         let moved = larger.areas != state.core.superblock.areas;
         let core = &mut state.core;
@@ -138,7 +138,7 @@ impl Shared {
         core.map.grow(larger.shape.advertised().0);
         core.index.resize(larger.shape.map_pages().0 as usize, None);
         core.superblock = larger.clone();
-        let mut image = take_image(state, End::GoesOn);
+        let mut image = take_image(state, AfterCheckpoint::GoesOn);
         if moved {
             // There is always one to fall back to, and whatever else lies there is no header.
             image.area = 1;

@@ -13,7 +13,7 @@ use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, Generation, Incompat, Payload, Scheme, SegmentState, Shape,
     Stream, Superblock, UnixSeconds, area_segments,
 };
-use super::named::Named;
+use super::named::NamedDevice;
 
 /// Blocks that are read at once.
 const PIECE: u64 = 256;
@@ -33,7 +33,7 @@ struct CheckpointBlock {
 /// A superblock that fits the checkpoints that are found, if there is one.
 ///
 /// Cost: the whole device is read, and at most so many payloads as [`MOST_TRIED`].
-pub(super) fn guess(named: &Named) -> Option<Superblock> {
+pub(super) fn guess(named: &NamedDevice) -> Option<Superblock> {
     let found = checkpoints(named);
     // The two areas lie beside each other: the next header of the same store is the other one's.
     let mut later: BTreeMap<Uuid, &CheckpointBlock> = BTreeMap::new();
@@ -49,7 +49,7 @@ pub(super) fn guess(named: &Named) -> Option<Superblock> {
     })
 }
 
-fn checkpoints(named: &Named) -> Vec<CheckpointBlock> {
+fn checkpoints(named: &NamedDevice) -> Vec<CheckpointBlock> {
     let end = named.device.geometry().capacity.block().0;
     let mut found = Vec::new();
     let mut piece = vec![0; PIECE as usize * BLOCK_BYTES];
@@ -75,7 +75,7 @@ fn checkpoints(named: &Named) -> Vec<CheckpointBlock> {
 
 /// The superblock of a store with segments of this length, if these are its checkpoints.
 fn fitting(
-    named: &Named,
+    named: &NamedDevice,
     segment_blocks: u32,
     (first, second): (&CheckpointBlock, Option<&CheckpointBlock>),
     left: &mut u32,

@@ -8,7 +8,7 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Sequence, Slot, Superblock};
-use super::named::Named;
+use super::named::NamedDevice;
 
 /// Blocks that are read at once where the next header has to be searched for.
 const PIECE: u32 = 256;
@@ -26,15 +26,15 @@ pub(super) struct Headers {
 }
 
 /// Reads blocks of a segment, in pieces where they are asked for one after the other.
-struct Blocks<'a> {
-    named: &'a Named,
+struct SegmentBlocks<'a> {
+    named: &'a NamedDevice,
     superblock: &'a Superblock,
     first: Place,
     start: u32,
     piece: Vec<u8>,
 }
 
-impl Blocks<'_> {
+impl SegmentBlocks<'_> {
     /// The header at a slot, if there is one.
     fn header(&mut self, slot: u32, ahead: u32) -> Option<ChunkHeader> {
         let at = Place(self.first.0 + u64::from(slot));
@@ -62,7 +62,7 @@ impl Blocks<'_> {
 }
 
 /// Finds the chunks of a segment up to the slot `end`. They take more memory than the disk, if each holds discards only: whoever needs one after the other uses [`for_each_header`].
-pub(super) fn headers(named: &Named, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
+pub(super) fn headers(named: &NamedDevice, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
     let mut chunks = Vec::new();
     let note = |place, header: &ChunkHeader| chunks.push((place, header.clone()));
     let is_whole = for_each_header((named, superblock), segment, 0..end, |_| true, note);
@@ -71,7 +71,7 @@ pub(super) fn headers(named: &Named, superblock: &Superblock, segment: SegmentNo
 
 /// Gives `each` the chunks between two slots of a segment, at the first of which one should begin; only those that count. Whether each led to the next.
 pub(super) fn for_each_header(
-    (named, superblock): (&Named, &Superblock),
+    (named, superblock): (&NamedDevice, &Superblock),
     segment: SegmentNo,
     slots: Range<u32>,
     counts: impl Fn(&ChunkHeader) -> bool,
@@ -79,7 +79,7 @@ pub(super) fn for_each_header(
 ) -> bool {
     let shape = &superblock.shape;
     let first = shape.place(segment, Slot(0));
-    let mut blocks = Blocks { named, superblock, first, start: 0, piece: Vec::new() };
+    let mut blocks = SegmentBlocks { named, superblock, first, start: 0, piece: Vec::new() };
     let mut is_whole = true;
     let (mut slot, mut ahead) = (slots.start, 1);
     let mut last: Option<Order> = None;

@@ -5,7 +5,7 @@
 
 use umbrella_policy::log_layout::{Clock, SegmentNo};
 
-use super::engine::State;
+use super::engine::StoreState;
 
 /// One life of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub(super) struct Life {
 
 impl Life {
     /// The one that a segment has now.
-    pub(super) fn now(state: &State, number: SegmentNo) -> Life {
+    pub(super) fn now(state: &StoreState, number: SegmentNo) -> Life {
         let layout = &state.core.layout;
         let opened = layout.table().get(number.0 as usize).map_or(Clock(0), |segment| segment.opened);
         Life { opened, freed: (opened == layout.clock()).then_some(state.freed) }
     }
 
     /// Whether a segment has it still.
-    pub(super) fn goes_on(self, state: &State, number: SegmentNo) -> bool {
+    pub(super) fn goes_on(self, state: &StoreState, number: SegmentNo) -> bool {
         let segment = state.core.layout.table().get(number.0 as usize);
         segment.is_some_and(|segment| segment.opened == self.opened)
             && self.freed.is_none_or(|freed| freed == state.freed)

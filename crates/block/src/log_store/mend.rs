@@ -4,7 +4,7 @@
 //! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed one since: who wants to change a page needs it in memory.
 //! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks would be counted among those that are lost.
 //! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are skipped, and lost, if the store may do so
-//!    ([`Access::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
+//!    ([`OpenMode::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
 //!
 //! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt none is skipped: the disk may read it later. It is tried once.
 //!
@@ -13,8 +13,8 @@
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::MapPage;
 
-use super::core::End;
-use super::engine::{Shared, State};
+use super::core::AfterCheckpoint;
+use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::rebuild::{Rebuilt, rebuild, told};
 use super::recover::as_noted;
@@ -23,18 +23,18 @@ use crate::error::BlockError;
 /// How often pages that are in memory are written anew before others are rebuilt.
 const MOST_ROUNDS: u32 = 3;
 
-impl State {
+impl StoreState {
     /// Whether a checkpoint can be made.
     fn is_written(&self) -> bool {
         !self.read_only && self.poisoned.is_none()
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// Rebuilds what is damaged of the map, this page among it. The lock is let go of meanwhile.
     pub(super) fn mend(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
         page: MapPage,
         error: LogStoreError,
     ) -> Result<(), BlockError> {
@@ -75,7 +75,7 @@ impl Shared {
     /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody can tell its blocks from those of the lost pages.
     fn rebuild_absent(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
     ) -> Result<(Rebuilt, MutexGuard<'_, ()>), LogStoreError> {
         let mut rounds = 0;
         let was_closing = state.closing;
@@ -102,7 +102,7 @@ impl Shared {
     /// needs is rebuilt.
     fn rebuild_as_noted(&self, was_closing: bool) -> Result<(Rebuilt, MutexGuard<'_, ()>), LogStoreError> {
         let is_written = self.state.lock().is_written();
-        if is_written && !self.checkpoint(End::GoesOn)? {
+        if is_written && !self.checkpoint(AfterCheckpoint::GoesOn)? {
             return Err(LogStoreError::NoRoom { device: self.named.name.clone() });
         }
         let no_checkpoint = self.checkpointing.lock();
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Puts pages that are absent into the map.
-    fn take_rebuilt(&self, state: &mut State, rebuilt: Rebuilt) {
+    fn take_rebuilt(&self, state: &mut StoreState, rebuilt: Rebuilt) {
         let skips_lost = (state.skips_lost || state.read_only) && !rebuilt.may_be_read_later();
         if skips_lost {
             rebuilt.skip_doubtful(&mut state.core.layout);
@@ -139,7 +139,7 @@ impl Shared {
             state.core.map.mark_dirty(number);
             let told = told(number, doubtful);
             tracing::warn!(store, "{told}");
-            state.tally.mended.push(told);
+            state.counts.mended.push(told);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::error::BlockError;
 use crate::flush_serializer::FlushSerializer;
 
 /// A device with a name for messages.
-pub(super) struct Named {
+pub(super) struct NamedDevice {
     pub(super) name: String,
     pub(super) device: Arc<dyn BlockDevice>,
 }
@@ -34,9 +34,9 @@ pub(super) struct Found {
     pub(super) in_doubt: Option<FormatError>,
 }
 
-impl Named {
-    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> Named {
-        Named { name: name.to_owned(), device: Arc::new(FlushSerializer::new(device)) }
+impl NamedDevice {
+    pub(super) fn new(name: &str, device: Arc<dyn BlockDevice>) -> NamedDevice {
+        NamedDevice { name: name.to_owned(), device: Arc::new(FlushSerializer::new(device)) }
     }
 
     /// Makes durable what the device was given.
@@ -167,7 +167,7 @@ impl Named {
     }
 }
 
-impl Named {
+impl NamedDevice {
     /// Reads a page of the map into memory.
     pub(super) fn load_page(&self, core: &mut Core, page: MapPage) -> Result<(), LogStoreError> {
         if let Some(error) = core.unusable.get(&page) {

@@ -136,18 +136,18 @@ impl fmt::Display for Problem {
 
 /// Problems of one kind that may concern adjacent blocks or pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Run {
+enum ProblemRun {
     Blocks,
     Pages,
     RebuiltPages,
 }
 
 impl Problem {
-    fn in_run(&self) -> Option<(Run, u64)> {
+    fn in_run(&self) -> Option<(ProblemRun, u64)> {
         match self {
-            Problem::Damaged(block, _) => Some((Run::Blocks, block.0)),
-            Problem::DamagedPage(page, _) => Some((Run::Pages, page.0.into())),
-            Problem::RebuiltPage(page) => Some((Run::RebuiltPages, page.0.into())),
+            Problem::Damaged(block, _) => Some((ProblemRun::Blocks, block.0)),
+            Problem::DamagedPage(page, _) => Some((ProblemRun::Pages, page.0.into())),
+            Problem::RebuiltPage(page) => Some((ProblemRun::RebuiltPages, page.0.into())),
             _ => None,
         }
     }
@@ -172,12 +172,12 @@ impl Problem {
     }
 }
 
-impl Run {
+impl ProblemRun {
     fn told(self, first: u64, last: u64) -> String {
         match self {
-            Run::Blocks => format!("blocks {first}-{last} are not what was written"),
-            Run::Pages => format!("pages {first}-{last} of the map are not what was written"),
-            Run::RebuiltPages => format!(
+            ProblemRun::Blocks => format!("blocks {first}-{last} are not what was written"),
+            ProblemRun::Pages => format!("pages {first}-{last} of the map are not what was written"),
+            ProblemRun::RebuiltPages => format!(
                 "pages {first}-{last} of the map are damaged; nothing is lost with them, and the store rebuilds them from the log when they are needed"
             ),
         }

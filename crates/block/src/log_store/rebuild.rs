@@ -25,7 +25,7 @@ use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{ChunkHeader, Entry};
 use super::headers::{Order, headers, order};
-use super::named::Named;
+use super::named::NamedDevice;
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
@@ -70,14 +70,14 @@ fn lost_of(entries: &Entries) -> u64 {
 }
 
 /// When something was said of a block: in which chunk, and by which of its entries.
-type When = (Order, usize);
+type SaidAt = (Order, usize);
 
 /// The newest that headers say of the blocks of some pages.
 struct Newest<'a> {
     pages: &'a [MapPage],
-    blocks: Vec<Option<(When, u64)>>,
+    blocks: Vec<Option<(SaidAt, u64)>>,
     /// By page, when all of it was discarded.
-    gone: Vec<Option<When>>,
+    gone: Vec<Option<SaidAt>>,
 }
 
 /// What the segment table and the headers say of each segment.
@@ -108,13 +108,13 @@ enum Which {
 }
 
 /// Says how far a rebuild is, since it may take long, and whether it is to go on.
-struct Watch<'a> {
+struct RebuildProgress<'a> {
     store: &'a str,
     goes_on: &'a dyn Fn() -> bool,
     told: Cell<Instant>,
 }
 
-impl Watch<'_> {
+impl RebuildProgress<'_> {
     fn step(&self, done: usize, all: usize, of: &str) -> Option<()> {
         if self.told.get().elapsed() >= TELL_EVERY {
             self.told.set(Instant::now());
@@ -125,8 +125,8 @@ impl Watch<'_> {
 }
 
 /// Rebuilds what is damaged of the map of a store as its checkpoint describes it; nothing if it is not to go on.
-pub(super) fn rebuild(named: &Named, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
-    let watch = Watch { store: &named.name, goes_on, told: Cell::new(Instant::now()) };
+pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
+    let watch = RebuildProgress { store: &named.name, goes_on, told: Cell::new(Instant::now()) };
     let mut left: Vec<u32> = core.layout.table().iter().map(|segment| segment.live).collect();
     let mut rebuilt = Rebuilt::default();
     let mut pages: Vec<MapPage> = (0..core.map.pages()).map(MapPage).collect();
@@ -149,7 +149,7 @@ pub(super) fn rebuild(named: &Named, core: &Core, goes_on: &dyn Fn() -> bool) ->
 
 impl Rebuilt {
     /// Reads a page; takes what it names off what is left.
-    fn look_at(&mut self, page: MapPage, named: &Named, core: &Core, left: &mut [u32]) {
+    fn look_at(&mut self, page: MapPage, named: &NamedDevice, core: &Core, left: &mut [u32]) {
         let shape = core.layout.shape();
         let mut take = |place: Place| {
             if let Some(left) = left.get_mut(shape.segment(place).0 as usize) {
@@ -173,7 +173,13 @@ impl Rebuilt {
     }
 
     /// Fills in what the headers of some segments prove.
-    fn prove(&mut self, (named, core): (&Named, &Core), left: &[u32], which: Which, watch: &Watch<'_>) -> Option<()> {
+    fn prove(
+        &mut self,
+        (named, core): (&NamedDevice, &Core),
+        left: &[u32],
+        which: Which,
+        watch: &RebuildProgress<'_>,
+    ) -> Option<()> {
         let segments = left.len();
         let mut counts = LiveCounts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
         let lost: Vec<MapPage> = self.pages.keys().copied().collect();
@@ -290,10 +296,10 @@ impl<'a> Newest<'a> {
     /// What is newest of the blocks of some pages; notes what is there of the headers of each segment.
     fn of(
         pages: &'a [MapPage],
-        (named, core): (&Named, &Core),
+        (named, core): (&NamedDevice, &Core),
         seen: &mut [Seen],
         is_read: &dyn Fn(SegmentNo) -> bool,
-        watch: &Watch<'_>,
+        watch: &RebuildProgress<'_>,
     ) -> Option<Newest<'a>> {
         let (blocks, gone) = (vec![None; pages.len() * PAGE_ENTRIES], vec![None; pages.len()]);
         let mut newest = Newest { pages, blocks, gone };
@@ -344,7 +350,7 @@ impl<'a> Newest<'a> {
     }
 
     /// Notes what is said of these blocks, as far as they are on these pages.
-    fn put(&mut self, blocks: Range<u64>, when: When, word: u64) {
+    fn put(&mut self, blocks: Range<u64>, when: SaidAt, word: u64) {
         let from = self.pages.partition_point(|page| first_of(*page) + PAGE_ENTRIES as u64 <= blocks.start);
         for (nth, page) in self.pages.iter().enumerate().skip(from) {
             let first = first_of(*page);

@@ -6,7 +6,7 @@
 //!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then
 //!    the store is opened for reading only. If a newer checkpoint may have been there and is damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
-//!    Whoever asks for it ([`Access::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
+//!    Whoever asks for it ([`OpenMode::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
 //!    sure that chunks after the gap are never taken for part of the log again.
 //!
@@ -24,8 +24,9 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
 use super::chunks_behind::Behind;
-use super::core::{Core, End};
-use super::engine::{Efforts, LogStore, Options, Shared, State, WriteThrottle};
+use super::core::{AfterCheckpoint, Core};
+use super::counts::StoreCounts;
+use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, WriteThrottle};
 use super::error::LogStoreError;
 use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
 use super::format::{
@@ -33,16 +34,15 @@ use super::format::{
     Structure, Superblock,
 };
 use super::loss::{BlockRanges, Loss};
-use super::named::{Found, Named};
+use super::named::{Found, NamedDevice};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
-use super::tally::Tally;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
 
 /// Whether a store may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum OpenMode {
     /// It is looked at; nothing is written to the device.
     ReadOnly,
     /// It is used.
@@ -80,11 +80,11 @@ impl LogStore {
         device: Arc<dyn BlockDevice>,
         name: &str,
         options: Options,
-        access: Access,
+        access: OpenMode,
     ) -> Result<LogStore, LogStoreError> {
-        let named = Named::new(name, device);
+        let named = NamedDevice::new(name, device);
         let (recovered, access) = recover_or_look(&named, options, access)?;
-        let is_written = access != Access::ReadOnly;
+        let is_written = access != OpenMode::ReadOnly;
         let superblock = recovered.core.superblock.clone();
         recovered.tell(&named.name);
         let mut mended = recovered.mended();
@@ -102,7 +102,7 @@ impl LogStore {
         let flushed_until = core.next_sequence.before();
         core.flushed = flushed_until;
         core.marked = flushed_until;
-        let state = State {
+        let state = StoreState {
             core,
             flushed_until,
             flushing: false,
@@ -110,7 +110,7 @@ impl LogStore {
             answered_at: Instant::now(),
             poisoned: None,
             read_only: !is_written,
-            skips_lost: access == Access::Salvage,
+            skips_lost: access == OpenMode::Salvage,
             unread: std::collections::BTreeSet::new(),
             mending: false,
             closing: false,
@@ -121,14 +121,14 @@ impl LogStore {
             damaged: Vec::new(),
             wanted: 0,
             stuck: false,
-            efforts: Efforts::default(),
+            room_attempts: RoomAttempts::default(),
             last_access: Instant::now(),
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
             throttle: WriteThrottle::new(Instant::now()),
-            tally: Tally { replayed: recovered.replayed, mended, ..Tally::default() },
+            counts: StoreCounts { replayed: recovered.replayed, mended, ..StoreCounts::default() },
         };
-        let shared = Shared {
+        let shared = StoreShared {
             named,
             options,
             first: superblock.first,
@@ -146,7 +146,7 @@ impl LogStore {
         if is_written {
             // What was just read may be in a cache only.
             shared.named.flush()?;
-            if !shared.checkpoint(End::GoesOn)? {
+            if !shared.checkpoint(AfterCheckpoint::GoesOn)? {
                 return Err(LogStoreError::NoRoom { device: shared.named.name });
             }
         }
@@ -191,7 +191,11 @@ impl Recovered {
 }
 
 /// How the layout of a store is set up.
-pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options) -> Result<Settings, LogStoreError> {
+pub(super) fn settings(
+    named: &NamedDevice,
+    superblock: &Superblock,
+    options: Options,
+) -> Result<Settings, LogStoreError> {
     let scheme = |source| LogStoreError::Scheme { device: named.name.clone(), source: Box::new(source) };
     let text = superblock.scheme.as_str();
     let made = SchemeInfo::make_for_disk(&text.parse().map_err(scheme)?).map_err(scheme)?;
@@ -214,7 +218,7 @@ pub(super) fn settings(named: &Named, superblock: &Superblock, options: Options)
 }
 
 /// A store as a checkpoint describes it.
-struct Standing {
+struct StoreAtCheckpoint {
     core: Core,
     clean: bool,
     area: usize,
@@ -224,13 +228,17 @@ struct Standing {
 }
 
 /// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes nothing.
-fn recover_or_look(named: &Named, options: Options, access: Access) -> Result<(Recovered, Access), LogStoreError> {
+fn recover_or_look(
+    named: &NamedDevice,
+    options: Options,
+    access: OpenMode,
+) -> Result<(Recovered, OpenMode), LogStoreError> {
     match recover(named, options, access) {
         Err(error @ (LogStoreError::FlushedLost { .. } | LogStoreError::LogUnreadable { .. }))
-            if access == Access::Salvage =>
+            if access == OpenMode::Salvage =>
         {
             tracing::error!(store = named.name, %error, "not all losses are known: the store is served read-only, as it was before");
-            Ok((recover(named, options, Access::ReadOnly)?, Access::ReadOnly))
+            Ok((recover(named, options, OpenMode::ReadOnly)?, OpenMode::ReadOnly))
         }
         recovered => Ok((recovered?, access)),
     }
@@ -239,7 +247,7 @@ fn recover_or_look(named: &Named, options: Options, access: Access) -> Result<(R
 /// Reads a store as it was left. Writes nothing.
 ///
 /// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then is not used unless it is to be salvaged.
-pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result<Recovered, LogStoreError> {
+pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -> Result<Recovered, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {
         Err(Halted::OfPage(error)) => error,
@@ -249,24 +257,24 @@ pub(super) fn recover(named: &Named, options: Options, access: Access) -> Result
     let standing = at_checkpoint(named, options)?;
     let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
     let lost_pages = match access {
-        Access::ReadWrite if rebuilt.doubtful > 0 => {
+        OpenMode::ReadWrite if rebuilt.doubtful > 0 => {
             return Err(LogStoreError::Doubtful { source: Box::new(error), blocks: rebuilt.doubtful });
         }
-        Access::ReadWrite | Access::Salvage => LostPages::Fail,
-        Access::ReadOnly => LostPages::Skip,
+        OpenMode::ReadWrite | OpenMode::Salvage => LostPages::Fail,
+        OpenMode::ReadOnly => LostPages::Skip,
     };
     replay(named, standing, rebuilt, (access, lost_pages)).map_err(Halted::error)
 }
 
 /// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
-pub(super) fn recover_all(named: &Named, superblock: Superblock) -> Result<Recovered, LogStoreError> {
+pub(super) fn recover_all(named: &NamedDevice, superblock: Superblock) -> Result<Recovered, LogStoreError> {
     let standing = standing(named, Options::default(), superblock, None)?;
     let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
-    replay(named, standing, rebuilt, (Access::ReadOnly, LostPages::Skip)).map_err(Halted::error)
+    replay(named, standing, rebuilt, (OpenMode::ReadOnly, LostPages::Skip)).map_err(Halted::error)
 }
 
 /// The store as its newest checkpoint describes it; an error if that is an older one than `noted`, which is damaged then.
-pub(super) fn as_noted(named: &Named, options: Options, noted: CheckpointNo) -> Result<Core, LogStoreError> {
+pub(super) fn as_noted(named: &NamedDevice, options: Options, noted: CheckpointNo) -> Result<Core, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     if standing.core.epoch < noted {
         let unreadable = FormatError::Unreadable { structure: Structure::Checkpoint };
@@ -275,7 +283,7 @@ pub(super) fn as_noted(named: &Named, options: Options, noted: CheckpointNo) -> 
     Ok(standing.core)
 }
 
-fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreError> {
+fn at_checkpoint(named: &NamedDevice, options: Options) -> Result<StoreAtCheckpoint, LogStoreError> {
     let logical_block = named.device.geometry().logical_block;
     if logical_block as usize > BLOCK_BYTES {
         return Err(LogStoreError::LargeBlocks { device: named.name.clone(), block: logical_block });
@@ -285,11 +293,11 @@ fn at_checkpoint(named: &Named, options: Options) -> Result<Standing, LogStoreEr
 }
 
 fn standing(
-    named: &Named,
+    named: &NamedDevice,
     options: Options,
     superblock: Superblock,
     repair: Option<BlockNo>,
-) -> Result<Standing, LogStoreError> {
+) -> Result<StoreAtCheckpoint, LogStoreError> {
     let Found { header, index, table, area, reaches, in_doubt } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
@@ -307,7 +315,7 @@ fn standing(
     let mut core = Core::new(superblock, layout, map, index, header.counters, options.map_memory);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
-    Ok(Standing { core, clean: header.clean, area, repair, reaches, in_doubt })
+    Ok(StoreAtCheckpoint { core, clean: header.clean, area, repair, reaches, in_doubt })
 }
 
 /// Why the log could not be followed.
@@ -332,12 +340,12 @@ impl From<LogStoreError> for Halted {
 
 /// Follows the log from a checkpoint on.
 fn replay(
-    named: &Named,
-    standing: Standing,
+    named: &NamedDevice,
+    standing: StoreAtCheckpoint,
     rebuilt: Rebuilt,
-    (access, lost_pages): (Access, LostPages),
+    (access, lost_pages): (OpenMode, LostPages),
 ) -> Result<Recovered, Halted> {
-    let Standing { mut core, clean, area, repair, reaches, in_doubt } = standing;
+    let StoreAtCheckpoint { mut core, clean, area, repair, reaches, in_doubt } = standing;
     let first_epoch = core.epoch;
     let pages = rebuilt.install(&mut core);
     let mut replay = Replay {
@@ -349,7 +357,7 @@ fn replay(
         mark: (Sequence(0), Sequence(0)),
         lost_pages,
         lacks_page: false,
-        on_damage: if access == Access::Salvage { OnDamage::Skip } else { OnDamage::End },
+        on_damage: if access == OpenMode::Salvage { OnDamage::Skip } else { OnDamage::End },
         skipped: Skipped::default(),
     };
     let replayed = replay.run();
@@ -372,7 +380,7 @@ fn replay(
     let skipped = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
     let unreadable = unreadable.into_values().next();
-    if access != Access::ReadOnly {
+    if access != OpenMode::ReadOnly {
         let device = named.name.clone();
         if let Some(source) = unreadable {
             return Err(LogStoreError::LogUnreadable { device, source }.into());

@@ -26,7 +26,7 @@ use super::format::{
 use super::guess::guess;
 use super::headers::{Order, for_each_header, order};
 use super::loss::BlockRuns;
-use super::named::Named;
+use super::named::NamedDevice;
 use super::recover::{Recovered, recover_all};
 use crate::device::BlockDevice;
 
@@ -82,7 +82,7 @@ pub struct Report {
 
 /// A damaged store, for reading.
 pub struct Salvage {
-    named: Named,
+    named: NamedDevice,
     superblock: Superblock,
     /// The store as it was opened; without, nothing is proved.
     opened: Option<Recovered>,
@@ -101,7 +101,7 @@ struct Headless {
 
 /// What a header says of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
+struct BlockCopy {
     block: BlockNo,
     order: Order,
     nth: u32,
@@ -110,11 +110,11 @@ struct Version {
 }
 
 /// What all headers say of some blocks.
-struct Window {
+struct CopyWindow {
     first: BlockNo,
     end: BlockNo,
     /// Sorted: of each block the newest last.
-    versions: Vec<Version>,
+    versions: Vec<BlockCopy>,
     /// What comes before this proves nothing of discards.
     since: Order,
     /// By block, and by page of blocks: when it was last discarded since, as a whole.
@@ -132,7 +132,7 @@ struct Ahead {
 }
 
 struct Source<'a> {
-    named: &'a Named,
+    named: &'a NamedDevice,
     superblock: &'a Superblock,
     ahead: &'a mut Ahead,
 }
@@ -140,7 +140,7 @@ struct Source<'a> {
 impl Salvage {
     /// Opens what is on a device; an error if there never was a store, or nothing tells how it was laid out.
     pub fn open(device: Arc<dyn BlockDevice>, name: &str) -> Result<Salvage, LogStoreError> {
-        let named = Named::new(name, device);
+        let named = NamedDevice::new(name, device);
         let mut damage = Vec::new();
         let superblock = match named.superblock() {
             Ok(chosen) => chosen.superblock,
@@ -220,7 +220,7 @@ impl Salvage {
     }
 
     /// Reads the newest copy of a block that can be read; whether there is data, and what is to be said of it.
-    fn take(&mut self, window: &Window, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<Why>) {
+    fn take(&mut self, window: &CopyWindow, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<Why>) {
         let versions = window.of(block);
         let mut from = Source { named: &self.named, superblock: &self.superblock, ahead };
         let Some(opened) = &mut self.opened else {
@@ -232,7 +232,7 @@ impl Salvage {
         };
         let core = &mut opened.core;
         let end = end_of(core);
-        let is_behind = |version: &&Version| comes_behind(version.order, end);
+        let is_behind = |version: &&BlockCopy| comes_behind(version.order, end);
         let gone = window.gone(block);
         if let Some(found) = versions.iter().rev().filter(is_behind).find(|version| from.is_whole(version)) {
             let is_gone = gone > Some((found.order, found.nth));
@@ -306,10 +306,10 @@ impl Salvage {
         lowest
     }
 
-    fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> Window {
+    fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> CopyWindow {
         // The map has all discards before the end of the log.
         let since = self.opened.as_ref().map_or((CheckpointNo(0), Sequence(0)), |opened| end_of(&opened.core));
-        let mut window = Window::new(first, end, since);
+        let mut window = CopyWindow::new(first, end, since);
         self.chunks(|place, header| {
             let later = timelines.range(header.epoch.next()..).next();
             if later.is_none_or(|(_, lowest)| *lowest > header.sequence) {
@@ -321,11 +321,11 @@ impl Salvage {
     }
 }
 
-impl Window {
-    fn new(first: BlockNo, end: BlockNo, since: Order) -> Window {
+impl CopyWindow {
+    fn new(first: BlockNo, end: BlockNo, since: Order) -> CopyWindow {
         let blocks = (end.0 - first.0) as usize;
         let (gone, gone_pages) = (vec![None; blocks], vec![None; blocks.div_ceil(PAGE)]);
-        Window { first, end, versions: Vec::new(), since, gone, gone_pages }
+        CopyWindow { first, end, versions: Vec::new(), since, gone, gone_pages }
     }
 
     fn note(&mut self, place: Place, header: &ChunkHeader) {
@@ -336,7 +336,7 @@ impl Window {
                     if (self.first..self.end).contains(&block) =>
                 {
                     let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
-                    self.versions.push(Version { block, order, nth, place, checksum: checksum.0 });
+                    self.versions.push(BlockCopy { block, order, nth, place, checksum: checksum.0 });
                     if self.versions.len() >= MOST_VERSIONS {
                         self.shrink();
                     }
@@ -380,7 +380,7 @@ impl Window {
     }
 
     /// The copies of a block, the newest last.
-    fn of(&self, block: BlockNo) -> &[Version] {
+    fn of(&self, block: BlockNo) -> &[BlockCopy] {
         let from = self.versions.partition_point(|version| version.block < block);
         let rest = self.versions.get(from..).unwrap_or_default();
         let count = rest.iter().take_while(|version| version.block == block).count();
@@ -418,7 +418,7 @@ enum Mapping {
     At(Place),
 }
 
-fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Mapping, LogStoreError> {
+fn place_of(core: &mut Core, named: &NamedDevice, block: BlockNo) -> Result<Mapping, LogStoreError> {
     if core.map.present() > PAGES {
         core.map.evict(PAGES / 2, None);
     }
@@ -434,7 +434,12 @@ fn place_of(core: &mut Core, named: &Named, block: BlockNo) -> Result<Mapping, L
 
 impl Source<'_> {
     /// Reads the first of some copies, the newest first, that is what was written. What to say of it if that is the newest, and if there is none.
-    fn newest<'b>(&mut self, copies: impl Iterator<Item = &'b Version>, newest: Why, none: Why) -> (bool, Option<Why>) {
+    fn newest<'b>(
+        &mut self,
+        copies: impl Iterator<Item = &'b BlockCopy>,
+        newest: Why,
+        none: Why,
+    ) -> (bool, Option<Why>) {
         for (nth, copy) in copies.enumerate() {
             if self.is_whole(copy) {
                 return (true, Some(if nth == 0 { newest } else { Why::Old }));
@@ -444,7 +449,7 @@ impl Source<'_> {
     }
 
     /// Reads a copy; whether it is what was written.
-    fn is_whole(&mut self, version: &Version) -> bool {
+    fn is_whole(&mut self, version: &BlockCopy) -> bool {
         self.read(version.place) && Checksum::of(&self.ahead.block).0 == version.checksum
     }
 

@@ -94,7 +94,7 @@ impl LogStore {
     pub fn stats(&self) -> LogStoreStats {
         let shared = &*self.shared;
         let state = shared.state.lock();
-        let (core, tally) = (&state.core, &state.tally);
+        let (core, counts) = (&state.core, &state.counts);
         let bytes = |blocks: u64| ByteSize(blocks * PAGE_BYTES);
         let counters = core.counters;
         let regions = regions(&core.layout);
@@ -119,21 +119,21 @@ impl LogStore {
             discarded: bytes(counters.discarded_blocks),
             write_amplification: if counters.user_blocks == 0 { 0.0 } else { log as f64 / counters.user_blocks as f64 },
             segments_cleaned: counters.cleaned_segments,
-            victims: tally.victims,
+            victims: counts.victims,
             seek_distance: bytes(shared.travelled.load(Ordering::Relaxed)),
             flushes: counters.flushes,
-            checkpoints: tally.checkpoints,
-            reads: tally.reads,
-            writes: tally.writes,
+            checkpoints: counts.checkpoints,
+            reads: counts.reads,
+            writes: counts.writes,
             map_memory: bytes(core.map.present() as u64),
-            map_reads: tally.map_reads,
-            slowed: tally.slowed,
-            slowed_time: Nanos(u64::try_from(tally.slowed_time.as_nanos()).unwrap_or(u64::MAX)),
+            map_reads: counts.map_reads,
+            slowed: counts.slowed,
+            slowed_time: Nanos(u64::try_from(counts.slowed_time.as_nanos()).unwrap_or(u64::MAX)),
             damaged_segments: state.damaged.len() as u32,
-            damaged_reads: tally.damaged_reads,
-            mended: tally.mended.clone(),
+            damaged_reads: counts.damaged_reads,
+            mended: counts.mended.clone(),
             lost: bytes(core.map.lost()),
-            replayed: tally.replayed,
+            replayed: counts.replayed,
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),
         }
     }

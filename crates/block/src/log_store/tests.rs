@@ -45,7 +45,7 @@ fn by_hand() -> Options {
 }
 
 fn open(device: &Arc<dyn BlockDevice>, options: Options) -> LogStore {
-    LogStore::open(Arc::clone(device), "disk", options, Access::ReadWrite).expect("it can be opened")
+    LogStore::open(Arc::clone(device), "disk", options, OpenMode::ReadWrite).expect("it can be opened")
 }
 
 fn made(segments: u64, scheme: &str) -> Arc<dyn BlockDevice> {

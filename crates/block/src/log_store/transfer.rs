@@ -8,19 +8,19 @@ use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::checksums::Tag;
-use super::engine::{LogStore, Shared, State};
+use super::engine::{LogStore, StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, Checksum};
 use super::life::Life;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
-use crate::error::BlockError;
+use crate::error::{BlockError, Operation};
 
 /// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
 const MOST_BETWEEN: u64 = 8;
 
 /// Blocks that lie in a row on the disk and in the caller's memory.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct ReadRun {
     block: BlockNo,
     place: Place,
     /// That of its segment: when it is over, something else lay there meanwhile.
@@ -30,21 +30,24 @@ struct Run {
     blocks: usize,
 }
 
-type Runs = SmallVec<[Run; 4]>;
+type ReadRuns = SmallVec<[ReadRun; 4]>;
 /// By block of the caller's memory: what it must be.
 type Tags = SmallVec<[Tag; 16]>;
 
 /// The first block of runs that were read that is not what was written.
-fn damaged(runs: &[Run], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Place)> {
+fn damaged(runs: &[ReadRun], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Place)> {
     runs.iter().find_map(|run| {
-        let data = buffer.get(run.bytes()).unwrap_or_default().chunks(BLOCK_BYTES);
-        let tags = tags.get(run.at..).unwrap_or_default();
-        let wrong = (0..).zip(data.zip(tags)).find(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
-        wrong.map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
+        let (Some(data), Some(tags)) = (buffer.get(run.bytes()), tags.get(run.at..run.at + run.blocks)) else {
+            // What cannot be compared is not passed on.
+            return Some((run.block, run.place));
+        };
+        let blocks = (0..).zip(data.chunks(BLOCK_BYTES).zip(tags));
+        let mut wrong = blocks.filter(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
+        wrong.next().map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
     })
 }
 
-impl Run {
+impl ReadRun {
     /// The place behind it.
     fn end(&self) -> Place {
         Place(self.place.0 + self.blocks as u64)
@@ -64,7 +67,7 @@ impl BlockDevice for LogStore {
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
         self.read_sectors(range.start, buffer, |state| {
-            state.tally.reads += 1;
+            state.counts.reads += 1;
             state.last_access = Instant::now();
         })
     }
@@ -126,7 +129,9 @@ impl BlockDevice for LogStore {
             if first > last { &[(start, end)] } else { &[(start, first * BLOCK_SECTORS), (last * BLOCK_SECTORS, end)] };
         for (from, to) in parts.iter().copied().filter(|(from, to)| from < to) {
             let (block, skip) = split(Lba(from));
-            let part = zeroes.get(..((to - from) * SECTOR_BYTES) as usize).unwrap_or(&zeroes);
+            let defect =
+                || BlockError::impossible(&self.shared.named.name, Operation::Write, "a part of a block is longer");
+            let part = zeroes.get(..((to - from) * SECTOR_BYTES) as usize).ok_or_else(defect)?;
             self.shared.write_part(&mut state, block, skip, part)?;
         }
         self.shared.unmap(&mut state, BlockNo(first), BlockNo(last))?;
@@ -143,7 +148,7 @@ impl LogStore {
         &self,
         at: Lba,
         buffer: &mut [u8],
-        count: impl FnOnce(&mut State),
+        count: impl FnOnce(&mut StoreState),
     ) -> Result<(), BlockError> {
         let (first, skip) = split(at);
         let blocks = (skip + buffer.len()).div_ceil(BLOCK_BYTES);
@@ -166,22 +171,22 @@ fn split(at: Lba) -> (BlockNo, usize) {
     (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
 }
 
-fn segment(state: &State, place: Place) -> SegmentNo {
+fn segment(state: &StoreState, place: Place) -> SegmentNo {
     state.core.layout.shape().segment(place)
 }
 
-impl Shared {
+impl StoreShared {
     /// Something is about to be changed.
-    fn begin(&self) -> Result<MutexGuard<'_, State>, BlockError> {
+    fn begin(&self) -> Result<MutexGuard<'_, StoreState>, BlockError> {
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
-        state.tally.writes += 1;
+        state.counts.writes += 1;
         state.last_access = Instant::now();
         Ok(state)
     }
 
     /// Reads whole blocks. What becomes free while it is read may be overwritten, so then it is looked up again.
-    fn read(&self, mut state: MutexGuard<'_, State>, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
+    fn read(&self, mut state: MutexGuard<'_, StoreState>, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         loop {
             // Looking up may let go of the lock, too.
             let freed = state.freed;
@@ -200,22 +205,24 @@ impl Shared {
     }
 
     /// Reads runs from the disk; those with little between them, such as a header, at once.
-    fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> Result<(), BlockError> {
-        let near = |a: &Run, b: &Run| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
+    fn read_runs(&self, runs: &[ReadRun], buffer: &mut [u8]) -> Result<(), BlockError> {
+        let near = |a: &ReadRun, b: &ReadRun| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
         for group in runs.chunk_by(near) {
             // What nobody asked for may be what cannot be read; then each run is read by itself.
             if group.len() > 1 && self.read_span(group, buffer) {
                 continue;
             }
             for run in group {
-                self.read_log(run.place, buffer.get_mut(run.bytes()).unwrap_or_default())?;
+                let defect =
+                    || BlockError::impossible(&self.named.name, Operation::Read, "a block lies outside of the buffer");
+                self.read_log(run.place, buffer.get_mut(run.bytes()).ok_or_else(defect)?)?;
             }
         }
         Ok(())
     }
 
     /// Reads runs, in order of their places, with what lies between them; whether it could be.
-    fn read_span(&self, group: &[Run], buffer: &mut [u8]) -> bool {
+    fn read_span(&self, group: &[ReadRun], buffer: &mut [u8]) -> bool {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
         let mut span = vec![0; (last.end().0 - first.place.0) as usize * BLOCK_BYTES];
         if self.read_log(first.place, &mut span).is_err() {
@@ -223,10 +230,9 @@ impl Shared {
         }
         for run in group {
             let from = (run.place.0 - first.place.0) as usize * BLOCK_BYTES;
-            if let (Some(to), Some(from)) =
-                (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES))
-            {
-                to.copy_from_slice(from);
+            match (buffer.get_mut(run.bytes()), span.get(from..from + run.blocks * BLOCK_BYTES)) {
+                (Some(to), Some(from)) => to.copy_from_slice(from),
+                _ => return false,
             }
         }
         true
@@ -236,11 +242,11 @@ impl Shared {
     /// is read on one way over the disk.
     fn look_up(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
         first: BlockNo,
         buffer: &mut [u8],
-    ) -> Result<(Runs, Tags), BlockError> {
-        let (mut runs, mut tags) = (Runs::new(), Tags::new());
+    ) -> Result<(ReadRuns, Tags), BlockError> {
+        let (mut runs, mut tags) = (ReadRuns::new(), Tags::new());
         let shape = state.core.layout.shape();
         for (at, data) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
             let block = BlockNo(first.0 + at as u64);
@@ -262,7 +268,7 @@ impl Shared {
             let Some((place, _)) = found else { continue };
             match runs.last_mut() {
                 Some(run) if run.end() == place && run.at + run.blocks == at => run.blocks += 1,
-                _ => runs.push(Run { block, place, life: Life::now(state, segment(state, place)), at, blocks: 1 }),
+                _ => runs.push(ReadRun { block, place, life: Life::now(state, segment(state, place)), at, blocks: 1 }),
             }
         }
         runs.sort_unstable_by_key(|run| run.place);
@@ -270,7 +276,11 @@ impl Shared {
     }
 
     /// Where a block lies; an error if that is not known, or the block is lost.
-    pub(super) fn entry(&self, state: &mut MutexGuard<'_, State>, block: BlockNo) -> Result<Option<Place>, BlockError> {
+    pub(super) fn entry(
+        &self,
+        state: &mut MutexGuard<'_, StoreState>,
+        block: BlockNo,
+    ) -> Result<Option<Place>, BlockError> {
         loop {
             let map = &mut state.core.map;
             match map.get(block) {
@@ -284,7 +294,7 @@ impl Shared {
         }
     }
 
-    fn still_there(&self, state: &mut MutexGuard<'_, State>, runs: &[Run]) -> Result<bool, BlockError> {
+    fn still_there(&self, state: &mut MutexGuard<'_, StoreState>, runs: &[ReadRun]) -> Result<bool, BlockError> {
         for run in runs {
             if !run.life.goes_on(state, segment(state, run.place)) {
                 return Ok(false);
@@ -298,13 +308,18 @@ impl Shared {
         Ok(true)
     }
 
-    fn write_block(&self, state: &mut MutexGuard<'_, State>, block: BlockNo, data: &[u8]) -> Result<(), BlockError> {
+    fn write_block(
+        &self,
+        state: &mut MutexGuard<'_, StoreState>,
+        block: BlockNo,
+        data: &[u8],
+    ) -> Result<(), BlockError> {
         let checksum = Checksum::of(data);
         loop {
             self.make_way(state)?;
             match state.core.write(block, data, checksum) {
                 Ok(()) => break,
-                Err(stop) => self.overcome(state, stop)?,
+                Err(stop) => self.unblock(state, stop)?,
             }
         }
         self.trim_map(state, None);
@@ -313,7 +328,7 @@ impl Shared {
     }
 
     /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in memory.
-    fn make_way(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    fn make_way(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.wait_for_writers(state)?;
         while self.map_is_full(state) {
             self.wait_for_room(state)?;
@@ -325,7 +340,7 @@ impl Shared {
     /// Writes a part of a block; the rest stays as it is.
     fn write_part(
         &self,
-        state: &mut MutexGuard<'_, State>,
+        state: &mut MutexGuard<'_, StoreState>,
         block: BlockNo,
         skip: usize,
         part: &[u8],
@@ -363,7 +378,7 @@ impl Shared {
             let checksum = Checksum::of(&whole);
             match state.core.write(block, &whole, checksum) {
                 Ok(()) => break,
-                Err(stop) => self.overcome(state, stop)?,
+                Err(stop) => self.unblock(state, stop)?,
             }
         }
         self.trim_map(state, None);
@@ -372,7 +387,7 @@ impl Shared {
     }
 
     /// Forgets blocks, and has the log say so.
-    fn unmap(&self, state: &mut MutexGuard<'_, State>, first: BlockNo, end: BlockNo) -> Result<(), BlockError> {
+    fn unmap(&self, state: &mut MutexGuard<'_, StoreState>, first: BlockNo, end: BlockNo) -> Result<(), BlockError> {
         let mut start = first;
         while start < end {
             self.refuse_if_poisoned(state)?;
@@ -397,7 +412,7 @@ impl Shared {
             }
             start = block;
             if let Some(stop) = stopped {
-                self.overcome(state, stop)?;
+                self.unblock(state, stop)?;
                 self.tend(state);
             }
         }
@@ -407,17 +422,17 @@ impl Shared {
     }
 
     /// A chunk is completed early, so that there is room for more ranges that are not mapped.
-    fn seal_for_unmapped(&self, state: &mut MutexGuard<'_, State>) -> Result<(), BlockError> {
+    fn seal_for_unmapped(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.wait_for_writers(state)?;
         match state.core.seal_for_unmapped() {
             Ok(()) => self.wake_writers(state),
-            Err(stop) => self.overcome(state, stop)?,
+            Err(stop) => self.unblock(state, stop)?,
         }
         Ok(())
     }
 
     /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the reserve, the more of it.
-    fn slow_down(&self, state: &mut MutexGuard<'_, State>, blocks: usize) {
+    fn slow_down(&self, state: &mut MutexGuard<'_, StoreState>, blocks: usize) {
         self.tend(state);
         if !state.threads {
             return;
@@ -431,12 +446,12 @@ impl Shared {
         let begun = Instant::now();
         let until = state.throttle.turn(begun, delay);
         while state.poisoned.is_none() && !self.room.wait_until(state, until).timed_out() && Instant::now() < until {}
-        state.tally.slowed += 1;
-        state.tally.slowed_time += begun.elapsed();
+        state.counts.slowed += 1;
+        state.counts.slowed_time += begun.elapsed();
     }
 
     /// Calls the keeper if it is time for a checkpoint. Without a keeper, those who write do its work.
-    fn tend(&self, state: &mut MutexGuard<'_, State>) {
+    fn tend(&self, state: &mut MutexGuard<'_, StoreState>) {
         if state.threads {
             if self.needs_checkpoint(state) {
                 self.keeper.notify_one();

@@ -6,7 +6,7 @@ use umbrella_units::BlockNo;
 
 use super::buffer::CHUNK_BLOCKS;
 use super::checksums::Tag;
-use super::engine::{Shared, State};
+use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, ChunkHeader};
 use super::life::Life;
@@ -14,11 +14,16 @@ use crate::error::BlockError;
 
 /// Blocks before one that are looked through for its header: first few, for who reads in order.
 const LOOKED_THROUGH: [u32; 2] = [4, CHUNK_BLOCKS];
-impl Shared {
+impl StoreShared {
     /// Looks for the checksum of a block that lies on the disk, if it is not known. The lock is let go of meanwhile: what was looked up has to be looked up again then.
     ///
     /// An error if the header of its chunk cannot be found, or names another block.
-    pub(super) fn learn(&self, state: &mut MutexGuard<'_, State>, block: BlockNo, at: Place) -> Result<(), BlockError> {
+    pub(super) fn learn(
+        &self,
+        state: &mut MutexGuard<'_, StoreState>,
+        block: BlockNo,
+        at: Place,
+    ) -> Result<(), BlockError> {
         let shape = state.core.layout.shape();
         let life = Life::now(state, shape.segment(at));
         for blocks in LOOKED_THROUGH {
@@ -44,7 +49,7 @@ impl Shared {
         }
         let is_there = state.core.map.get(block).is_ok_and(|entry| entry.is_some_and(|entry| entry.place == at));
         if is_there && state.core.sums.get(shape, at) == Tag::NONE {
-            state.tally.damaged_reads += 1;
+            state.counts.damaged_reads += 1;
             let device = self.named.name.clone();
             return Err(LogStoreError::Unverified { device, block, place: at }.on(&self.named.name));
         }
@@ -52,8 +57,8 @@ impl Shared {
     }
 
     /// A block was read, and is not what was written.
-    pub(super) fn damaged(&self, state: &mut State, block: BlockNo, place: Place) -> BlockError {
-        state.tally.damaged_reads += 1;
+    pub(super) fn damaged(&self, state: &mut StoreState, block: BlockNo, place: Place) -> BlockError {
+        state.counts.damaged_reads += 1;
         let error = LogStoreError::Damaged { device: self.named.name.clone(), block, place };
         tracing::error!(store = self.named.name, %error, "a block cannot be read");
         error.on(&self.named.name)

@@ -137,7 +137,7 @@ impl fmt::Display for CrashState {
 #[derive(Debug)]
 pub struct States<'a> {
     walk: &'a CrashStates,
-    cells: Vec<Cell>,
+    cells: Vec<UncertainCell>,
     pictures: std::vec::IntoIter<Picture>,
 }
 
@@ -179,16 +179,16 @@ impl States<'_> {
 }
 
 /// For each cell, what its sectors hold. Neighbouring runs differ, so that equal pictures are equal.
-type Picture = Vec<Vec<Run>>;
+type Picture = Vec<Vec<VersionRun>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Run {
+struct VersionRun {
     end: Lba,
     version: Version,
 }
 
 #[derive(Debug)]
-struct Cell {
+struct UncertainCell {
     medium: usize,
     range: SectorRange,
     versions: Vec<Version>,
@@ -228,7 +228,7 @@ struct Stroke {
 /// All that is in question at one moment.
 #[derive(Debug)]
 struct Question {
-    cells: Vec<Cell>,
+    cells: Vec<UncertainCell>,
     loose: Vec<Loose>,
 }
 
@@ -239,7 +239,12 @@ impl Question {
         for (number, medium) in media.iter().enumerate() {
             for (&start, cell) in medium.cells() {
                 let range = SectorRange::between(start, cell.end);
-                cells.push(Cell { medium: number, range, versions: cell.versions.clone(), ground: cell.ground });
+                cells.push(UncertainCell {
+                    medium: number,
+                    range,
+                    versions: cell.versions.clone(),
+                    ground: cell.ground,
+                });
             }
         }
         for (index, cell) in cells.iter().enumerate() {
@@ -259,7 +264,7 @@ impl Question {
 
     /// What is seen after the strokes, one over the other.
     fn picture(&self, strokes: &[Stroke]) -> Picture {
-        let ground = |cell: &Cell| vec![Run { end: cell.range.end(), version: cell.ground }];
+        let ground = |cell: &UncertainCell| vec![VersionRun { end: cell.range.end(), version: cell.ground }];
         let mut picture: Picture = self.cells.iter().map(ground).collect();
         for stroke in strokes {
             let Some(loose) = self.loose.get(stroke.loose) else { continue };
@@ -292,9 +297,9 @@ impl Question {
 }
 
 /// The runs with `part` of them replaced; those that then are alike and touch become one.
-fn painted(start: Lba, runs: &[Run], part: SectorRange, version: Version) -> Vec<Run> {
-    let mut result: Vec<Run> = Vec::with_capacity(runs.len() + 2);
-    let mut push = |from: Lba, run: Run| {
+fn painted(start: Lba, runs: &[VersionRun], part: SectorRange, version: Version) -> Vec<VersionRun> {
+    let mut result: Vec<VersionRun> = Vec::with_capacity(runs.len() + 2);
+    let mut push = |from: Lba, run: VersionRun| {
         if from >= run.end {
             return;
         }
@@ -305,9 +310,9 @@ fn painted(start: Lba, runs: &[Run], part: SectorRange, version: Version) -> Vec
     };
     let mut from = start;
     for run in runs {
-        push(from, Run { end: run.end.min(part.start), version: run.version });
+        push(from, VersionRun { end: run.end.min(part.start), version: run.version });
         if SectorRange::between(from, run.end).overlaps(part) {
-            push(from.max(part.start), Run { end: run.end.min(part.end()), version });
+            push(from.max(part.start), VersionRun { end: run.end.min(part.end()), version });
         }
         push(from.max(part.end()), *run);
         from = run.end;

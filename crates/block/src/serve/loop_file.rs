@@ -31,7 +31,7 @@ use umbrella_fuse::{
 };
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-use super::traffic::{Counters, Traffic};
+use super::traffic::{Traffic, TrafficCounters};
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
 use crate::file::Access;
@@ -80,7 +80,7 @@ pub struct LoopFile {
     folder: PathBuf,
     /// Whose end is somebody else's to know: the thread has it as long as it serves.
     device: Weak<dyn BlockDevice>,
-    counters: Arc<Counters>,
+    counters: Arc<TrafficCounters>,
     unmounter: Unmounter,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -201,7 +201,7 @@ struct OneFile {
     device: Arc<dyn BlockDevice>,
     access: Access,
     since: Timestamp,
-    counters: Arc<Counters>,
+    counters: Arc<TrafficCounters>,
 }
 
 impl OneFile {

@@ -25,7 +25,7 @@ pub struct Traffic {
 
 /// Counts, from any thread.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct TrafficCounters {
     reads: AtomicU64,
     read: AtomicU64,
     writes: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct Counters {
     others: AtomicU64,
 }
 
-impl Counters {
+impl TrafficCounters {
     pub(super) fn read(&self, bytes: usize) {
         add(&self.reads, 1);
         add(&self.read, bytes as u64);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_distance_of_a_write_is_from_the_end_of_the_one_before_in_either_direction() {
-        let counters = Counters::default();
+        let counters = TrafficCounters::default();
         for (start, sectors) in [(0, 8), (8, 8), (116, 4), (20, 1)] {
             counters.write(SectorRange { start: Lba(start), sectors });
         }

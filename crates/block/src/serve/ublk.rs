@@ -48,11 +48,11 @@ use rustix::io::Errno;
 pub use error::UblkError;
 use kernel::{Bell, Control, Queue};
 use queue::Hands;
-pub use wire::Command;
-use wire::{Features, Info, PAYLOAD_BYTES};
+pub use wire::ControlCommand;
+use wire::{DeviceInfo, Features, PAYLOAD_BYTES};
 use work::{Desk, Worker};
 
-use super::traffic::{Counters, Traffic};
+use super::traffic::{Traffic, TrafficCounters};
 use crate::device::{BlockDevice, Geometry};
 use crate::file::Access;
 
@@ -63,7 +63,7 @@ const SCHEDULER: &str = "mq-deadline";
 pub struct Ublk {
     driver: Registration,
     path: PathBuf,
-    counters: Arc<Counters>,
+    counters: Arc<TrafficCounters>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -74,7 +74,7 @@ impl Ublk {
         left_over::forget(&mut control);
         let geometry = device.geometry();
         let (mut driver, depth) = Registration::add(control, &geometry)?;
-        driver.call(Command::SetParams, 0, Some(&mut params::encode(&geometry, access)))?;
+        driver.call(ControlCommand::SetParams, 0, Some(&mut params::encode(&geometry, access)))?;
         let mut ublk = Ublk {
             path: PathBuf::from(format!("/dev/ublkb{}", driver.number)),
             driver,
@@ -82,7 +82,7 @@ impl Ublk {
             threads: Vec::new(),
         };
         ublk.serve(device, depth)?;
-        ublk.driver.call(Command::Start, std::process::id().into(), None)?;
+        ublk.driver.call(ControlCommand::Start, std::process::id().into(), None)?;
         if geometry.rotational {
             ublk.schedule();
         }
@@ -115,7 +115,7 @@ impl Ublk {
             Err(UblkError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             claim => Some(claim?),
         };
-        self.driver.call(Command::Stop, 0, None)?;
+        self.driver.call(ControlCommand::Stop, 0, None)?;
         self.join();
         drop(claim);
         self.driver.delete()
@@ -125,7 +125,7 @@ impl Ublk {
     fn serve(&mut self, device: &Arc<dyn BlockDevice>, depth: u16) -> Result<(), UblkError> {
         let failed = |source| UblkError::Thread { source };
         let file = open(Path::new(&format!("/dev/ublkc{}", self.driver.number)), OFlags::empty(), Access::ReadWrite)?;
-        let worker = |counters: &Arc<Counters>| -> Result<Worker<File>, UblkError> {
+        let worker = |counters: &Arc<TrafficCounters>| -> Result<Worker<File>, UblkError> {
             let data = file.try_clone().map_err(failed)?;
             Ok(Worker { device: Arc::clone(device), data, counters: Arc::clone(counters) })
         };
@@ -176,7 +176,7 @@ impl Drop for Ublk {
         if self.driver.is_gone {
             return;
         }
-        if let Err(error) = self.driver.call(Command::Stop, 0, None) {
+        if let Err(error) = self.driver.call(ControlCommand::Stop, 0, None) {
             // The threads would wait for ever: they, and the device, end with the process.
             tracing::warn!(%error, "a ublk device stays until this process ends");
             return;
@@ -207,7 +207,7 @@ struct Registration {
 impl Registration {
     /// Makes a device, which nobody sees yet. Returns how many requests it has under way at most.
     fn add(mut control: Control, geometry: &Geometry) -> Result<(Registration, u16), UblkError> {
-        let wanted = Info {
+        let wanted = DeviceInfo {
             device: u32::MAX,
             queue_depth: params::queue_depth(geometry),
             dead: true,
@@ -216,12 +216,12 @@ impl Registration {
             owner: Some(std::process::id()),
         };
         let mut bytes = wanted.encode();
-        control.call(Command::Add, wanted.device, 0, Some(&mut bytes)).map_err(|source| {
+        control.call(ControlCommand::Add, wanted.device, 0, Some(&mut bytes)).map_err(|source| {
             // What the driver of Linux before 6.4 says to numbers that it does not know.
             let old = source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error());
-            if old { UblkError::TooOld } else { UblkError::Refused { command: Command::Add, source } }
+            if old { UblkError::TooOld } else { UblkError::Refused { command: ControlCommand::Add, source } }
         })?;
-        let given = Info::decode(&bytes);
+        let given = DeviceInfo::decode(&bytes);
         let made = Registration { control, number: given.device, is_gone: false };
         if !given.features.contains(wanted.features) || given.most_bytes != wanted.most_bytes {
             return Err(UblkError::TooOld);
@@ -231,7 +231,7 @@ impl Registration {
 
     fn call(
         &mut self,
-        command: Command,
+        command: ControlCommand,
         data: u64,
         payload: Option<&mut [u8; PAYLOAD_BYTES]>,
     ) -> Result<(), UblkError> {
@@ -243,7 +243,7 @@ impl Registration {
     fn delete(&mut self) -> Result<(), UblkError> {
         if !self.is_gone {
             self.is_gone = true;
-            self.call(Command::DeleteLater, 0, None).or_else(|_| self.call(Command::Delete, 0, None))?;
+            self.call(ControlCommand::DeleteLater, 0, None).or_else(|_| self.call(ControlCommand::Delete, 0, None))?;
         }
         Ok(())
     }

@@ -57,9 +57,9 @@ impl Log {
             }
         };
         let access = match on_damage {
-            _ if spec.read_only => log_store::Access::ReadOnly,
-            OnDamage::Refuse => log_store::Access::ReadWrite,
-            OnDamage::Salvage => log_store::Access::Salvage,
+            _ if spec.read_only => log_store::OpenMode::ReadOnly,
+            OnDamage::Refuse => log_store::OpenMode::ReadWrite,
+            OnDamage::Salvage => log_store::OpenMode::Salvage,
         };
         let store = LogStore::open(Arc::clone(device), name, options, access)?;
         let [first, second] = copies(&**device);

@@ -22,6 +22,7 @@ use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 use super::looped::refuse_looped;
 use super::remembered::{self, Remembered};
 use crate::config::disk::{DeviceSpec, DiskSpec, PowerSpec};
+use crate::output::reasons;
 use crate::text::{visible, visible_path};
 
 /// The disk whose break-even time stands in for that of a disk that is not known.
@@ -195,7 +196,7 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
                 HybridError::NoTag { first, second, .. } => {
                     format!("its label is damaged ({first}; its copy: {second})")
                 }
-                error => error.to_string(),
+                error => reasons(&error.clone().into()),
             };
             Ok(Some(format!("{} may be half of a hybrid disk: {why}; as it is, serve it --read-only", disk.name)))
         }

@@ -131,6 +131,10 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         Err(HybridError::Stopped) => {
             bail!("nobody waits for it any more: data that is not on the disk yet stays on flash")
         }
+        // The drain has to write to the flash, too.
+        drained if hybrid.stats().refuses_writes.is_some() => drained.context(
+            "the flash cannot be emptied (`umbrella disk detach --keep-cache` ends the disk, and flushed data stays on the flash)",
+        )?,
         drained => drained.context("writing the data on the flash to the disk")?,
     }
     Ok(total)

@@ -14,7 +14,7 @@ use umbrella_policy::flash_cache::{LogSector, Logged, Source};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use uuid::Uuid;
 
-use super::{BLOCK, BLOCK_BYTES, Damage, Epoch, FIRST_VERSION, Fields, MOST_DATA, Sequence, begin, open, seal};
+use super::{BLOCK, BLOCK_BYTES, Damage, Epoch, FIRST_VERSION, Fields, MOST_DATA, RecordNo, begin, open, seal};
 
 const MAGIC: [u8; 8] = *b"UMBRECRD";
 const HEADER_BYTES: usize = 80;
@@ -39,7 +39,7 @@ pub(in crate::hybrid) enum Content {
 
 /// A write in a record, or a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::hybrid) struct Entry {
+pub(in crate::hybrid) struct RecordEntry {
     /// Where it belongs.
     pub(in crate::hybrid) range: SectorRange,
     pub(in crate::hybrid) content: Content,
@@ -49,9 +49,9 @@ pub(in crate::hybrid) struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::hybrid) struct Marks {
     /// Records up to this number were durable: a flush of them had been answered.
-    pub(in crate::hybrid) certain: Sequence,
+    pub(in crate::hybrid) certain: RecordNo,
     /// Records up to this number are durable once the flush is answered that was under way. Not more than the record's own number.
-    pub(in crate::hybrid) promised: Sequence,
+    pub(in crate::hybrid) promised: RecordNo,
 }
 
 /// The header of a record.
@@ -62,12 +62,12 @@ pub(in crate::hybrid) struct Header {
     /// The opening in which it was written.
     pub(in crate::hybrid) epoch: Epoch,
     /// Its number: one more than that of the record before it.
-    pub(in crate::hybrid) sequence: Sequence,
+    pub(in crate::hybrid) sequence: RecordNo,
     /// Where it was written.
     pub(in crate::hybrid) at: LogSector,
     pub(in crate::hybrid) marks: Marks,
     /// Its writes: zeroes first, then those with data in the order of their data.
-    pub(in crate::hybrid) entries: Vec<Entry>,
+    pub(in crate::hybrid) entries: Vec<RecordEntry>,
     /// What the record before it holds, so that it can be told when that is damaged; nothing where it is not known.
     pub(in crate::hybrid) before: Option<Vec<SectorRange>>,
 }
@@ -79,8 +79,8 @@ impl Header {
         let count = fields.u32()? as usize;
         let flash = fields.uuid()?;
         let (epoch, sequence, at, certain) =
-            (Epoch(fields.u64()?), Sequence(fields.u64()?), LogSector(fields.u64()?), Sequence(fields.u64()?));
-        let (promised, addresses) = (Sequence(fields.u64()?), fields.u32()?);
+            (Epoch(fields.u64()?), RecordNo(fields.u64()?), LogSector(fields.u64()?), RecordNo(fields.u64()?));
+        let (promised, addresses) = (RecordNo(fields.u64()?), fields.u32()?);
         fields.u32()?;
         let is_first_version = fields.version == FIRST_VERSION;
         let addresses = (!is_first_version && addresses != ADDRESSES_UNKNOWN).then_some(addresses as usize);
@@ -92,7 +92,7 @@ impl Header {
         if !fits(count, addresses.unwrap_or(0)) || is_first_version && count == 0 {
             return Err(Damage::Field);
         }
-        let entries = (0..count).map(|_| decode_entry(&mut fields)).collect::<Result<Vec<Entry>, Damage>>()?;
+        let entries = (0..count).map(|_| decode_entry(&mut fields)).collect::<Result<Vec<RecordEntry>, Damage>>()?;
         let before = addresses.map(|count| (0..count).map(|_| range(&mut fields)).collect::<Result<Vec<_>, Damage>>());
         let marks = Marks { certain, promised: if is_first_version { certain } else { promised } };
         let header = Header { flash, epoch, sequence, at, marks, entries, before: before.transpose()? };
@@ -100,7 +100,7 @@ impl Header {
             && at.0.is_multiple_of(BLOCK)
             && [at.0, sequence.0, epoch.0].iter().all(|&counter| counter < 1 << 62)
             && marks.promised <= sequence.max(certain)
-            && header.entries.is_sorted_by_key(Entry::takes_room);
+            && header.entries.is_sorted_by_key(RecordEntry::takes_room);
         if !sound {
             return Err(Damage::Field);
         }
@@ -138,7 +138,7 @@ impl Header {
 
     /// Sectors of data.
     pub(in crate::hybrid) fn data(&self) -> u64 {
-        self.entries.iter().map(Entry::data).fold(0, u64::saturating_add)
+        self.entries.iter().map(RecordEntry::data).fold(0, u64::saturating_add)
     }
 
     /// Sectors of the whole record.
@@ -156,13 +156,30 @@ impl Header {
         self.entries.is_empty()
     }
 
+    /// Whether it was written in the place of a damaged record.
+    pub(in crate::hybrid) fn is_filler(&self) -> bool {
+        self.is_blank() || self.lost().next().is_some()
+    }
+
+    /// Whether it replaces a header that was lost, and says nothing of its record. No other one has neither marks nor addresses of the record before: the first
+    /// of an opening promises itself, and later ones have those addresses.
+    pub(in crate::hybrid) fn is_blank(&self) -> bool {
+        let none = Marks { certain: RecordNo(0), promised: RecordNo(0) };
+        self.marks == none && self.before.is_none() && self.entries.iter().all(|entry| entry.content == Content::Lost)
+    }
+
+    /// The sectors that a filler says are lost.
+    pub(in crate::hybrid) fn lost(&self) -> impl Iterator<Item = SectorRange> + '_ {
+        self.entries.iter().filter(|entry| entry.content == Content::Lost).map(|entry| entry.range)
+    }
+
     /// What it holds, as the next record repeats it.
     pub(in crate::hybrid) fn addresses(&self) -> Vec<SectorRange> {
         self.logged().map(|logged| logged.range).collect()
     }
 
     /// Each entry with where its data begins.
-    fn placed(&self) -> impl Iterator<Item = (&Entry, LogSector)> + '_ {
+    fn placed(&self) -> impl Iterator<Item = (&RecordEntry, LogSector)> + '_ {
         let mut data = self.at.0 + BLOCK;
         self.entries.iter().map(move |entry| {
             let at = data;
@@ -184,8 +201,9 @@ impl Header {
                     Content::Lost => {}
                     Content::Zeroes => return Some(Logged { range, source: Source::Zeroes(self.at), metadata: 0 }),
                     Content::Data(_) => {
-                        let goes_on =
-                            |next: &Entry, end| matches!(next.content, Content::Data(_)) && next.range.start == end;
+                        let goes_on = |next: &RecordEntry, end| {
+                            matches!(next.content, Content::Data(_)) && next.range.start == end
+                        };
                         while let Some((next, _)) = entries.next_if(|(next, _)| goes_on(next, range.end())) {
                             range.sectors += next.range.sectors;
                         }
@@ -214,7 +232,7 @@ impl Header {
 
     /// The blocks behind the header in which all is lost.
     pub(in crate::hybrid) fn lost_blocks(&self) -> impl Iterator<Item = LogSector> + '_ {
-        let overlaps = |(entry, at): (&Entry, LogSector), block: u64| {
+        let overlaps = |(entry, at): (&RecordEntry, LogSector), block: u64| {
             matches!(entry.content, Content::Data(_)) && at.0 < block + BLOCK && block < at.0 + entry.data()
         };
         let blocks = (self.at.0 + BLOCK..self.end().0).step_by(BLOCK as usize);
@@ -223,17 +241,17 @@ impl Header {
 
     /// The same record without the entries whose data is not what was written.
     pub(in crate::hybrid) fn without_damaged(&self, data: &[u8]) -> Header {
-        let mend = |(entry, damaged): (&Entry, bool)| {
-            if damaged { Entry { content: Content::Lost, ..*entry } } else { *entry }
+        let mend = |(entry, damaged): (&RecordEntry, bool)| {
+            if damaged { RecordEntry { content: Content::Lost, ..*entry } } else { *entry }
         };
         Header { entries: self.entries.iter().zip(self.is_damaged(data)).map(mend).collect(), ..self.clone() }
     }
 }
 
-impl Entry {
+impl RecordEntry {
     /// What takes the place of so many sectors of data that are lost.
-    pub(in crate::hybrid) fn lost(sectors: u64) -> Entry {
-        Entry { range: SectorRange { start: Lba(0), sectors }, content: Content::Lost }
+    pub(in crate::hybrid) fn lost(sectors: u64) -> RecordEntry {
+        RecordEntry { range: SectorRange { start: Lba(0), sectors }, content: Content::Lost }
     }
 
     /// Sectors of data in the record.
@@ -246,7 +264,7 @@ impl Entry {
     }
 }
 
-fn decode_entry(fields: &mut Fields<'_>) -> Result<Entry, Damage> {
+fn decode_entry(fields: &mut Fields<'_>) -> Result<RecordEntry, Damage> {
     let range = range(fields)?;
     let (checksum, kind) = (fields.u32()?, fields.u32()?);
     let content = match kind {
@@ -255,7 +273,7 @@ fn decode_entry(fields: &mut Fields<'_>) -> Result<Entry, Damage> {
         2 if fields.version > FIRST_VERSION => Content::Lost,
         _ => return Err(Damage::Field),
     };
-    Ok(Entry { range, content })
+    Ok(RecordEntry { range, content })
 }
 
 pub(super) fn range(fields: &mut Fields<'_>) -> Result<SectorRange, Damage> {

@@ -6,40 +6,41 @@ use umbrella_units::SectorRange;
 use super::record::Content;
 use super::*;
 
-fn superblock() -> Superblock {
-    Superblock {
+fn superblock() -> FlashSuperblock {
+    FlashSuperblock {
         version: VERSION,
         flash: Uuid::from_u128(1),
         disk: Uuid::from_u128(2),
         generation: 3,
         epoch: Epoch(4),
-        state: State::Attached,
+        state: PairState::Attached,
         capacity: Lba(1000),
         log_size: LEAST_LOG,
         tail: LogSector(16),
-        tail_sequence: Sequence(7),
-        durable: Sequence(6),
+        tail_sequence: RecordNo(7),
+        durable: RecordNo(6),
         written: 99,
         head: Some(5),
         tail_epoch: Epoch(2),
         tag: TagState::Due,
         lost: Vec::new(),
+        untold: 2,
     }
 }
 
 fn header() -> Header {
     let range = |start, sectors| SectorRange { start: Lba(start), sectors };
     let entries = vec![
-        Entry { range: range(900, 1 << 40), content: Content::Zeroes },
-        Entry { range: range(5, 3), content: Content::Data(crc32c::crc32c(&[1; 1536])) },
-        Entry { range: range(70, 8), content: Content::Data(crc32c::crc32c(&[2; 4096])) },
+        RecordEntry { range: range(900, 1 << 40), content: Content::Zeroes },
+        RecordEntry { range: range(5, 3), content: Content::Data(crc32c::crc32c(&[1; 1536])) },
+        RecordEntry { range: range(70, 8), content: Content::Data(crc32c::crc32c(&[2; 4096])) },
     ];
     Header {
         flash: Uuid::from_u128(1),
         epoch: Epoch(4),
-        sequence: Sequence(7),
+        sequence: RecordNo(7),
         at: LogSector(16),
-        marks: Marks { certain: Sequence(5), promised: Sequence(7) },
+        marks: Marks { certain: RecordNo(5), promised: RecordNo(7) },
         entries,
         before: Some(vec![range(1, 2), range(3, 4)]),
     }
@@ -48,49 +49,49 @@ fn header() -> Header {
 #[test]
 fn a_superblock_lists_lost_sectors_behind_its_first_sector() {
     let lost = (0..MOST_LOST as u64).map(|number| SectorRange { start: Lba(number * 4), sectors: 2 }).collect();
-    let superblock = Superblock { lost, ..superblock() };
+    let superblock = FlashSuperblock { lost, ..superblock() };
     let bytes = superblock.encode();
-    assert_eq!((bytes.len(), Superblock::decode(&bytes)), (BLOCK_BYTES, Ok(superblock.clone())));
-    assert_eq!(Superblock::decode(&bytes[..512]), Err(Damage::Checksum), "the list is missing");
+    assert_eq!((bytes.len(), FlashSuperblock::decode(&bytes)), (BLOCK_BYTES, Ok(superblock.clone())));
+    assert_eq!(FlashSuperblock::decode(&bytes[..512]), Err(Damage::Checksum), "the list is missing");
     let mut torn = bytes.clone();
     torn[2000..].fill(0);
-    assert_eq!(Superblock::decode(&torn), Err(Damage::Checksum));
+    assert_eq!(FlashSuperblock::decode(&torn), Err(Damage::Checksum));
     let beyond = vec![SectorRange { start: Lba(990), sectors: 11 }];
-    let beyond = Superblock { lost: beyond, ..superblock };
-    assert_eq!(Superblock::decode(&beyond.encode()), Err(Damage::Field));
+    let beyond = FlashSuperblock { lost: beyond, ..superblock };
+    assert_eq!(FlashSuperblock::decode(&beyond.encode()), Err(Damage::Field));
 }
 
 #[test]
 fn a_counter_that_would_overflow_is_damage() {
-    assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+    assert_eq!(FlashSuperblock::decode(&superblock().encode()), Ok(superblock()));
     for far in [1 << 62, u64::MAX] {
-        let written = Superblock { written: far, ..superblock() };
-        let durable = Superblock { durable: Sequence(far), ..superblock() };
+        let written = FlashSuperblock { written: far, ..superblock() };
+        let durable = FlashSuperblock { durable: RecordNo(far), ..superblock() };
         for superblock in [written, durable] {
-            assert_eq!(Superblock::decode(&superblock.encode()), Err(Damage::Field));
+            assert_eq!(FlashSuperblock::decode(&superblock.encode()), Err(Damage::Field));
         }
     }
 }
 
 #[test]
 fn what_is_written_is_read() {
-    assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+    assert_eq!(FlashSuperblock::decode(&superblock().encode()), Ok(superblock()));
     let tag = DiskTag {
         disk: Uuid::from_u128(2),
         flash: Uuid::from_u128(1),
         epoch: Epoch(4),
         capacity: Lba(1000),
-        tail_sequence: Sequence(7),
+        tail_sequence: RecordNo(7),
         log_is_empty: false,
     };
     let empty = DiskTag { log_is_empty: true, ..tag };
     for tag in [tag, empty] {
         assert_eq!(DiskTag::decode(&tag.encode()), Ok(tag));
     }
-    let written = Superblock { tag: TagState::Written, ..superblock() };
-    assert_eq!(Superblock::decode(&written.encode()), Ok(written));
+    let written = FlashSuperblock { tag: TagState::Written, ..superblock() };
+    assert_eq!(FlashSuperblock::decode(&written.encode()), Ok(written));
     let mark = Header { entries: Vec::new(), before: None, ..header() };
-    let lost = Header { entries: vec![Entry::lost(8)], ..header() };
+    let lost = Header { entries: vec![RecordEntry::lost(8)], ..header() };
     for header in [header(), mark, lost] {
         assert_eq!(Header::decode(&header.encode()), Ok(header));
     }
@@ -99,7 +100,7 @@ fn what_is_written_is_read() {
 
 #[test]
 fn the_longest_record_has_a_header_of_one_block() {
-    let entry = Entry { range: SectorRange { start: Lba(1), sectors: 1 }, content: Content::Data(0) };
+    let entry = RecordEntry { range: SectorRange { start: Lba(1), sectors: 1 }, content: Content::Data(0) };
     let before = Some(vec![entry.range; MOST_ENTRIES]);
     let header = Header { entries: vec![entry; MOST_ENTRIES], before, ..header() };
     assert_eq!(header.encode().len(), BLOCK_BYTES);
@@ -109,7 +110,7 @@ fn the_longest_record_has_a_header_of_one_block() {
 #[test]
 fn every_changed_bit_is_noticed() {
     for (bytes, decode) in [
-        (superblock().encode(), (|bytes| Superblock::decode(bytes).is_ok()) as fn(&[u8]) -> bool),
+        (superblock().encode(), (|bytes| FlashSuperblock::decode(bytes).is_ok()) as fn(&[u8]) -> bool),
         (header().encode(), |bytes| Header::decode(bytes).is_ok()),
     ] {
         assert!(decode(&bytes));
@@ -126,7 +127,7 @@ fn every_changed_bit_is_noticed() {
 fn a_later_version_is_named() {
     let mut bytes = superblock().encode();
     bytes[8] = 3;
-    assert_eq!(Superblock::decode(&seal(bytes[..508].to_vec(), 512)), Err(Damage::Version(3)));
+    assert_eq!(FlashSuperblock::decode(&seal(bytes[..508].to_vec(), 512)), Err(Damage::Version(3)));
 }
 
 #[test]

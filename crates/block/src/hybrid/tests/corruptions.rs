@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::super::format::{BLOCK, BLOCK_BYTES, Header, Superblock};
+use super::super::format::{BLOCK, BLOCK_BYTES, FlashSuperblock, Header};
 use super::*;
 
 /// Corruptions of each pair.
@@ -84,7 +84,7 @@ impl Killed {
         let tags = (BLOCKS * BLOCK * SECTOR_BYTES) as usize;
         let mut places: Vec<Place> = [0, BLOCK_BYTES].map(|at| (Structure::Superblock, at..at + 512)).to_vec();
         places.extend([tags, tags + BLOCK_BYTES].map(|at| (Structure::DiskTag, at..at + 512)));
-        let tail = Superblock::decode(&self.flash[..BLOCK_BYTES]).expect("it is whole").tail;
+        let tail = FlashSuperblock::decode(&self.flash[..BLOCK_BYTES]).expect("it is whole").tail;
         // What lies before the tail, or was left over from before a crash, does not count.
         let counts = |header: &Header, at: usize| {
             header.at >= tail && (header.at.0 % LEAST_LOG * SECTOR_BYTES) as usize == at - log

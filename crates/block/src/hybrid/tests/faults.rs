@@ -4,7 +4,10 @@ use rustix::io::Errno;
 
 use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
 
-use super::super::format::{BLOCK, MOST_DATA};
+use umbrella_policy::flash_cache::LogSector;
+
+use super::super::building::{Building, PendingWrite, WriteData};
+use super::super::format::{BLOCK, Header, MOST_DATA, Marks};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
@@ -23,6 +26,22 @@ fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed
 
 fn log_only() -> SectorRange {
     range(LOG_START.0, LEAST_LOG)
+}
+
+#[test]
+fn a_record_with_less_data_than_its_writes_is_not_put_together() {
+    let mut building = Building::default();
+    building.add(&PendingWrite { range: range(0, 2), payload: WriteData::Data(&fill(1, 1)) });
+    let header = Header {
+        flash: uuid::Uuid::nil(),
+        epoch: Epoch(1),
+        sequence: RecordNo(1),
+        at: LogSector(0),
+        marks: Marks { certain: RecordNo(0), promised: RecordNo(0) },
+        entries: Vec::new(),
+        before: None,
+    };
+    assert!(building.finish(header).is_none());
 }
 
 #[test]
@@ -144,7 +163,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     // Each record has 8 sectors of header and 8 of data.
     let (pair, opened) = damaged(12);
     match opened.expect_err("its data is damaged") {
-        HybridError::Corrupt { sequence: Sequence(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
+        HybridError::Corrupt { sequence: RecordNo(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
         other => panic!("{other}"),
     }
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
@@ -152,7 +171,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
     assert_eq!((report.only_in_log, report.losses.at_risk), (vec![range(100, 8), range(200, 8)], vec![range(0, 8)]));
     let (pair, opened) = damaged(16);
     assert!(
-        matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(2), range: Some(held), .. }) if held == range(100, 8)),
+        matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(2), range: Some(held), .. }) if held == range(100, 8)),
         "its header is damaged, and the next record says what it held"
     );
     let report = check(&pair.disk, &pair.flash).expect("it is a pair");
@@ -177,7 +196,7 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
     hybrid.close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(1), .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(1), .. })), "{opened:?}");
 }
 
 #[test]
@@ -265,7 +284,6 @@ fn what_cannot_be_read_while_the_log_is_drained_stays_there_and_the_rest_goes_to
     hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
     let failed = hybrid.drain().expect_err("the flash fails");
     assert!(matches!(failed, HybridError::Unreadable { range: at, .. } if at == range(100, 8)), "{failed}");
-    assert!(failed.to_string().contains("--salvage"), "{failed}");
     assert_eq!(hybrid.at_risk(), [range(100, 8), range(200, 8)]);
     assert_eq!((read(&bed.inner, 200, 8), read(&bed.inner, 100, 8)), (fill(2, 8), fill(0, 8)));
     let stats = hybrid.stats();
@@ -330,7 +348,7 @@ fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_t
     let lost = vec![0; (2 * MOST_DATA * SECTOR_BYTES) as usize];
     pair.flash.device.write(Lba(LOG_START.0 + 160), &lost, Durability::Through).expect("memory");
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(11), .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(11), .. })), "{opened:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Versions 1 and 2: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst` and `hybrid_v2_*.img.zst`. Made by [`the_work`].
 
-use super::super::recover::{Step, walk};
+use super::super::recover::{LogStep, walk};
 use super::super::scanner::Unreadable;
 use super::*;
 
@@ -58,7 +58,7 @@ fn version_2_is_read_and_is_still_what_is_written() {
     let (disk, flash) = (image(DISK_2), image(FLASH_2));
     let report = check(&half("disk", disk.clone()), &half("flash", flash.clone())).expect("it is a pair");
     assert_eq!((report.records, &report.damage, report.perhaps_lost.is_empty()), (3, &None, true));
-    let superblock = format::Superblock::decode(&flash.to_bytes()).expect("it is whole");
+    let superblock = format::FlashSuperblock::decode(&flash.to_bytes()).expect("it is whole");
     assert_eq!(superblock.encode(), flash.to_bytes()[..512]);
     let (mut records, mut marks) = (0, 0);
     let mut each = |header: &format::Header| {
@@ -67,7 +67,7 @@ fn version_2_is_read_and_is_still_what_is_written() {
         *(if header.is_mark() { &mut marks } else { &mut records }) += 1;
     };
     walk(&half("flash", flash.clone()), &superblock, Unreadable::Refused, |step| {
-        let Step::Record(header, _) = step else { panic!("it has no gap") };
+        let LogStep::Record(header, _) = step else { panic!("it has no gap") };
         each(header);
         Ok(())
     })

@@ -108,7 +108,7 @@ fn a_record_that_is_lost_with_a_power_cut_leaves_its_sectors_lost() {
 
 #[test]
 fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
-    for writes in 0..5 {
+    for writes in 0..6 {
         let pair = Pair::new(DISK);
         blocks(&pair, 20);
         flip(&pair, 3 * RECORD + BLOCK);

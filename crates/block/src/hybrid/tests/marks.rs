@@ -35,7 +35,7 @@ fn flip(pair: &Pair, sector_of_log: u64, byte: usize) {
     pair.flash.device.write(at, &sector, Durability::Cached).expect("memory");
 }
 
-fn checked(pair: &Pair) -> CheckReport {
+fn checked(pair: &Pair) -> PairReport {
     check(&pair.disk, &pair.flash).expect("it is a pair")
 }
 
@@ -235,7 +235,7 @@ fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     let noted = || {
         let at = LOG_START.0 + 3 * RECORD + BLOCK;
         let header = Header::decode(&read(&*pair.flash.device, at, BLOCK));
-        header.is_ok_and(|header| header.is_mark() && header.marks.certain == Sequence(4))
+        header.is_ok_and(|header| header.is_mark() && header.marks.certain == RecordNo(4))
     };
     let begun = std::time::Instant::now();
     while !noted() {

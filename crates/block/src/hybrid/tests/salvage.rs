@@ -46,7 +46,7 @@ fn damaged_data_is_an_error_exactly_where_nothing_newer_replaces_it() {
     damage(&pair, 12);
     assert!(matches!(
         pair.try_open(Options::default()).map(|_| ()),
-        Err(HybridError::Corrupt { sequence: Sequence(1), .. })
+        Err(HybridError::Corrupt { sequence: RecordNo(1), .. })
     ));
     let before = (contents(&pair.disk), contents(&pair.flash));
     let salvage = salvage(&pair);
@@ -99,7 +99,7 @@ fn behind_a_header_that_is_lost_what_the_last_opening_wrote_still_counts() {
     let pair = three_records();
     damage(&pair, RECORD);
     let salvage = salvage(&pair);
-    assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { sequence: Sequence(2), fault: Fault::Header, .. })));
+    assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { sequence: RecordNo(2), fault: Fault::Header, .. })));
     assert_eq!(salvage.losses(), losses(&[range(100, 8)], 0), "the third says what the second held");
     assert_eq!(read(&salvage, 0, 100), [fill(1, 4), fill(9, 8), fill(3, 88)].concat());
     salvage.read(Lba(107), &mut fill(0, 1)).expect_err("it is lost");
@@ -190,7 +190,7 @@ fn what_an_opening_has_found_is_durable_and_later_damage_of_it_is_noticed() {
     drop(pair.open(by_hand(Algorithm::Whole)));
     damage(&pair, 2 * RECORD + 10);
     let opened = pair.try_open(Options::default()).map(|_| ());
-    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: Sequence(3), .. })), "{opened:?}");
+    assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(3), .. })), "{opened:?}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ use super::area::payload_bytes;
 use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::{Blocks, Slot};
-use super::raw::{Block, Reader, Writer, check, out_of_range};
+use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::shape::Shape;
 use super::superblock::Superblock;
 use super::{Clock, SegmentNo, Stream, VERSION};
@@ -158,12 +158,12 @@ pub struct PayloadSum {
 impl CheckpointHeader {
     /// Whether a block is one of some store, with its checksum right.
     pub(in crate::log_store) fn is_one(bytes: &[u8]) -> bool {
-        Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_ok()
+        FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_ok()
     }
 
     /// Of a header whose superblock is lost: the store, its segments, logical blocks, and streams without that of the map.
     pub(in crate::log_store) fn identity(bytes: &[u8]) -> Option<(Uuid, u32, u64, u8)> {
-        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT).ok()?;
+        let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT).ok()?;
         fields.u32().ok()?;
         let (segments, store) = (fields.u32().ok()?, fields.uuid().ok()?);
         fields.bytes(24).ok()?;
@@ -174,7 +174,7 @@ impl CheckpointHeader {
 
     /// Reads one.
     pub fn parse(bytes: &[u8], superblock: &Superblock) -> Result<CheckpointHeader, FormatError> {
-        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
+        let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
         let version = fields.u32()?;
         fields.known(version)?;
         let segments = fields.u32()?;
@@ -271,7 +271,7 @@ impl CheckpointHeader {
 }
 
 impl Counters {
-    fn parse(fields: &mut Reader<'_>) -> Result<Counters, FormatError> {
+    fn parse(fields: &mut FieldReader<'_>) -> Result<Counters, FormatError> {
         Ok(Counters {
             user_blocks: fields.u64()?,
             copied_blocks: fields.u64()?,
@@ -298,7 +298,7 @@ impl Counters {
     }
 }
 
-fn parse_heads(fields: &mut Reader<'_>, shape: Shape) -> Result<Vec<Head>, FormatError> {
+fn parse_heads(fields: &mut FieldReader<'_>, shape: Shape) -> Result<Vec<Head>, FormatError> {
     let heads = shape.streams().map(|stream| {
         let (segment, slot, next) = (fields.segment()?, Slot(fields.u32()?), fields.segment()?);
         if segment.is_none() {

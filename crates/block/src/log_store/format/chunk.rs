@@ -56,7 +56,7 @@ use super::checkpoint::{CheckpointNo, Sequence};
 use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::{Blocks, MapPageNo, Slot};
-use super::raw::{Block, Reader, Writer, check, out_of_range};
+use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::repeat::{REPEAT_BYTES, Repeat, fitting};
 use super::shape::Shape;
 use super::superblock::Superblock;
@@ -209,7 +209,7 @@ impl Entry {
         bytes
     }
 
-    pub(super) fn parse_packed(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+    pub(super) fn parse_packed(fields: &mut FieldReader<'_>, number: u16) -> Result<Entry, FormatError> {
         let (kind, low, high) = (fields.u8()?, fields.u32()?, fields.u8()?);
         let block = u64::from(low) | u64::from(high) << 32;
         let checksum = Checksum(fields.u32()?);
@@ -239,7 +239,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn parse(fields: &mut Reader<'_>, number: u16) -> Result<Entry, FormatError> {
+    pub(super) fn parse(fields: &mut FieldReader<'_>, number: u16) -> Result<Entry, FormatError> {
         let (word, checksum, value) = (fields.u64()?, Checksum(fields.u32()?), fields.u32()?);
         Entry::of(number, word >> KIND_SHIFT, word & ((1 << KIND_SHIFT) - 1), (checksum, value))
     }
@@ -295,7 +295,7 @@ impl Entry {
 impl ChunkHeader {
     /// Reads one from the block at `at` of the log.
     pub fn parse(bytes: &[u8], superblock: &Superblock, at: Place) -> Result<ChunkHeader, FormatError> {
-        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
+        let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
         let version = fields.u16()?;
         match version {
             WITH_REPEAT => {}

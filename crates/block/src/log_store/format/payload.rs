@@ -27,7 +27,7 @@ use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::{MapPageNo, SegmentState, Slot};
 use super::map_page::IndexEntry;
-use super::raw::{Reader, check, out_of_range, whole};
+use super::raw::{FieldReader, check, out_of_range, whole};
 use super::superblock::Superblock;
 use super::{BLOCK_BYTES, Clock, SegmentNo, Stream};
 
@@ -114,7 +114,7 @@ impl fmt::Display for SegmentState {
 impl SegmentEntry {
     /// A row as it stands there; `segment` says which, for the error.
     fn parse(bytes: &[u8; SEGMENT_BYTES], segment: SegmentNo) -> Result<SegmentEntry, FormatError> {
-        let mut fields = Reader::plain(THIS, bytes);
+        let mut fields = FieldReader::plain(THIS, bytes);
         let state = fields.u8()?;
         let Some(state) = SegmentState::of(state) else {
             return Err(out_of_range(THIS, Field::State(segment), u64::from(state), Limit::AtMost(5)));
@@ -166,8 +166,7 @@ where
         let used = size - rest.len();
         let filled = used.next_multiple_of(BLOCK_BYTES).min(size);
         rest.iter_mut().take(filled - used).for_each(|byte| *byte = 0);
-        let written = buffer.get(..used).unwrap_or_default();
-        self.sum.checksum = self.sum.checksum.append(written);
+        self.sum.checksum = self.sum.checksum.append(buffer.split_at(used).0);
         self.sum.bytes.0 += used as u64;
         filled
     }

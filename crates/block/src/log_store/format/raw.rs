@@ -14,7 +14,7 @@ pub type Block = [u8; BLOCK_BYTES];
 const NO_SEGMENT: u32 = u32::MAX;
 
 /// Takes field after field from a structure.
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     structure: Structure,
     /// Up to the checksum.
     fields: &'a [u8],
@@ -23,14 +23,14 @@ pub(super) struct Reader<'a> {
     tail: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// A block that begins with `magic` and has the checksum of all other bytes at `checksum_at`. It stands behind the magic.
     pub(super) fn open(
         structure: Structure,
         bytes: &'a [u8],
         magic: &[u8],
         checksum_at: usize,
-    ) -> Result<Reader<'a>, FormatError> {
+    ) -> Result<FieldReader<'a>, FormatError> {
         let block = whole(structure, bytes, BLOCK_BYTES as u64)?;
         if !block.starts_with(magic) {
             return Err(FormatError::Foreign { structure });
@@ -43,12 +43,12 @@ impl<'a> Reader<'a> {
         if stored != computed {
             return Err(FormatError::Checksum { structure, stored, computed });
         }
-        Ok(Reader { structure, fields, at: magic.len(), tail })
+        Ok(FieldReader { structure, fields, at: magic.len(), tail })
     }
 
     /// Bytes without magic and checksum.
-    pub(super) fn plain(structure: Structure, fields: &'a [u8]) -> Reader<'a> {
-        Reader { structure, fields, at: 0, tail: &[] }
+    pub(super) fn plain(structure: Structure, fields: &'a [u8]) -> FieldReader<'a> {
+        FieldReader { structure, fields, at: 0, tail: &[] }
     }
 
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FormatError> {

@@ -7,7 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use super::chunk::{CHECKSUM_AT, Entry, FIRST_ENTRY_AT, MAGIC, WITH_REPEAT};
 use super::error::Structure;
-use super::raw::{Block, Reader};
+use super::raw::{Block, FieldReader};
 use super::{CheckpointNo, Incompat, Sequence, Superblock};
 
 const STORE_AT: usize = 16;
@@ -58,7 +58,7 @@ pub(in crate::log_store) fn promised_in(bytes: &Block, superblock: &Superblock, 
 
 impl Remains<'_> {
     fn is_whole(&self) -> bool {
-        Reader::open(Structure::Chunk, self.bytes, MAGIC, CHECKSUM_AT).is_ok()
+        FieldReader::open(Structure::Chunk, self.bytes, MAGIC, CHECKSUM_AT).is_ok()
     }
 
     fn is_whole_with(&self, at: usize, field: &[u8]) -> bool {
@@ -83,7 +83,7 @@ impl Remains<'_> {
 
     /// Its mark, which is the first entry of each chunk.
     fn mark(&self) -> Option<(Sequence, Sequence)> {
-        let mut fields = Reader::plain(Structure::Chunk, self.bytes.get(FIRST_ENTRY_AT..)?);
+        let mut fields = FieldReader::plain(Structure::Chunk, self.bytes.get(FIRST_ENTRY_AT..)?);
         let entry = match self.version {
             1 => Entry::parse(&mut fields, 0),
             WITH_REPEAT => Entry::parse_packed(&mut fields, 0),

@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::error::{Field, FormatError, Limit, Structure};
-use super::raw::{Reader, check};
+use super::raw::{FieldReader, check};
 use super::shape::Shape;
 use super::{Place, SegmentNo, Stream};
 
@@ -127,7 +127,7 @@ impl Repeat {
 
     /// Reads it from a header.
     pub(super) fn parse(bytes: &[u8], shape: &Shape) -> Result<Repeat, FormatError> {
-        let mut fields = Reader::plain(THIS, bytes);
+        let mut fields = FieldReader::plain(THIS, bytes);
         let kind = fields.u8()?;
         check(THIS, Field::Repeat, u64::from(kind), Limit::AtLeast(1))?;
         check(THIS, Field::Repeat, u64::from(kind), Limit::AtMost(2))?;

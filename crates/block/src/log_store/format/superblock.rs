@@ -36,7 +36,7 @@ use uuid::Uuid;
 use super::area::area_segments;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::Blocks;
-use super::raw::{Block, Reader, Writer, check, out_of_range};
+use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::shape::Shape;
 use super::{BLOCK_BYTES, Place, SegmentNo, Stream, VERSION};
 
@@ -132,14 +132,10 @@ pub struct Chosen {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChooseError {
     /// There never was a store.
-    #[error(
-        "no log store is on this device: it has no superblock. `umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out"
-    )]
+    #[error("no log store is on this device: it has no superblock")]
     Foreign,
     /// Both copies are damaged.
-    #[error(
-        "both copies of the superblock are damaged (first: {first}; second: {second}); `umbrella disk salvage` copies the data out"
-    )]
+    #[error("both copies of the superblock are damaged (first: {first}; second: {second})")]
     Damaged {
         /// What is wrong with the first copy.
         first: FormatError,
@@ -215,7 +211,7 @@ impl Superblock {
 
     /// Reads one from a block of a device of `capacity` sectors.
     pub fn parse(bytes: &[u8], capacity: Lba) -> Result<Superblock, FormatError> {
-        let mut fields = Reader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
+        let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
         let version = fields.u32()?;
         fields.known(version)?;
         let (compat, incompat) = (Compat(fields.u32()?), fields.u32()?);
@@ -318,11 +314,11 @@ impl Superblock {
     }
 }
 
-fn parse_area(fields: &mut Reader<'_>) -> Result<Area, FormatError> {
+fn parse_area(fields: &mut FieldReader<'_>) -> Result<Area, FormatError> {
     Ok(Area { first: SegmentNo(fields.u32()?), segments: fields.u32()? })
 }
 
-fn parse_scheme(fields: &mut Reader<'_>) -> Result<Scheme, FormatError> {
+fn parse_scheme(fields: &mut FieldReader<'_>) -> Result<Scheme, FormatError> {
     let len = usize::from(fields.u16()?);
     let Some(rest) = SCHEME_BYTES.checked_sub(len) else {
         let limit = Limit::AtMost(SCHEME_BYTES as u64);

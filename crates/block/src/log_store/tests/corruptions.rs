@@ -94,7 +94,7 @@ fn outcome(store: &Killed, at: usize, bit: u8, label: &str) -> Outcome {
     bytes[at] ^= 1 << bit;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
     let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
-    let Ok(opened) = LogStore::open(device, "disk", by_hand(), Access::ReadWrite) else {
+    let Ok(opened) = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) else {
         let is_told = report.map_or(true, |report| !report.problems.is_empty());
         assert!(is_told, "{label}: check says nothing");
         return Outcome::Refused;

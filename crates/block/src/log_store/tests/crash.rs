@@ -47,7 +47,7 @@ fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
 /// Opens what a power cut left, without a trace.
 fn reopen(devices: &[Overlay]) -> Result<LogStore, LogStoreError> {
     let [disk] = devices else { panic!("one disk") };
-    LogStore::open(Arc::new(disk.fork()), "disk", by_hand(), Access::ReadWrite)
+    LogStore::open(Arc::new(disk.fork()), "disk", by_hand(), OpenMode::ReadWrite)
 }
 
 /// Random work on a store that is nearly full, so that it has to clean.
@@ -227,14 +227,14 @@ fn errors(
 fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Display) -> Outcome {
     let checked = || check(Arc::new(disk.fork()), "disk", Depth::Structure, &mut |_, _| {});
     let opened = |access| LogStore::open(Arc::new(disk.fork()), "disk", by_hand(), access);
-    let store = match opened(Access::ReadWrite) {
+    let store = match opened(OpenMode::ReadWrite) {
         Ok(store) => store,
         Err(error) => {
             assert!(
                 checked().map_or(true, |report| report.problem_count > 0),
                 "{label}: check says nothing of {error}"
             );
-            let Some(store) = opened(Access::Salvage).ok().filter(|store| !store.is_read_only()) else {
+            let Some(store) = opened(OpenMode::Salvage).ok().filter(|store| !store.is_read_only()) else {
                 return Outcome::Refused;
             };
             errors(&store, expected, |_| false, &format!("{label}, skipped"));

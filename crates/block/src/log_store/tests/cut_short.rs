@@ -160,7 +160,7 @@ fn whenever_it_ends_while_threads_work_what_was_flushed_is_there() {
     for moment in moments {
         let Moment { bytes, durable, values, label } = moment;
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let store = LogStore::open(device, "disk", by_hand(), Access::ReadWrite);
+        let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite);
         let store = store.unwrap_or_else(|error| panic!("{label}: {error}"));
         for (thread, (durable, values)) in (0..).zip(durable.iter().zip(&values)) {
             for (nth, (durable, values)) in (0..).zip(durable.iter().zip(values)) {

@@ -247,7 +247,7 @@ fn assert_kept(bytes: &[u8], truth: &Truth, label: &str) {
     let report = report.unwrap_or_else(|error| panic!("{label}: {error}"));
     let problems: Vec<_> = report.problems.iter().filter(|problem| !is_expected(problem)).collect();
     assert!(problems.is_empty(), "{label}: {problems:?}");
-    let store = LogStore::open(device, "disk", by_hand(), Access::ReadWrite);
+    let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite);
     let store = store.unwrap_or_else(|error| panic!("{label}: {error}"));
     let held = read(&store, 0, sectors_of(&store));
     for (sector, bytes) in held.chunks(SECTOR_BYTES as usize).enumerate() {
@@ -290,7 +290,7 @@ fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: boo
     let device: Arc<dyn BlockDevice> = disk.clone();
     let mut truth = Truth::new(held);
     let options = Options { threads, ..by_hand() };
-    if let Ok(store) = LogStore::open(device, "disk", options, Access::ReadWrite) {
+    if let Ok(store) = LogStore::open(device, "disk", options, OpenMode::ReadWrite) {
         work(store, &mut StdRng::seed_from_u64(seed), &mut truth);
     }
     let images = disk.state.lock();

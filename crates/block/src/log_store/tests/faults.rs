@@ -150,7 +150,8 @@ fn a_device_with_something_on_it_is_not_made_a_store_unasked() {
 #[test]
 fn what_is_no_store_or_too_small_for_one_is_said_so() {
     let device: Arc<dyn BlockDevice> = memory(60);
-    let error = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err().expect("there is none");
+    let error =
+        LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).err().expect("there is none");
     assert!(error.to_string().contains("no log store is on this device"), "{error}");
     let error = create(memory(3), "disk", &small("r_lfs")).expect_err("there is not room");
     let LogStoreError::TooSmall { needed, .. } = error else { panic!("{error}") };
@@ -170,7 +171,7 @@ fn a_store_that_is_only_looked_at_is_not_changed() {
     drop(store);
     let before = read(&*device, 0, sectors_of(&*device));
     let store =
-        LogStore::open(Arc::clone(&device), "disk", Options::default(), Access::ReadOnly).expect("it can be read");
+        LogStore::open(Arc::clone(&device), "disk", Options::default(), OpenMode::ReadOnly).expect("it can be read");
     assert_eq!(read(&store, 0, 800), fill(1, 800));
     store.write(Lba(0), &fill(2, 8), Durability::Cached).expect_err("it may not be written");
     store.close().expect("there is nothing to do");

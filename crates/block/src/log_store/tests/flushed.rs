@@ -41,9 +41,9 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
         assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == 0, "{found:?}");
         assert!(found[0].has(BlockNo(24)), "{found:?}");
         assert!((25..44).all(|block| found[0].has(BlockNo(block))), "{found:?}");
-        let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).err();
+        let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).err();
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
-        let store = LogStore::open(device, "disk", by_hand(), Access::ReadOnly).expect("it can be looked at");
+        let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at");
         assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
         let told = store.stats().mended;
         assert!(told.iter().any(|told| told.contains("flushed data is lost")), "{told:?}");
@@ -148,7 +148,9 @@ fn a_damaged_header_that_was_there_before_the_store_was_opened_again_is_no_loss(
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
     drop(open(&device, by_hand()));
     assert_eq!(losses(&device), []);
-    drop(LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite).expect("it can be opened").close());
+    drop(
+        LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).expect("it can be opened").close(),
+    );
     assert_eq!(losses(&device), []);
 }
 
@@ -217,7 +219,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost_in_
         let device = damaged(bytes.clone(), &[at]);
         let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
         assert!(report.is_err(), "byte {at}: {report:?}");
-        let opened = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).map(|_| ());
+        let opened = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite).map(|_| ());
         assert!(matches!(opened, Err(LogStoreError::LogLost { .. })), "byte {at}: {opened:?}");
     }
 }
@@ -284,7 +286,7 @@ fn a_store_without_marks_gets_them_when_it_is_written_and_not_when_it_is_looked_
 fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
     let copy =
         |at: u64| Superblock::parse(&read(&**device, at * 8, 8), Lba(sectors_of(&**device))).expect("it is whole");
-    drop(LogStore::open(Arc::clone(device), "disk", by_hand(), Access::ReadOnly).expect("it can be looked at"));
+    drop(LogStore::open(Arc::clone(device), "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at"));
     assert!(copy(0) == *old && copy(256) == *old);
     let store = open(device, by_hand());
     write(&store, 0..10, Durability::Through);
@@ -321,7 +323,7 @@ fn assert_told_and_refused(bytes: Vec<u8>, damaged: u64, label: &str) {
     let found = losses(&device);
     // The header after them says what the last of them held.
     assert!(found.len() == 1 && found[0].is_certain && found[0].unknown < damaged, "{label}: {found:?}");
-    let refused = LogStore::open(device, "disk", by_hand(), Access::ReadWrite).err();
+    let refused = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite).err();
     assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{label}: {refused:?}");
 }
 

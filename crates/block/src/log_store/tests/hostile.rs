@@ -141,7 +141,7 @@ fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
 fn use_up(bytes: Vec<u8>, random: &mut StdRng) -> bool {
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
     _ = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
-    let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite) else { return false };
+    let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite) else { return false };
     let blocks = sectors_of(&store) / 8;
     for _ in 0..1500 {
         let block = random.random_range(0..blocks);
@@ -210,7 +210,7 @@ fn serves_or_is_refused(at: usize) {
     for more in (0..400).step_by(20) {
         let (bytes, held) = with_newest_damaged(more, at);
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        match LogStore::open(device, "disk", by_hand(), Access::ReadWrite) {
+        match LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) {
             Ok(store) => {
                 assert!(read(&store, 0, sectors_of(&store)) == held, "{more} more blocks: something was lost");
                 served += 1;

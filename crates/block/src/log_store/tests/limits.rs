@@ -222,7 +222,8 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
         let start = superblock.device_block(superblock.first_place(area.first)).0 * 8;
         let header = read(&*device, start, 8);
         device.write(Lba(start), &fill(0xaa, 8), Durability::Through).expect("memory takes it");
-        let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadOnly).expect("the other serves");
+        let store =
+            LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadOnly).expect("the other serves");
         assert_eq!(read(&store, 0, 80), fill(1, 80));
         device.write(Lba(start), &header, Durability::Through).expect("memory takes it");
     }

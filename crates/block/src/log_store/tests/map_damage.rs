@@ -30,14 +30,13 @@ fn block_of(store: &LogStore, page: u32) -> BlockNo {
 }
 
 fn looked_at(device: &Arc<dyn BlockDevice>) -> LogStore {
-    LogStore::open(Arc::clone(device), "disk", by_hand(), Access::ReadOnly).expect("it can be opened")
+    LogStore::open(Arc::clone(device), "disk", by_hand(), OpenMode::ReadOnly).expect("it can be opened")
 }
 
 /// Whether the error is of page 1, and says so.
 fn names_page_1(error: &BlockError) -> bool {
     let told = error.to_string();
-    told.contains("page 1 of the map")
-        && told.contains("blocks 512 to 1023 of the store are lost with it: copy the rest")
+    told.contains("page 1 of the map") && told.contains("blocks 512 to 1023 of the store are lost with it")
 }
 
 fn assert_rest_is_read(store: &LogStore, blocks: u64) {
@@ -163,7 +162,6 @@ fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
     ] {
         let error = refused.expect_err("nobody knows where it lay");
         assert!(names_page_1(&error), "{error}");
-        assert!(error.to_string().contains("--salvage"), "{error}");
     }
     for block in 0..400 {
         store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("it has nothing to do with it");
@@ -177,7 +175,7 @@ fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
 #[test]
 fn asked_to_a_store_gives_up_the_blocks_in_doubt_when_it_needs_the_page() {
     let (device, blocks) = doubtful();
-    let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::Salvage)
+    let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::Salvage)
         .expect("the log does not need the page");
     assert_rest_is_read(&store, blocks);
     let is_read = |store: &LogStore, block: u64| {
@@ -273,7 +271,7 @@ fn when_the_log_goes_on_in_a_damaged_page_the_page_is_rebuilt_and_told() {
     let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
     assert!(matches!(report.problems.as_slice(), [Problem::RebuiltPage(MapPage(1))]), "{:?}", report.problems);
     let held = |block: u64| numbered(if block == 600 { 7 } else { block });
-    for access in [Access::ReadOnly, Access::ReadWrite] {
+    for access in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
         let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), access).expect("it can be rebuilt");
         (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
         store.close().expect("it can be closed");
@@ -313,7 +311,7 @@ fn within(block: BlockNo) -> usize {
 
 #[test]
 fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
-    for access in [Access::ReadOnly, Access::Salvage] {
+    for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
         let (device, blocks) = doubtful();
         let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), access).expect("it can be opened");
         // Page 2 is read, and damaged on the disk after that.
@@ -324,7 +322,7 @@ fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
         assert_eq!(store.stats().lost, ByteSize(lost.len() as u64 * 4096), "{access:?}");
         assert_rest_is_read(&store, blocks);
         store.close().expect("it can be closed");
-        if access == Access::ReadOnly {
+        if access == OpenMode::ReadOnly {
             continue;
         }
         let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
@@ -364,7 +362,7 @@ fn a_page_is_not_rebuilt_from_an_older_checkpoint_than_the_store_has_made() {
 /// A device on which reading asks for the end of a store that rebuilds its map, and counts what is read after that.
 struct Ends {
     inner: Memory,
-    store: std::sync::OnceLock<std::sync::Weak<engine::Shared>>,
+    store: std::sync::OnceLock<std::sync::Weak<engine::StoreShared>>,
     reads: std::sync::atomic::AtomicU64,
 }
 

@@ -96,7 +96,7 @@ fn what_no_chunk_says_to_be_discarded_keeps_its_segment() {
     let at = state.core.map.get(BlockNo(0)).expect("it is in memory").expect("it is mapped").place;
     state.core.unmap(BlockNo(0)).expect("its page is in memory");
     state.core.note_unmapped(BlockNo(0), 1);
-    let segment = |state: &super::super::engine::State| {
+    let segment = |state: &super::super::engine::StoreState| {
         state.core.layout.table()[state.core.layout.shape().segment(at).0 as usize].state
     };
     assert_eq!(segment(&state), SegmentState::Cleaned);
@@ -128,7 +128,7 @@ fn what_was_read_at_opening_is_flushed_before_anything_is_written() {
     let rule = Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).nth(1);
     let device: Arc<dyn BlockDevice> =
         Arc::new(Faulty::new(Memory::from_bytes(bytes.clone()), Plan::new(1).rule(rule)));
-    let opened = LogStore::open(Arc::clone(&device), "disk", by_hand(), Access::ReadWrite);
+    let opened = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite);
     opened.err().expect("the disk does not flush");
     assert!(whole_of(&*device) == bytes, "the older checkpoint is written over, and the newer may be in a cache only");
 }

@@ -46,7 +46,7 @@ fn assert_told(bytes: &[u8], truth: &[u64], label: &str) -> usize {
 
 /// Where each page of the map lies, in bytes, at the last checkpoint.
 fn pages(bytes: &[u8]) -> Vec<usize> {
-    let named = named::Named::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
+    let named = named::NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
     let found = named.checkpoint(&superblock(bytes)).expect("it is whole");
     let at = |place| superblock(bytes).device_block(place).0 as usize * 4096;
     found.index.iter().flatten().map(|entry| at(entry.place())).collect()
@@ -81,7 +81,7 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
             assert!(told < truth.len() / 8, "{label}: {told} told");
             // By the store itself: what it reads is right, and of the rest it says that it cannot be read.
             let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-            let store = LogStore::open(device, "disk", by_hand(), Access::ReadOnly)
+            let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly)
                 .unwrap_or_else(|error| panic!("{label}: {error}"));
             let mut block = fill(0, 8);
             let mut refused = 0;
@@ -124,7 +124,7 @@ fn a_discard_is_known_of_when_the_segment_that_said_so_has_become_empty_by_itsel
 
 fn store_of(bytes: &[u8]) -> LogStore {
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
-    LogStore::open(device, "disk", by_hand(), Access::ReadOnly).expect("it can be opened")
+    LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be opened")
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
             let mut bytes = whole.clone();
             bytes[at + 700] ^= 0x10;
             let told = assert_told(&bytes, &truth, &label);
-            for access in [Access::ReadOnly, Access::Salvage] {
+            for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
                 let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
                 let store = LogStore::open(device, "disk", by_hand(), access).expect("it can be opened");
                 if !store.stats().mended.iter().all(|told| told.contains("of the map was damaged")) {

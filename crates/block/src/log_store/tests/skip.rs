@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn opened(device: &Arc<dyn BlockDevice>, access: Access) -> Result<LogStore, LogStoreError> {
+fn opened(device: &Arc<dyn BlockDevice>, access: OpenMode) -> Result<LogStore, LogStoreError> {
     LogStore::open(Arc::clone(device), "disk", by_hand(), access)
 }
 
@@ -43,9 +43,9 @@ fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() 
     // Its data, and its header.
     for at in [places[24], places[24] - 4096] {
         let device = damaged(bytes.clone(), &[at]);
-        let refused = opened(&device, Access::ReadWrite).err().expect("flushed data is lost").to_string();
-        assert!(refused.contains("--salvage"), "{refused}");
-        let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+        let refused = opened(&device, OpenMode::ReadWrite).err().expect("flushed data is lost").to_string();
+        assert!(refused.contains("lost"), "{refused}");
+        let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
         assert!(!store.is_read_only());
         let told = store.stats().mended.join("; ");
         assert!(told.contains("blocks 24 are lost"), "{told}");
@@ -53,17 +53,17 @@ fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() 
         let part = store.write(Lba(24 * 8 + 2), &fill(1, 2), Durability::Through).expect_err("the rest is lost");
         assert!(part.to_string().contains("block 24 of the store is lost"), "{part}");
         drop(store);
-        let store = opened(&device, Access::ReadWrite).expect("it was skipped once and for all");
+        let store = opened(&device, OpenMode::ReadWrite).expect("it was skipped once and for all");
         assert_all_but(&store, 24);
         store.close().expect("it can be closed");
         let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
         let [Problem::Lost(1, runs)] = report.problems.as_slice() else { panic!("{:?}", report.problems) };
         assert!(matches!(runs.as_slice(), [run] if *run == (24..25)), "{runs:?}");
-        let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+        let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
         assert_all_but(&store, 24);
         store.write(Lba(24 * 8), &numbered(99), Durability::Through).expect("there is room");
         drop(store);
-        let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+        let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
         assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (numbered(99), ByteSize(0)));
         drop(store);
         let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
@@ -75,11 +75,11 @@ fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() 
 fn a_block_that_is_lost_and_discarded_reads_as_zeroes() {
     let (bytes, places) = killed();
     let device = damaged(bytes.clone(), &[places[24]]);
-    let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+    let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
     store.discard(range(24 * 8, 8)).expect("it is discarded");
     store.flush().expect("memory does not fail");
     drop(store);
-    let store = opened(&device, Access::ReadWrite).expect("it can be opened");
+    let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
     assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (fill(0, 8), ByteSize(0)));
 }
 
@@ -96,7 +96,7 @@ fn a_lost_block_that_was_written_later_is_not_lost() {
     drop(store);
     for at in [at, at - 4096] {
         let device = damaged(bytes_of(&*device), &[at]);
-        let store = opened(&device, Access::Salvage).expect("it is known what is lost");
+        let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
         (0..10).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 10)));
         assert_eq!(store.stats().lost, ByteSize(0));
     }
@@ -107,7 +107,7 @@ fn where_nobody_knows_what_is_lost_the_store_is_looked_at_as_it_was_before() {
     let (bytes, places) = killed();
     // Two headers in a row: the second would say what the first held.
     let device = damaged(bytes.clone(), &[places[24] - 4096, places[25] - 4096]);
-    let store = opened(&device, Access::Salvage).expect("it can be looked at");
+    let store = opened(&device, OpenMode::Salvage).expect("it can be looked at");
     assert!(store.is_read_only());
     (0..20).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!(read(&store, 30 * 8, 8), fill(0, 8));
@@ -120,14 +120,14 @@ fn where_nobody_knows_what_is_lost_the_store_is_looked_at_as_it_was_before() {
 fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
     let (bytes, _) = killed();
     let device = damaged(bytes.clone(), &[]);
-    let store = opened(&device, Access::Salvage).expect("it is whole");
+    let store = opened(&device, OpenMode::Salvage).expect("it is whole");
     (0..45).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!((store.is_read_only(), store.stats().lost), (false, ByteSize(0)));
 }
 
 /// Where the page of the map lies that the newest checkpoint means.
 fn page_at(device: &Arc<dyn BlockDevice>, page: u32) -> usize {
-    let store = opened(device, Access::ReadOnly).expect("it can be looked at");
+    let store = opened(device, OpenMode::ReadOnly).expect("it can be looked at");
     let state = store.shared.state.lock();
     let place = state.core.page_place(umbrella_policy::log_layout::MapPage(page)).expect("it was written");
     state.core.superblock.device_block(place).0 as usize * 4096
@@ -166,7 +166,7 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
             let mut at = oldest_headers(&bytes);
             at.push(page_at(&whole, page));
             let device = damaged(bytes.clone(), &at);
-            let store = opened(&device, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let store = opened(&device, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             assert!(!store.is_read_only(), "{label}");
             let lost = assert_right_or_lost(&store, &truth, &label);
             assert_eq!(store.stats().lost.0, lost * 4096, "{label}");
@@ -186,7 +186,7 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
             assert_eq!(assert_right_or_lost(&open(&device, by_hand()), &truth, &label), lost, "{label}");
             // A second damage to the same page.
             let again = damaged(bytes_of(&*device), &[page_at(&device, page)]);
-            let store = opened(&again, Access::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let store = opened(&again, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             let lost_again = assert_right_or_lost(&store, &truth, &format!("{label}, again"));
             assert!(lost_again >= lost, "{label}: {lost_again} of {lost} are still known to be lost");
             truth = after_random_work(seed, 130).1;

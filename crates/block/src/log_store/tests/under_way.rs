@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::every_call::{Brittle, Failure};
 use super::*;
 use crate::error::{BlockError, Operation};
-use crate::log_store::core::End;
+use crate::log_store::core::AfterCheckpoint;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -139,7 +139,7 @@ fn who_writes_on_while_the_store_is_closed_waits_for_no_thread_that_has_ended() 
         std::thread::yield_now();
     }
     let shared = Arc::clone(&store.shared);
-    let made = within_bounds(move || shared.checkpoint(End::GoesOn));
+    let made = within_bounds(move || shared.checkpoint(AfterCheckpoint::GoesOn));
     assert!(made.expect("memory does not fail"));
     drop(store);
     assert_eq!(read(&open(&device, by_hand()), 0, 8), fill(1, 8));

@@ -5,7 +5,7 @@ use umbrella_units::SectorRange;
 use super::errors::{Ended, words};
 use super::negotiate::Session;
 use super::output::{Output, PIECE};
-use super::perform::Outcome;
+use super::perform::RequestOutcome;
 use super::wire::Offset;
 use super::wire::reply::{
     ChunkType, DATA_CHUNK_BYTES, ErrorCode, More, SIMPLE_BYTES, chunk, data_chunk, error_chunk, hole_chunk, simple,
@@ -15,16 +15,21 @@ use super::wire::request::{Cookie, Request};
 
 impl Session<'_> {
     /// Answers a request that is not a read, or one that failed.
-    pub(super) fn answer(&self, output: &mut Output<'_>, cookie: Cookie, outcome: &Outcome) -> Result<(), Ended> {
+    pub(super) fn answer(
+        &self,
+        output: &mut Output<'_>,
+        cookie: Cookie,
+        outcome: &RequestOutcome,
+    ) -> Result<(), Ended> {
         match outcome {
-            Outcome::Done => output.push(&simple(None, cookie)),
-            Outcome::Failed(code) if !self.structured => output.push(&simple(Some(*code), cookie)),
-            Outcome::Failed(code) => {
+            RequestOutcome::Done => output.push(&simple(None, cookie)),
+            RequestOutcome::Failed(code) if !self.structured => output.push(&simple(Some(*code), cookie)),
+            RequestOutcome::Failed(code) => {
                 let mut bytes = Vec::with_capacity(128);
                 error_chunk(&mut bytes, cookie, *code, words(*code));
                 output.push(&bytes)
             }
-            Outcome::Extents(extents) => {
+            RequestOutcome::Extents(extents) => {
                 let mut bytes = Vec::with_capacity(32 + 8 * extents.len());
                 status_chunk(&mut bytes, cookie, extents);
                 output.push(&bytes)
@@ -60,7 +65,7 @@ impl Session<'_> {
             Ok(true) => head.copy_from_slice(&simple(None, request.cookie)),
             Ok(false) => return Ok(false),
             Err(code) => {
-                self.answer(output, request.cookie, &Outcome::Failed(code))?;
+                self.answer(output, request.cookie, &RequestOutcome::Failed(code))?;
                 return Ok(true);
             }
         }

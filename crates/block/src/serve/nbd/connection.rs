@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::errors::{Broken, Ended};
 use super::input::Input;
 use super::negotiate::{Negotiation, Next, Session};
-use super::shared::Shared;
+use super::shared::ServerShared;
 use super::socket::Socket;
 use super::tls::Tls;
 use super::transmit::Transmission;
@@ -15,8 +15,8 @@ use super::wire::greeting;
 use super::wire::option::{OPTION_BYTES, OptionHeader};
 
 /// Serves a client until one side ends it. Always returns why.
-pub(super) fn serve(socket: &Socket, shared: &Shared) -> Ended {
-    let until = Until::new(shared.limits.handshake);
+pub(super) fn serve(socket: &Socket, shared: &ServerShared) -> Ended {
+    let until = Deadline::new(shared.limits.handshake);
     let mut input = Input::new();
     let greeted = greet(socket, &until, &mut input);
     let ended = greeted.and_then(|flags| {
@@ -27,7 +27,7 @@ pub(super) fn serve(socket: &Socket, shared: &Shared) -> Ended {
 }
 
 /// Says what this is; returns the client's flags.
-fn greet(socket: &Socket, until: &Until, input: &mut Input) -> Result<u32, Ended> {
+fn greet(socket: &Socket, until: &Deadline, input: &mut Input) -> Result<u32, Ended> {
     socket.set_send_limit(until.limit)?;
     socket.send(&greeting())?;
     let flags = u32::from_be_bytes(*until.peek(input, socket)?);
@@ -38,8 +38,8 @@ fn greet(socket: &Socket, until: &Until, input: &mut Input) -> Result<u32, Ended
 /// Negotiates, once more when the client has begun to encrypt, and then serves.
 fn go_on(
     socket: &Socket,
-    shared: &Shared,
-    until: &Until,
+    shared: &ServerShared,
+    until: &Deadline,
     mut input: Input,
     mut negotiation: Negotiation<'_>,
 ) -> Result<Ended, Ended> {
@@ -70,8 +70,8 @@ enum Agreed<'s> {
 
 fn negotiate<'s>(
     socket: &Socket,
-    shared: &Shared,
-    until: &Until,
+    shared: &ServerShared,
+    until: &Deadline,
     input: &mut Input,
     negotiation: &mut Negotiation<'s>,
 ) -> Result<Agreed<'s>, Ended> {
@@ -103,14 +103,14 @@ fn negotiate<'s>(
 }
 
 /// When the negotiation has to be over.
-struct Until {
+struct Deadline {
     deadline: Instant,
     limit: Duration,
 }
 
-impl Until {
-    fn new(limit: Duration) -> Until {
-        Until { deadline: Instant::now() + limit, limit }
+impl Deadline {
+    fn new(limit: Duration) -> Deadline {
+        Deadline { deadline: Instant::now() + limit, limit }
     }
 
     fn wait_for(&self, bytes: usize, input: &mut Input, socket: &Socket) -> Result<(), Ended> {

@@ -73,10 +73,10 @@ pub(super) enum Ended {
     #[error("the server stops")]
     Stopped,
     /// The client breaks the rules.
-    #[error("the client breaks the protocol: {0}")]
+    #[error("protocol error of the client: {0}")]
     Protocol(Broken),
     /// The client does not go on.
-    #[error("nothing came for {} s in the middle of a message", .0.as_secs())]
+    #[error("the client sent nothing for {} s in the middle of a message", .0.as_secs())]
     Stalled(Duration),
     /// The network or the client's program failed.
     #[error("{0}")]
@@ -92,21 +92,21 @@ impl From<Errno> for Ended {
 /// What a client did that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Broken {
-    #[error("it does not speak the fixed newstyle handshake")]
+    #[error("it does not use the fixed newstyle handshake")]
     Handshake,
-    #[error("an option without its magic number")]
+    #[error("it sent an option without the magic number")]
     OptionMagic,
-    #[error("an option of {0} bytes")]
+    #[error("it sent an option of {0} bytes, which is too long")]
     LongOption(u32),
-    #[error("an export that does not exist, asked for in a way that has no answer")]
+    #[error("it asked for an unknown export by EXPORT_NAME, which cannot be refused otherwise")]
     UnknownExport,
-    #[error("something unencrypted after it asked for TLS")]
+    #[error("it sent unencrypted data after STARTTLS")]
     AfterStartTls,
-    #[error("no TLS, which is required")]
+    #[error("it did not use TLS, which is required here")]
     Unencrypted,
-    #[error("a request without its magic number")]
+    #[error("it sent a request without the magic number")]
     RequestMagic,
-    #[error("a write of {0} bytes")]
+    #[error("it sent a write of {0} bytes, which is too long")]
     LongWrite(u32),
 }
 

@@ -58,7 +58,7 @@ impl Input {
     pub(super) fn receive(&mut self, socket: &Socket) -> Result<(), Ended> {
         self.make_room(AHEAD);
         let to = (self.end + AHEAD).min(self.buffer.len());
-        let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
+        let room = self.buffer.get_mut(self.end..to).ok_or(Errno::NOBUFS)?;
         match self.watch.receive(socket, room)? {
             0 => Err(Ended::Closed),
             got => {
@@ -68,25 +68,25 @@ impl Input {
         }
     }
 
-    /// Receives until `len` bytes are there, at most [`LARGEST`]; the client may pause for `pause`.
-    pub(super) fn complete(&mut self, len: usize, socket: &Socket, pause: Duration) -> Result<(), Ended> {
+    /// Receives until `len` bytes are there, at most [`LARGEST`], and returns them; the client may pause for `pause`.
+    pub(super) fn complete(&mut self, len: usize, socket: &Socket, pause: Duration) -> Result<&[u8], Ended> {
         let have = self.buffered().len();
         if have < len {
             self.make_room(len - have);
             let to = self.end + (len - have);
-            let room = self.buffer.get_mut(self.end..to).unwrap_or_default();
+            let room = self.buffer.get_mut(self.end..to).ok_or(Errno::NOBUFS)?;
             let got = if room.len() <= AHEAD { self.watch.try_receive(socket, room)?.unwrap_or(0) } else { 0 };
-            receive_all(socket, room.get_mut(got..).unwrap_or_default(), pause)?;
+            receive_all(socket, room.get_mut(got..).ok_or(Errno::NOBUFS)?, pause)?;
             self.end = to;
         }
-        Ok(())
+        Ok(self.buffered().get(..len).ok_or(Errno::NOBUFS)?)
     }
 
     /// Moves the next bytes into `to` until it is full, first those received already.
     pub(super) fn fill(&mut self, to: &mut [u8], socket: &Socket, pause: Duration) -> Result<(), Ended> {
         let have = self.buffered().len().min(to.len());
         let (first, rest) = to.split_at_mut(have);
-        first.copy_from_slice(self.buffered().get(..have).unwrap_or_default());
+        first.copy_from_slice(self.buffered().get(..have).ok_or(Errno::NOBUFS)?);
         self.consume(have);
         receive_all(socket, rest, pause)
     }
@@ -109,7 +109,7 @@ fn receive_all(socket: &Socket, mut room: &mut [u8], pause: Duration) -> Result<
     while !room.is_empty() {
         match socket.receive(room, Until::Full) {
             Ok(0) => return Err(Ended::Closed),
-            Ok(got) => room = room.get_mut(got..).unwrap_or_default(),
+            Ok(got) => room = room.get_mut(got..).ok_or(Errno::NOBUFS)?,
             Err(Errno::AGAIN) => return Err(Ended::Stalled(pause)),
             Err(error) => return Err(error.into()),
         }

@@ -30,7 +30,7 @@ impl<'c> Output<'c> {
         if self.buffer.len() - self.filled < bytes {
             self.flush()?;
         }
-        Ok(self.buffer.get_mut(self.filled..self.filled + bytes).unwrap_or_default())
+        Ok(self.buffer.get_mut(self.filled..self.filled + bytes).ok_or(Errno::NOBUFS)?)
     }
 
     /// So many bytes of the room are part of the output.

@@ -15,7 +15,7 @@ const MAX_EXTENTS: usize = 1024;
 
 /// What came of a request that is not a read.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     Done,
     Extents(Vec<(u32, Status)>),
     Failed(ErrorCode),
@@ -64,14 +64,16 @@ impl Session<'_> {
     }
 
     /// Carries out anything but a read.
-    pub(super) fn perform(&self, request: &Request, range: SectorRange, payload: &[u8]) -> Outcome {
+    pub(super) fn perform(&self, request: &Request, range: SectorRange, payload: &[u8]) -> RequestOutcome {
         let device = self.export.device();
         let durability =
             if request.flags.contains(CommandFlags::FUA) { Durability::Through } else { Durability::Cached };
         if range.sectors == 0 && request.command != Command::Flush {
-            return Outcome::Done;
+            return RequestOutcome::Done;
         }
         let done = match request.command {
+            // Never less than the request says: what is missing would count as written.
+            Command::Write if payload.len() as u64 != range.bytes().0 => return RequestOutcome::Failed(ErrorCode::Io),
             Command::Write => device.write(range.start, payload, durability),
             Command::Flush => device.flush(),
             Command::Trim => device.discard(range).and_then(|()| match durability {
@@ -81,9 +83,11 @@ impl Session<'_> {
             Command::WriteZeroes => return self.zero(request, range, durability),
             Command::Cache => self.export.file().map_or(Ok(()), |file| file.prefetch(range)),
             Command::BlockStatus => return self.status(request, range),
-            Command::Read | Command::Disconnect | Command::Unknown(_) => return Outcome::Failed(ErrorCode::Invalid),
+            Command::Read | Command::Disconnect | Command::Unknown(_) => {
+                return RequestOutcome::Failed(ErrorCode::Invalid);
+            }
         };
-        done.map_or_else(|error| Outcome::Failed(self.failed(&error)), |()| Outcome::Done)
+        done.map_or_else(|error| RequestOutcome::Failed(self.failed(&error)), |()| RequestOutcome::Done)
     }
 
     /// Notes an error of the device for people here, and says what the client is told.
@@ -94,12 +98,12 @@ impl Session<'_> {
         error_code(error)
     }
 
-    fn zero(&self, request: &Request, range: SectorRange, durability: Durability) -> Outcome {
+    fn zero(&self, request: &Request, range: SectorRange, durability: Durability) -> RequestOutcome {
         let device = self.export.device();
         let zeroes = if request.flags.contains(CommandFlags::NO_HOLE) { Zeroes::Keep } else { Zeroes::Unmap };
         let zeroed = if request.flags.contains(CommandFlags::FAST_ZERO) {
             match self.export.file().map_or(Ok(false), |file| file.zero_quickly(range, zeroes)) {
-                Ok(false) => return Outcome::Failed(ErrorCode::NotSupported),
+                Ok(false) => return RequestOutcome::Failed(ErrorCode::NotSupported),
                 Ok(true) if durability == Durability::Through => device.flush(),
                 Ok(true) => Ok(()),
                 Err(error) => Err(error),
@@ -107,15 +111,15 @@ impl Session<'_> {
         } else {
             device.write_zeroes(range, zeroes, durability)
         };
-        zeroed.map_or_else(|error| Outcome::Failed(self.failed(&error)), |()| Outcome::Done)
+        zeroed.map_or_else(|error| RequestOutcome::Failed(self.failed(&error)), |()| RequestOutcome::Done)
     }
 
     /// The extents of a range, from its beginning on, as many as one answer holds.
-    fn status(&self, request: &Request, range: SectorRange) -> Outcome {
+    fn status(&self, request: &Request, range: SectorRange) -> RequestOutcome {
         let most = if request.flags.contains(CommandFlags::REQ_ONE) { 1 } else { MAX_EXTENTS };
         match extents(self.export.device(), range, most) {
-            Ok(extents) => Outcome::Extents(extents),
-            Err(error) => Outcome::Failed(self.failed(&error)),
+            Ok(extents) => RequestOutcome::Extents(extents),
+            Err(error) => RequestOutcome::Failed(self.failed(&error)),
         }
     }
 }

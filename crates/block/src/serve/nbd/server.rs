@@ -12,7 +12,7 @@ use super::connection;
 use super::errors::{Ended, ServeError};
 use super::export::Exports;
 use super::listen::{Address, Listener};
-use super::shared::{Limits, Shared, Stats};
+use super::shared::{Limits, ServerShared, Stats};
 use super::socket::Socket;
 
 /// How long to wait before accepting again when the system has no more files or memory.
@@ -21,7 +21,7 @@ const OUT_OF_FILES: Duration = Duration::from_millis(100);
 /// A running server. Dropping it stops it, too, but tells nobody of a failed flush.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     listeners: Vec<Arc<Listener>>,
     acceptors: Vec<JoinHandle<()>>,
 }
@@ -29,7 +29,7 @@ pub struct Server {
 impl Server {
     /// Offers the exports at all these addresses.
     pub fn start(exports: Exports, addresses: &[Address], limits: Limits) -> Result<Server, ServeError> {
-        let shared = Arc::new(Shared::new(exports, limits));
+        let shared = Arc::new(ServerShared::new(exports, limits));
         let mut server = Server { shared, listeners: Vec::new(), acceptors: Vec::new() };
         for address in addresses {
             server.listeners.push(Arc::new(Listener::open(address)?));
@@ -102,7 +102,7 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &Listener, shared: &Arc<Shared>) {
+fn accept(listener: &Listener, shared: &Arc<ServerShared>) {
     while !shared.is_stopping() {
         match listener.accept() {
             Ok(client) => greet(client, shared),
@@ -116,7 +116,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
-fn greet(client: OwnedFd, shared: &Arc<Shared>) {
+fn greet(client: OwnedFd, shared: &Arc<ServerShared>) {
     let Some(admitted) = shared.admit(Socket::new(client)) else {
         if let Some(untold) = shared.turned_away.tell() {
             tracing::warn!(limit = shared.limits.connections, untold, "turned a client away: too many connections");

@@ -68,7 +68,7 @@ pub struct Stats {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct ServerCounters {
     pub(super) accepted: AtomicU64,
     pub(super) turned_away: AtomicU64,
     pub(super) reads: AtomicU64,
@@ -81,29 +81,29 @@ pub(super) struct Counters {
 
 /// What all connections have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ServerShared {
     pub(super) exports: Exports,
     pub(super) limits: Limits,
     pub(super) budget: Budget,
     pub(super) stopping: AtomicBool,
     pub(super) connections: Mutex<BTreeMap<u64, Arc<Socket>>>,
     pub(super) gone: Condvar,
-    pub(super) counters: Counters,
+    pub(super) counters: ServerCounters,
     /// Lines about connections that ended badly, and about clients turned away.
     pub(super) ended_badly: Seldom,
     pub(super) turned_away: Seldom,
 }
 
-impl Shared {
-    pub(super) fn new(exports: Exports, limits: Limits) -> Shared {
-        Shared {
+impl ServerShared {
+    pub(super) fn new(exports: Exports, limits: Limits) -> ServerShared {
+        ServerShared {
             exports,
             limits,
             budget: Budget::new(limits.memory, limits.connections),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             gone: Condvar::new(),
-            counters: Counters::default(),
+            counters: ServerCounters::default(),
             ended_badly: Seldom::default(),
             turned_away: Seldom::default(),
         }
@@ -128,7 +128,7 @@ impl Shared {
     }
 
     /// Takes a connection in; nothing if there are too many or the server stops.
-    pub(super) fn admit(self: &Arc<Shared>, socket: Socket) -> Option<Admitted> {
+    pub(super) fn admit(self: &Arc<ServerShared>, socket: Socket) -> Option<Admitted> {
         let mut connections = self.connections.lock();
         if connections.len() >= self.limits.connections || self.is_stopping() {
             self.counters.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Shared {
 pub(super) struct Admitted {
     pub(super) number: u64,
     pub(super) socket: Arc<Socket>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ServerShared>,
 }
 
 impl Drop for Admitted {

@@ -13,8 +13,8 @@ use super::errors::{Broken, Ended};
 use super::input::{Input, LARGEST};
 use super::negotiate::Session;
 use super::output::{Output, PIECE};
-use super::perform::Outcome;
-use super::shared::Shared;
+use super::perform::RequestOutcome;
+use super::shared::ServerShared;
 use super::socket::Socket;
 use super::wire::reply::ErrorCode;
 use super::wire::request::{Command, REQUEST_BYTES, Request};
@@ -43,7 +43,7 @@ struct Job<'a> {
 pub(super) struct Transmission<'c> {
     session: Session<'c>,
     socket: &'c Socket,
-    shared: &'c Shared,
+    shared: &'c ServerShared,
     /// Held by the leader.
     input: Mutex<Input>,
     output: Mutex<Output<'c>>,
@@ -59,7 +59,12 @@ pub(super) struct Transmission<'c> {
 }
 
 impl<'c> Transmission<'c> {
-    pub(super) fn new(session: Session<'c>, socket: &'c Socket, shared: &'c Shared, input: Input) -> Transmission<'c> {
+    pub(super) fn new(
+        session: Session<'c>,
+        socket: &'c Socket,
+        shared: &'c ServerShared,
+        input: Input,
+    ) -> Transmission<'c> {
         Transmission {
             session,
             socket,
@@ -145,9 +150,7 @@ impl<'c> Transmission<'c> {
             }
             let memory = self.memory(request.length as usize, request.command)?;
             if payload > 0 {
-                data.reserve(payload);
-                let room = data.as_mut_slice().get_mut(..payload).unwrap_or_default();
-                input.fill(room, self.socket, self.shared.limits.pause)?;
+                input.fill(data.room(payload), self.socket, self.shared.limits.pause)?;
             }
             let job = Job { request, range, _memory: memory };
             if self.most_threads > 1 {
@@ -213,8 +216,7 @@ impl<'c> Transmission<'c> {
                 if !serial && (cached.is_none() || !self.takes_writes_at_once(request)) {
                     return Ok(false);
                 }
-                input.complete(length, self.socket, self.shared.limits.pause)?;
-                let payload = input.buffered().get(..length).unwrap_or_default();
+                let payload = input.complete(length, self.socket, self.shared.limits.pause)?;
                 let outcome = self.write_at_once(request, range, payload, serial);
                 input.consume(length);
                 self.session.answer(&mut self.output.lock(), request.cookie, &outcome)?;
@@ -224,7 +226,7 @@ impl<'c> Transmission<'c> {
         }
     }
 
-    fn write_at_once(&self, request: &Request, range: SectorRange, payload: &[u8], serial: bool) -> Outcome {
+    fn write_at_once(&self, request: &Request, range: SectorRange, payload: &[u8], serial: bool) -> RequestOutcome {
         if serial {
             return self.session.perform(request, range, payload);
         }
@@ -254,16 +256,14 @@ impl<'c> Transmission<'c> {
     }
 
     fn refuse(&self, request: &Request, code: ErrorCode) -> Result<(), Ended> {
-        self.session.answer(&mut self.output.lock(), request.cookie, &Outcome::Failed(code))
+        self.session.answer(&mut self.output.lock(), request.cookie, &RequestOutcome::Failed(code))
     }
 
     /// Reads over the data of a write that is refused.
     fn skip(&self, input: &mut Input, mut bytes: usize, data: &mut AlignedBuffer) -> Result<(), Ended> {
-        data.reserve(bytes.min(PIECE));
         while bytes > 0 {
             let part = bytes.min(PIECE);
-            let room = data.as_mut_slice().get_mut(..part).unwrap_or_default();
-            input.fill(room, self.socket, self.shared.limits.pause)?;
+            input.fill(data.room(part), self.socket, self.shared.limits.pause)?;
             bytes -= part;
         }
         Ok(())
@@ -299,8 +299,7 @@ impl<'c> Transmission<'c> {
             return self.read_in_pieces(file, request, range, data);
         }
         let length = request.length as usize;
-        data.reserve(length);
-        let room = data.as_mut_slice().get_mut(..length).unwrap_or_default();
+        let room = data.room(length);
         match self.session.export.device().read(range.start, room) {
             Ok(()) => self.session.answer_with(&mut self.output.lock(), request, room),
             Err(error) => self.refuse(request, self.session.failed(&error)),
@@ -330,8 +329,7 @@ impl<'c> Transmission<'c> {
                     while at < extent.end() {
                         let piece = SectorRange { start: at, sectors: CHUNK / SECTOR_BYTES }.intersection(extent);
                         let length = piece.bytes().0 as usize;
-                        data.reserve(length);
-                        let room = data.as_mut_slice().get_mut(..length).unwrap_or_default();
+                        let room = data.room(length);
                         if let Err(error) = self.session.export.device().read(piece.start, room) {
                             return failed(error);
                         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::wire::Command;
+use super::wire::ControlCommand;
 
 /// Why a device could not be offered by ublk, or not be taken back.
 #[derive(Debug, Error)]
@@ -37,7 +37,7 @@ pub enum UblkError {
     #[error("the ublk driver does not {command}: {source}")]
     Refused {
         /// Which one.
-        command: Command,
+        command: ControlCommand,
         /// Why.
         source: io::Error,
     },

@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::wire::{self, ABORTED, Command, PAYLOAD_BYTES, QueueCommand, REQUEST_BYTES, Request, RequestTag};
+use super::wire::{self, ABORTED, ControlCommand, IoRequest, PAYLOAD_BYTES, QueueCommand, REQUEST_BYTES, RequestTag};
 
 /// Commands to the driver, one at a time.
 pub(super) struct Control {
@@ -31,7 +31,7 @@ impl Control {
     /// Has a command carried out, with what it points at, which the driver may change.
     pub(super) fn call(
         &mut self,
-        command: Command,
+        command: ControlCommand,
         device: u32,
         data: u64,
         payload: Option<&mut [u8; PAYLOAD_BYTES]>,
@@ -68,7 +68,7 @@ impl Control {
 
 /// What a queue's ring has to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum RingEvent {
     /// There is a request.
     Request(RequestTag),
     /// There will be none any more, and why if that is not the device's end.
@@ -126,17 +126,17 @@ impl Queue {
     }
 
     /// What there is to tell.
-    pub(super) fn events(&mut self, to: &mut Vec<Event>) {
+    pub(super) fn events(&mut self, to: &mut Vec<RingEvent>) {
         to.extend(self.ring.completion().map(|entry| match (entry.user_data(), entry.result()) {
-            (BELL, _) => Event::Rung,
-            (tag, 0) => Event::Request(RequestTag(tag as u16)),
-            (_, ABORTED) => Event::Ended(None),
-            (_, failed) => Event::Ended(Some(failed)),
+            (BELL, _) => RingEvent::Rung,
+            (tag, 0) => RingEvent::Request(RequestTag(tag as u16)),
+            (_, ABORTED) => RingEvent::Ended(None),
+            (_, failed) => RingEvent::Ended(Some(failed)),
         }));
     }
 
-    /// The request that a tag has; only after [`Event::Request`], and until its result is sent.
-    pub(super) fn request(&self, tag: RequestTag) -> Option<Request> {
+    /// The request that a tag has; only after [`RingEvent::Request`], and until its result is sent.
+    pub(super) fn request(&self, tag: RequestTag) -> Option<IoRequest> {
         self.requests.read(tag)
     }
 
@@ -200,7 +200,7 @@ impl Requests {
         Ok(Requests { start, bytes, depth })
     }
 
-    fn read(&self, tag: RequestTag) -> Option<Request> {
+    fn read(&self, tag: RequestTag) -> Option<IoRequest> {
         if tag.0 >= self.depth {
             return None;
         }
@@ -208,7 +208,7 @@ impl Requests {
         let bytes = unsafe {
             self.start.add(usize::from(tag.0) * REQUEST_BYTES).cast::<[u8; REQUEST_BYTES]>().as_ptr().read_volatile()
         };
-        Some(Request::decode(&bytes))
+        Some(IoRequest::decode(&bytes))
     }
 }
 

@@ -6,20 +6,20 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use super::kernel::Control;
-use super::wire::{Command, Info, PAYLOAD_BYTES};
+use super::wire::{ControlCommand, DeviceInfo, PAYLOAD_BYTES};
 
 /// Gives up the numbers of devices that Umbrella made and whose process is gone. What is still mounted keeps its number until it is unmounted.
 pub(super) fn forget(control: &mut Control) {
     for device in numbers() {
         let mut bytes = [0; PAYLOAD_BYTES];
-        if control.call(Command::Info, device, 0, Some(&mut bytes)).is_err() {
+        if control.call(ControlCommand::Info, device, 0, Some(&mut bytes)).is_err() {
             continue;
         }
-        let info = Info::decode(&bytes);
+        let info = DeviceInfo::decode(&bytes);
         if !info.dead || !info.owner.is_some_and(is_gone) {
             continue;
         }
-        match control.call(Command::DeleteLater, device, 0, None) {
+        match control.call(ControlCommand::DeleteLater, device, 0, None) {
             Ok(()) => tracing::info!("/dev/ublkc{device} of a daemon that was killed is removed"),
             // Linux before 6.9 has no such command; the number is only wasted.
             Err(error) => tracing::debug!(%error, "/dev/ublkc{device} of a daemon that was killed stays"),

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use rustix::io::Errno;
 
-use super::kernel::{Event, Queue};
+use super::kernel::{Queue, RingEvent};
 use super::wire::{QueueCommand, RequestTag};
 use super::work::{Desk, Worker};
 use crate::file::AlignedBuffer;
@@ -50,9 +50,9 @@ fn begin(queue: &mut Queue, depth: u16) -> io::Result<()> {
     let mut events = Vec::new();
     queue.events(&mut events);
     let refused = events.iter().find_map(|event| match event {
-        Event::Ended(failed) => Some(failed.map_or(Errno::NODEV.raw_os_error(), |failed| -failed)),
+        RingEvent::Ended(failed) => Some(failed.map_or(Errno::NODEV.raw_os_error(), |failed| -failed)),
         // Nobody has seen the device yet.
-        Event::Request(_) | Event::Rung => None,
+        RingEvent::Request(_) | RingEvent::Rung => None,
     });
     refused.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
 }
@@ -67,7 +67,7 @@ fn go_on(queue: &mut Queue, depth: u16, hands: &Hands) -> io::Result<()> {
         queue.events(&mut events);
         for event in events.drain(..) {
             match event {
-                Event::Request(tag) => {
+                RingEvent::Request(tag) => {
                     let request = queue.request(tag).ok_or(Errno::PROTO)?;
                     match hands {
                         Hands::Many(desk) => desk.give(tag, request),
@@ -77,13 +77,13 @@ fn go_on(queue: &mut Queue, depth: u16, hands: &Hands) -> io::Result<()> {
                         }
                     }
                 }
-                Event::Ended(failed) => {
+                RingEvent::Ended(failed) => {
                     open -= 1;
                     if let Some(failed) = failed {
                         return Err(io::Error::from_raw_os_error(-failed));
                     }
                 }
-                Event::Rung => {
+                RingEvent::Rung => {
                     queue.silence();
                     queue.listen()?;
                 }

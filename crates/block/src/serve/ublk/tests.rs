@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::params::{MOST_BYTES, encode, queue_depth, workers};
-use super::wire::{Flags, Operation, QueueCommand, REQUEST_BYTES, Request, RequestTag, command, queue_command};
-use super::work::{Data, Failed};
+use super::wire::{Flags, IoRequest, QueueCommand, REQUEST_BYTES, RequestKind, RequestTag, command, queue_command};
+use super::work::{Data, RequestError};
 use super::*;
 use crate::device::{Durability, Zeroes};
 use crate::error::BlockError;
@@ -62,13 +62,13 @@ fn what_answers_at_once_has_a_deep_queue_and_no_workers() {
 #[test]
 fn commands_have_the_numbers_of_the_kernels_header() {
     // As the macros of linux/ublk_cmd.h have them on x86-64 and arm64.
-    assert_eq!(Command::Info.opcode(), 0x8020_7502);
-    assert_eq!(Command::Add.opcode(), 0xc020_7504);
-    assert_eq!(Command::Delete.opcode(), 0xc020_7505);
-    assert_eq!(Command::Start.opcode(), 0xc020_7506);
-    assert_eq!(Command::Stop.opcode(), 0xc020_7507);
-    assert_eq!(Command::SetParams.opcode(), 0xc020_7508);
-    assert_eq!(Command::DeleteLater.opcode(), 0x8020_7514);
+    assert_eq!(ControlCommand::Info.opcode(), 0x8020_7502);
+    assert_eq!(ControlCommand::Add.opcode(), 0xc020_7504);
+    assert_eq!(ControlCommand::Delete.opcode(), 0xc020_7505);
+    assert_eq!(ControlCommand::Start.opcode(), 0xc020_7506);
+    assert_eq!(ControlCommand::Stop.opcode(), 0xc020_7507);
+    assert_eq!(ControlCommand::SetParams.opcode(), 0xc020_7508);
+    assert_eq!(ControlCommand::DeleteLater.opcode(), 0x8020_7514);
     assert_eq!(QueueCommand::Fetch.opcode(), 0xc010_7520);
     assert_eq!(QueueCommand::CommitAndFetch.opcode(), 0xc010_7521);
 }
@@ -88,7 +88,7 @@ fn commands_are_laid_out_as_the_kernels_structs() {
 
 #[test]
 fn what_is_known_of_a_device_survives_the_way_to_the_driver_and_back() {
-    let info = Info {
+    let info = DeviceInfo {
         device: 3,
         queue_depth: 31,
         dead: true,
@@ -98,11 +98,11 @@ fn what_is_known_of_a_device_survives_the_way_to_the_driver_and_back() {
     };
     let mut bytes = info.encode();
     assert_eq!(bytes[..2], 1u16.to_ne_bytes(), "one queue");
-    assert_eq!(Info::decode(&bytes), info);
+    assert_eq!(DeviceInfo::decode(&bytes), info);
     bytes[4] = 1;
-    assert!(!Info::decode(&bytes).dead);
+    assert!(!DeviceInfo::decode(&bytes).dead);
     bytes[32..40].fill(0);
-    assert_eq!(Info::decode(&bytes).owner, None, "another program's");
+    assert_eq!(DeviceInfo::decode(&bytes).owner, None, "another program's");
 }
 
 #[test]
@@ -111,27 +111,27 @@ fn the_data_of_each_tag_is_at_an_offset_of_its_own() {
     assert_eq!(RequestTag(1).data_offset() - RequestTag(0).data_offset(), 32 << 20);
 }
 
-fn described(word: u32, sectors: u32, start: u64) -> Request {
+fn described(word: u32, sectors: u32, start: u64) -> IoRequest {
     let mut bytes = [0; REQUEST_BYTES];
     bytes[..4].copy_from_slice(&word.to_ne_bytes());
     bytes[4..8].copy_from_slice(&sectors.to_ne_bytes());
     bytes[8..16].copy_from_slice(&start.to_ne_bytes());
     bytes[16..].fill(0xff);
-    Request::decode(&bytes)
+    IoRequest::decode(&bytes)
 }
 
 #[test]
 fn requests_are_read_as_the_driver_writes_them() {
     let kinds = [0, 1, 2, 3, 4, 5, 13, 255].map(|word| described(word, 0, 0).operation);
     let expected = [
-        Operation::Read,
-        Operation::Write,
-        Operation::Flush,
-        Operation::Discard,
-        Operation::Unknown(4),
-        Operation::WriteZeroes,
-        Operation::Unknown(13),
-        Operation::Unknown(255),
+        RequestKind::Read,
+        RequestKind::Write,
+        RequestKind::Flush,
+        RequestKind::Discard,
+        RequestKind::Unknown(4),
+        RequestKind::WriteZeroes,
+        RequestKind::Unknown(13),
+        RequestKind::Unknown(255),
     ];
     assert_eq!(kinds, expected);
     let request = described(1 | 1 << 13 | 1 << 11, 8, u64::MAX);
@@ -238,8 +238,8 @@ fn worker(device: &Arc<Told>, hand: &Arc<Hand>) -> Worker<Arc<Hand>> {
 
 const EIGHT: SectorRange = SectorRange { start: Lba(16), sectors: 8 };
 
-fn request(operation: Operation, flags: Flags) -> Request {
-    Request { operation, flags, range: EIGHT }
+fn request(operation: RequestKind, flags: Flags) -> IoRequest {
+    IoRequest { operation, flags, range: EIGHT }
 }
 
 #[test]
@@ -248,14 +248,14 @@ fn each_request_is_one_call_of_the_device_and_is_counted() {
     let (worker, mut buffer) = (worker(&device, &hand), AlignedBuffer::default());
     let mut perform = |operation, flags| worker.perform(RequestTag(3), &request(operation, flags), &mut buffer);
     hand.0.lock().insert(3, vec![9; 4096]);
-    assert_eq!(perform(Operation::Write, Flags::empty()), Ok(4096));
-    assert_eq!(perform(Operation::Write, Flags::FUA), Ok(4096));
-    assert_eq!(perform(Operation::Read, Flags::empty()), Ok(4096));
+    assert_eq!(perform(RequestKind::Write, Flags::empty()), Ok(4096));
+    assert_eq!(perform(RequestKind::Write, Flags::FUA), Ok(4096));
+    assert_eq!(perform(RequestKind::Read, Flags::empty()), Ok(4096));
     assert_eq!(hand.0.lock()[&3], vec![7; 4096]);
-    assert_eq!(perform(Operation::Flush, Flags::empty()), Ok(0));
-    assert_eq!(perform(Operation::Discard, Flags::empty()), Ok(0));
-    assert_eq!(perform(Operation::WriteZeroes, Flags::empty()), Ok(0));
-    assert_eq!(perform(Operation::WriteZeroes, Flags::KEEP | Flags::FUA), Ok(0));
+    assert_eq!(perform(RequestKind::Flush, Flags::empty()), Ok(0));
+    assert_eq!(perform(RequestKind::Discard, Flags::empty()), Ok(0));
+    assert_eq!(perform(RequestKind::WriteZeroes, Flags::empty()), Ok(0));
+    assert_eq!(perform(RequestKind::WriteZeroes, Flags::KEEP | Flags::FUA), Ok(0));
     let expected = [
         Call::Write(Lba(16), vec![9; 4096], Durability::Cached),
         Call::Write(Lba(16), vec![9; 4096], Durability::Through),
@@ -275,8 +275,8 @@ fn each_request_is_one_call_of_the_device_and_is_counted() {
 fn a_request_that_fails_is_not_counted_and_tells_the_devices_error() {
     let device = Arc::new(Told { broken: true, ..Told::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let failed = worker.perform(RequestTag(0), &request(Operation::Flush, Flags::empty()), &mut buffer);
-    assert_eq!(failed, Err(Failed(Errno::NOSPC.raw_os_error())));
+    let failed = worker.perform(RequestTag(0), &request(RequestKind::Flush, Flags::empty()), &mut buffer);
+    assert_eq!(failed, Err(RequestError(Errno::NOSPC.raw_os_error())));
     assert_eq!(worker.counters.so_far(), Traffic::default());
 }
 
@@ -284,13 +284,14 @@ fn a_request_that_fails_is_not_counted_and_tells_the_devices_error() {
 fn what_was_not_offered_never_reaches_the_device() {
     let device = Arc::<Told>::default();
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let unknown = worker.perform(RequestTag(0), &request(Operation::Unknown(13), Flags::empty()), &mut buffer);
-    assert_eq!(unknown, Err(Failed(Errno::OPNOTSUPP.raw_os_error())));
+    let unknown = worker.perform(RequestTag(0), &request(RequestKind::Unknown(13), Flags::empty()), &mut buffer);
+    assert_eq!(unknown, Err(RequestError(Errno::OPNOTSUPP.raw_os_error())));
     let sectors = u64::from(MOST_BYTES) / SECTOR_BYTES + 8;
-    let long = Request { range: SectorRange { start: Lba(0), sectors }, ..request(Operation::Read, Flags::empty()) };
-    assert_eq!(worker.perform(RequestTag(0), &long, &mut buffer), Err(Failed(Errno::INVAL.raw_os_error())));
-    let lost = worker.perform(RequestTag(0), &request(Operation::Write, Flags::empty()), &mut buffer);
-    assert_eq!(lost, Err(Failed(Errno::IO.raw_os_error())), "its data cannot be fetched");
+    let long =
+        IoRequest { range: SectorRange { start: Lba(0), sectors }, ..request(RequestKind::Read, Flags::empty()) };
+    assert_eq!(worker.perform(RequestTag(0), &long, &mut buffer), Err(RequestError(Errno::INVAL.raw_os_error())));
+    let lost = worker.perform(RequestTag(0), &request(RequestKind::Write, Flags::empty()), &mut buffer);
+    assert_eq!(lost, Err(RequestError(Errno::IO.raw_os_error())), "its data cannot be fetched");
     assert!(device.calls.lock().is_empty());
 }
 
@@ -302,8 +303,8 @@ fn a_panic_costs_an_answer_and_not_the_thread() {
     let device = Arc::new(Told { gate: Some((arrived, Mutex::new(leave))), ..Told::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
     let mut answer = |operation| worker.carry_out(RequestTag(0), &request(operation, Flags::empty()), &mut buffer);
-    assert_eq!(answer(Operation::Read), -Errno::IO.raw_os_error());
-    assert_eq!(answer(Operation::Flush), 0);
+    assert_eq!(answer(RequestKind::Read), -Errno::IO.raw_os_error());
+    assert_eq!(answer(RequestKind::Flush), 0);
 }
 
 #[test]
@@ -318,7 +319,7 @@ fn as_many_calls_are_under_way_as_there_are_threads_and_all_are_answered() {
         scope.spawn(|| first.run(&desk));
         scope.spawn(|| second.run(&desk));
         for tag in 0..3 {
-            desk.give(RequestTag(tag), request(Operation::Read, Flags::empty()));
+            desk.give(RequestTag(tag), request(RequestKind::Read, Flags::empty()));
         }
         for _ in 0..2 {
             arrivals.recv_timeout(Duration::from_secs(10)).expect("two calls are under way at once");

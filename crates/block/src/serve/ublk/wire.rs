@@ -32,14 +32,14 @@ const DEAD: u16 = 0;
 
 /// A command to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum ControlCommand {
     /// Say how a device stands.
     Info,
     /// Make a device that nobody sees yet.
     Add,
     /// Give up its number.
     Delete,
-    /// As [`Command::Delete`], without waiting for those who still have it open.
+    /// As [`ControlCommand::Delete`], without waiting for those who still have it open.
     DeleteLater,
     /// Offer it.
     Start,
@@ -49,31 +49,31 @@ pub enum Command {
     SetParams,
 }
 
-impl Command {
+impl ControlCommand {
     /// The command's number, which has the direction and size of its argument in it.
     pub(super) fn opcode(self) -> u32 {
         type Argument = [u8; COMMAND_BYTES];
         match self {
-            Command::Info => opcode::read::<Argument>(b'u', 0x02),
-            Command::Add => opcode::read_write::<Argument>(b'u', 0x04),
-            Command::Delete => opcode::read_write::<Argument>(b'u', 0x05),
-            Command::Start => opcode::read_write::<Argument>(b'u', 0x06),
-            Command::Stop => opcode::read_write::<Argument>(b'u', 0x07),
-            Command::SetParams => opcode::read_write::<Argument>(b'u', 0x08),
-            Command::DeleteLater => opcode::read::<Argument>(b'u', 0x14),
+            ControlCommand::Info => opcode::read::<Argument>(b'u', 0x02),
+            ControlCommand::Add => opcode::read_write::<Argument>(b'u', 0x04),
+            ControlCommand::Delete => opcode::read_write::<Argument>(b'u', 0x05),
+            ControlCommand::Start => opcode::read_write::<Argument>(b'u', 0x06),
+            ControlCommand::Stop => opcode::read_write::<Argument>(b'u', 0x07),
+            ControlCommand::SetParams => opcode::read_write::<Argument>(b'u', 0x08),
+            ControlCommand::DeleteLater => opcode::read::<Argument>(b'u', 0x14),
         }
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for ControlCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Command::Info => "say how a device stands",
-            Command::Add => "make a device",
-            Command::Delete | Command::DeleteLater => "forget the device",
-            Command::Start => "offer the device",
-            Command::Stop => "take the device away",
-            Command::SetParams => "take what the device is like",
+            ControlCommand::Info => "say how a device stands",
+            ControlCommand::Add => "make a device",
+            ControlCommand::Delete | ControlCommand::DeleteLater => "forget the device",
+            ControlCommand::Start => "offer the device",
+            ControlCommand::Stop => "take the device away",
+            ControlCommand::SetParams => "take what the device is like",
         })
     }
 }
@@ -142,7 +142,7 @@ bitflags! {
 
 /// A device as its driver sees it (`struct ublksrv_ctrl_dev_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Info {
+pub(super) struct DeviceInfo {
     /// The number in its name; `u32::MAX` asks for a free one.
     pub(super) device: u32,
     /// Requests under way at most.
@@ -156,7 +156,7 @@ pub(super) struct Info {
     pub(super) owner: Option<u32>,
 }
 
-impl Info {
+impl DeviceInfo {
     pub(super) fn encode(&self) -> [u8; PAYLOAD_BYTES] {
         let mut out = [0; PAYLOAD_BYTES];
         // One queue.
@@ -170,9 +170,9 @@ impl Info {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8; PAYLOAD_BYTES]) -> Info {
+    pub(super) fn decode(bytes: &[u8; PAYLOAD_BYTES]) -> DeviceInfo {
         let owner = u64::from_ne_bytes(get(bytes, 32));
-        Info {
+        DeviceInfo {
             device: u32::from_ne_bytes(get(bytes, 12)),
             queue_depth: u16::from_ne_bytes(get(bytes, 2)),
             dead: u16::from_ne_bytes(get(bytes, 4)) == DEAD,
@@ -197,7 +197,7 @@ bitflags! {
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum RequestKind {
     Read,
     Write,
     Flush,
@@ -209,26 +209,26 @@ pub(super) enum Operation {
 
 /// A request (`struct ublksrv_io_desc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) operation: Operation,
+pub(super) struct IoRequest {
+    pub(super) operation: RequestKind,
     pub(super) flags: Flags,
     pub(super) range: SectorRange,
 }
 
-impl Request {
-    pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Request {
+impl IoRequest {
+    pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> IoRequest {
         let word = u32::from_ne_bytes(get(bytes, 0));
         let operation = match word as u8 {
-            0 => Operation::Read,
-            1 => Operation::Write,
-            2 => Operation::Flush,
-            3 => Operation::Discard,
-            5 => Operation::WriteZeroes,
-            other => Operation::Unknown(other),
+            0 => RequestKind::Read,
+            1 => RequestKind::Write,
+            2 => RequestKind::Flush,
+            3 => RequestKind::Discard,
+            5 => RequestKind::WriteZeroes,
+            other => RequestKind::Unknown(other),
         };
         let (sectors, start) = (u32::from_ne_bytes(get(bytes, 4)), u64::from_ne_bytes(get(bytes, 8)));
         let range = SectorRange { start: Lba(start), sectors: u64::from(sectors) };
-        Request { operation, flags: Flags::from_bits_retain(word & !0xff), range }
+        IoRequest { operation, flags: Flags::from_bits_retain(word & !0xff), range }
     }
 }
 

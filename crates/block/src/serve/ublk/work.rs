@@ -12,12 +12,12 @@ use umbrella_units::SECTOR_BYTES;
 
 use super::kernel::Bell;
 use super::params::MOST_BYTES;
-use super::wire::{Flags, Operation, Request, RequestTag};
+use super::wire::{Flags, IoRequest, RequestKind, RequestTag};
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
 use crate::file::AlignedBuffer;
 use crate::serve::errno::errno;
-use crate::serve::traffic::Counters;
+use crate::serve::traffic::TrafficCounters;
 
 /// What lies between the queue and the threads.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Desk {
 
 #[derive(Debug, Default)]
 struct Incoming {
-    requests: VecDeque<(RequestTag, Request)>,
+    requests: VecDeque<(RequestTag, IoRequest)>,
     closed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Desk {
     }
 
     /// Hands a request to the threads.
-    pub(super) fn give(&self, tag: RequestTag, request: Request) {
+    pub(super) fn give(&self, tag: RequestTag, request: IoRequest) {
         self.incoming.lock().requests.push_back((tag, request));
         self.arrived.notify_one();
     }
@@ -70,7 +70,7 @@ impl Desk {
         std::mem::take(&mut *self.done.lock())
     }
 
-    fn next(&self) -> Option<(RequestTag, Request)> {
+    fn next(&self) -> Option<(RequestTag, IoRequest)> {
         let mut incoming = self.incoming.lock();
         loop {
             if let Some(next) = incoming.requests.pop_front() {
@@ -108,7 +108,7 @@ impl Data for File {
 pub(super) struct Worker<D> {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) data: D,
-    pub(super) counters: Arc<Counters>,
+    pub(super) counters: Arc<TrafficCounters>,
 }
 
 impl<D: Data> Worker<D> {
@@ -123,12 +123,12 @@ impl<D: Data> Worker<D> {
     }
 
     /// Carries one out. Returns what the driver is told: bytes, or an error's number below zero.
-    pub(super) fn carry_out(&self, tag: RequestTag, request: &Request, buffer: &mut AlignedBuffer) -> i32 {
+    pub(super) fn carry_out(&self, tag: RequestTag, request: &IoRequest, buffer: &mut AlignedBuffer) -> i32 {
         // A panic costs an answer, and not a thread and a tag.
         let performed = catch_unwind(AssertUnwindSafe(|| self.perform(tag, request, buffer)));
-        match performed.unwrap_or(Err(Failed(Errno::IO.raw_os_error()))) {
+        match performed.unwrap_or(Err(RequestError(Errno::IO.raw_os_error()))) {
             Ok(bytes) => bytes as i32,
-            Err(Failed(code)) => -code,
+            Err(RequestError(code)) => -code,
         }
     }
 
@@ -136,71 +136,70 @@ impl<D: Data> Worker<D> {
     pub(super) fn perform(
         &self,
         tag: RequestTag,
-        request: &Request,
+        request: &IoRequest,
         buffer: &mut AlignedBuffer,
-    ) -> Result<usize, Failed> {
+    ) -> Result<usize, RequestError> {
         let range = request.range;
         let durability = if request.flags.contains(Flags::FUA) { Durability::Through } else { Durability::Cached };
         match request.operation {
-            Operation::Read => {
+            RequestKind::Read => {
                 let room = room(buffer, request)?;
                 self.device.read(range.start, room)?;
                 self.data.deliver(tag, room)?;
                 self.counters.read(room.len());
                 Ok(room.len())
             }
-            Operation::Write => {
+            RequestKind::Write => {
                 let room = room(buffer, request)?;
                 self.data.fetch(tag, room)?;
                 self.device.write(range.start, room, durability)?;
                 self.counters.write(range);
                 Ok(room.len())
             }
-            Operation::Flush => {
+            RequestKind::Flush => {
                 self.device.flush()?;
                 self.counters.flush();
                 Ok(0)
             }
-            Operation::Discard => {
+            RequestKind::Discard => {
                 self.device.discard(range)?;
                 self.counters.other();
                 Ok(0)
             }
-            Operation::WriteZeroes => {
+            RequestKind::WriteZeroes => {
                 let zeroes = if request.flags.contains(Flags::KEEP) { Zeroes::Keep } else { Zeroes::Unmap };
                 self.device.write_zeroes(range, zeroes, durability)?;
                 self.counters.other();
                 Ok(0)
             }
-            Operation::Unknown(_) => Err(Failed(Errno::OPNOTSUPP.raw_os_error())),
+            RequestKind::Unknown(_) => Err(RequestError(Errno::OPNOTSUPP.raw_os_error())),
         }
     }
 }
 
 /// As much of the buffer as the request has data.
-fn room<'b>(buffer: &'b mut AlignedBuffer, request: &Request) -> Result<&'b mut [u8], Failed> {
+fn room<'b>(buffer: &'b mut AlignedBuffer, request: &IoRequest) -> Result<&'b mut [u8], RequestError> {
     let bytes = request.range.sectors * SECTOR_BYTES;
     if bytes > u64::from(MOST_BYTES) {
-        return Err(Failed(Errno::INVAL.raw_os_error()));
+        return Err(RequestError(Errno::INVAL.raw_os_error()));
     }
-    buffer.reserve(bytes as usize);
-    Ok(buffer.as_mut_slice().get_mut(..bytes as usize).unwrap_or_default())
+    Ok(buffer.room(bytes as usize))
 }
 
 /// Why a request could not be carried out: the error's number.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failed(pub(super) i32);
+pub(super) struct RequestError(pub(super) i32);
 
-impl From<BlockError> for Failed {
-    fn from(error: BlockError) -> Failed {
-        Failed(errno(&error))
+impl From<BlockError> for RequestError {
+    fn from(error: BlockError) -> RequestError {
+        RequestError(errno(&error))
     }
 }
 
-impl From<std::io::Error> for Failed {
+impl From<std::io::Error> for RequestError {
     /// The data of a request could not be copied: the device is being taken away by force.
-    fn from(error: std::io::Error) -> Failed {
+    fn from(error: std::io::Error) -> RequestError {
         tracing::warn!(%error, "the data of a request cannot be copied");
-        Failed(Errno::IO.raw_os_error())
+        RequestError(Errno::IO.raw_os_error())
     }
 }

@@ -221,7 +221,8 @@ fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &A
         Arc::new(EmulatedDisk::new(&model, &DeviceOptions::default(), TimeScale::new(scale.factor)?, backing)?);
     let options = CreateOptions { scheme: scheme.to_owned(), spare: 40, ..CreateOptions::default() };
     log_store::create(Arc::clone(&disk), "the emulated disk", &options)?;
-    let store = Arc::new(LogStore::open(disk, "the emulated disk", Options::default(), log_store::Access::ReadWrite)?);
+    let store =
+        Arc::new(LogStore::open(disk, "the emulated disk", Options::default(), log_store::OpenMode::ReadWrite)?);
     let folder = Folder::new()?;
     let (file_at, mounted_at) = (folder.0.join("disk"), folder.0.join("mounted"));
     fs::create_dir(&file_at)?;

@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, CheckReport, LEAST_FLASH};
+use umbrella_block::hybrid::{self, LEAST_FLASH, PairReport};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
 use super::check_store::{self, Looked, StoreReport, Wrong};
 use super::source::SourceArgs;
 use super::status::unwritten;
+use crate::advice::GO_ON;
 use crate::config::ConfigErrors;
 use crate::config::ErrorReport;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
@@ -61,7 +62,7 @@ struct Report {
     /// The disk, with all defaults; nothing when the configuration is wrong.
     disk: Option<DiskSpec>,
     /// The halves of a hybrid disk, if they belong together.
-    pair: Option<CheckReport>,
+    pair: Option<PairReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
     /// Why its data was not checked: somebody uses it.
@@ -245,7 +246,8 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
     match checked {
         Ok(pair) => {
             let lost_before = || pair.as_ref().and_then(|pair| skipped(&pair.losses));
-            let damage = pair.as_ref().and_then(|pair| pair.damage.clone()).or_else(lost_before);
+            let damage = pair.as_ref().and_then(|pair| pair.damage.as_ref());
+            let damage = damage.map(|damage| format!("{damage}; {GO_ON}")).or_else(lost_before);
             let unknown = pair.as_ref().and_then(|pair| unknown(&pair.losses));
             let perhaps = pair.as_ref().filter(|pair| !pair.perhaps_lost.is_empty()).map(|_| PERHAPS_LOST.to_owned());
             report
@@ -341,7 +343,7 @@ const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the flus
 const AT_RISK_SHOWN: usize = 20;
 
 /// What is in the log.
-fn log(pair: &CheckReport) -> String {
+fn log(pair: &PairReport) -> String {
     let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
     let lost = pair.losses.at_risk.iter().chain(&pair.perhaps_lost.at_risk).map(|range| range.bytes().0).sum();
     let lost = if lost == 0 { String::new() } else { format!("; {} lost", ByteSize(lost)) };

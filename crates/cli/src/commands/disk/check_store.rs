@@ -77,7 +77,7 @@ fn below(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String
 pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Result<u64> {
     let Some((device, name)) = below(spec)? else { return Ok(0) };
     let options = spec.log.clone().unwrap_or_default().options();
-    let store = LogStore::open(device, &name, options, log_store::Access::ReadOnly)?;
+    let store = LogStore::open(device, &name, options, log_store::OpenMode::ReadOnly)?;
     let block = |range: &SectorRange, at: u64| (range.end().0 - at).min(BLOCK_SECTORS);
     let mut buffer = [0; PAGE_BYTES as usize];
     let is_unreadable = |range: &&SectorRange| {

@@ -2,7 +2,7 @@
 
 /// Counts since the opening that no checkpoint keeps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
+pub(super) struct StoreCounts {
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) checkpoints: u64,
