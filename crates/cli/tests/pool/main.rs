@@ -22,6 +22,7 @@ mod failures;
 mod file_systems;
 mod following;
 mod idle;
+mod mounted_below;
 mod mounting;
 mod overflow;
 mod placement;
