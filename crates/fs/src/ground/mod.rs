@@ -9,4 +9,5 @@ pub(crate) mod kernel_cache;
 pub(crate) mod lease;
 pub(crate) mod listing;
 pub(crate) mod meta;
+pub(crate) mod shortage;
 pub(crate) mod workers;
