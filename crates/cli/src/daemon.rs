@@ -8,8 +8,9 @@ use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -53,14 +54,29 @@ pub(crate) fn start(
         .spawn()
         .context("starting the daemon")?;
     started(daemon.id());
-    let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose()?.unwrap_or_default();
+    let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose();
+    let line = line.context("waiting for the daemon")?.unwrap_or_default();
     match serde_json::from_slice(&line) {
         Ok(Word::Ready { .. }) => Ok(()),
         Ok(Word::Failed { error }) => bail!("{}", shown(&error)),
         Err(_) => {
             let status = daemon.wait()?;
-            bail!("the daemon ended ({status}) before it was ready; see {}", visible_path(log))
+            bail!("the daemon ended before it was ready: {}; see {}", how_it_ended(status), visible_path(log))
         }
+    }
+}
+
+/// Who is killed or aborted says nothing itself.
+fn how_it_ended(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGKILL) => {
+            "it was killed (SIGKILL), by somebody or for want of memory (`dmesg` knows; raise MemoryMax= in a unit)"
+                .to_owned()
+        }
+        Some(libc::SIGABRT) => {
+            "it gave up (SIGABRT), mostly for want of memory (raise MemoryMax= in a unit, or `ulimit -v`)".to_owned()
+        }
+        _ => status.to_string(),
     }
 }
 
@@ -126,3 +142,6 @@ impl Starter {
         (&*self.pipe).write_all(&line)
     }
 }
+
+#[cfg(test)]
+mod tests;

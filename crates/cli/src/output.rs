@@ -66,11 +66,11 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
     line(&serde_json::to_string(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
-/// The error and its reasons, without those that the error's own text ends with already, and what to do about it.
+/// The error and its reasons, without those that are in the text already, and what to do about it.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
     let told = error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
         "" => reason,
-        told if told.ends_with(&reason) => told.to_owned(),
+        told if told.contains(&reason) => told.to_owned(),
         told => format!("{told}: {reason}"),
     });
     match advice(error) {
@@ -98,6 +98,8 @@ mod tests {
     fn a_reason_is_told_once() {
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file").context("reading b");
         assert_eq!(reasons(&error), "reading b: cannot open a: no such file");
+        let error = anyhow::anyhow!("no such file").context("cannot open a: no such file (make it)");
+        assert_eq!(reasons(&error), "cannot open a: no such file (make it)");
     }
 
     #[test]

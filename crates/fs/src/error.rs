@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::branch::BranchError;
 use crate::branch::not_mounted::NotMounted;
+use crate::ground::shortage::Shortage;
 use crate::relocate::RelocateError;
 
 /// Why one operation on the tree failed.
@@ -102,6 +104,22 @@ pub enum Error {
         name: String,
         /// Why.
         reason: String,
+    },
+    /// A branch could not be opened, and that is not its fault.
+    #[error("branch {name:?}: {reason}")]
+    BranchUnopened {
+        /// Name of the branch.
+        name: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A thread of the daemon's own.
+    #[error("thread {name:?} cannot be started: {source} ({})", Shortage::Threads)]
+    NoThread {
+        /// Name of the thread.
+        name: String,
+        /// Why.
+        source: std::io::Error,
     },
     /// The staging area cannot be used.
     #[error("staging at \"{}\": {reason}", path.display())]
@@ -303,7 +321,7 @@ pub enum Error {
     #[error(transparent)]
     Rules(#[from] umbrella_policy::placement::RuleError),
     /// The mount point cannot be used.
-    #[error("cannot mount on {path}: {source}", path = path.display())]
+    #[error("cannot mount on {path}: {}", Shortage::added_to(source), path = path.display())]
     Mount {
         /// Mount point.
         path: PathBuf,
@@ -364,3 +382,19 @@ pub enum Error {
         source: std::io::Error,
     },
 }
+
+impl Error {
+    /// A branch that the pool needs does not come online.
+    pub(crate) fn of_branch(name: &str, error: &BranchError) -> Error {
+        let (name, reason) = (name.to_owned(), error.to_string());
+        match error.shortage() {
+            None => Error::BranchMissing { name, reason },
+            // It says so itself.
+            Some(Shortage::Threads) => Error::BranchUnopened { name, reason },
+            Some(shortage) => Error::BranchUnopened { name, reason: format!("{reason} ({shortage})") },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

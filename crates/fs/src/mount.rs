@@ -113,7 +113,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(run)
-        .map_err(|source| Error::Io { doing: format!("start thread {name}"), source })
+        .map_err(|source| Error::NoThread { name: name.to_owned(), source })
 }
 
 /// Directories and open files hold descriptors. How long a file may grow is the caller's limit, which the kernel has looked at before it asks:

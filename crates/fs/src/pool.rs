@@ -75,7 +75,7 @@ impl Pool {
             branch.set_access_times(spec.access_times);
             if let Err(error) = branch.bring_online() {
                 if !branch_spec.optional && !missing.contains(&branch_spec.name) {
-                    return Err(Error::BranchMissing { name: branch_spec.name.clone(), reason: error.to_string() });
+                    return Err(Error::of_branch(&branch_spec.name, &error));
                 }
                 tracing::warn!(branch = %branch_spec.name, %error, "branch is missing; going on without it");
             }

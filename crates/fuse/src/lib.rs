@@ -21,6 +21,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! Where to look:
+//! - [`Filesystem`]: the methods. `getattr`, `lookup`, `readdir` and `read` make a file system that can be read. Each takes a struct of its own,
+//!   such as [`Lookup`] or [`Read`], and a [`Reply`] of its own, such as [`Entry`] or [`Data`].
+//! - [`Session`], [`Config`], [`MountSpec`]: mounting and serving. [`Unmounter`] and [`Notifier`] act on the mount from elsewhere.
+//! - [`Offer`] and [`Agreement`]: what kernel and file system may use, settled in [`Filesystem::init`].
+//! - [`BackingFile`]: data that goes to another file without asking. [`Observer`]: sees each request.
+//!
 //! What to know:
 //! - A [`NodeId`] is what the kernel calls a file by. It comes into being with each [`Entry`] that names it, and goes with
 //!   [`Filesystem::forget`].

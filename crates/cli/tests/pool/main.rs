@@ -24,6 +24,7 @@ mod file_systems;
 mod following;
 mod groups;
 mod idle;
+mod mounted_below;
 mod mounting;
 mod overflow;
 mod placement;

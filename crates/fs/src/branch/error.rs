@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::beneath;
 use super::state::StateError;
+use crate::ground::shortage::Shortage;
 
 /// What a first mount without the disk leaves behind.
 const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was the mistake, files that were written since lie \
@@ -136,9 +137,7 @@ pub enum BranchError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The daemon lacks threads: nothing is known of the branch.
-    #[error(
-        "{path:?} was not looked at: the daemon can start no thread (raise TasksMax= or `ulimit -u`, and try again)"
-    )]
+    #[error("{path:?} was not looked at: the daemon can start no thread ({})", Shortage::Threads)]
     NoThread {
         /// Path of the branch.
         path: PathBuf,
@@ -151,6 +150,18 @@ pub enum BranchError {
         /// How long.
         waited_ms: u64,
     },
+}
+
+impl BranchError {
+    /// What the daemon lacks, if that is why: it says nothing of the branch.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        match self {
+            BranchError::Open { source, .. } | BranchError::Io { source, .. } => Shortage::of(*source),
+            BranchError::State(StateError::Io { source, .. }) => Shortage::of(Errno::from_io_error(source)?),
+            BranchError::NoThread { .. } => Some(Shortage::Threads),
+            _ => None,
+        }
+    }
 }
 
 /// See [`BranchError::Hidden`].

@@ -10,4 +10,5 @@ pub(crate) mod lease;
 pub(crate) mod listing;
 pub(crate) mod locks;
 pub(crate) mod meta;
+pub(crate) mod shortage;
 pub(crate) mod workers;

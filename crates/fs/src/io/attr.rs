@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use rustix::fs::{OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
@@ -20,6 +21,9 @@ use crate::node::{File, FileState, HandleId, Node, NodeId};
 use crate::relocate::is_reserved_xattr;
 use crate::rights::{ACCESS, DEFAULT, Rights, RightsChange};
 use crate::tree::Attr;
+
+/// What the kernel asks for before the first write to a file, which takes capabilities away.
+const CAPABILITY: &str = "security.capability";
 
 /// A new access or modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,6 +233,12 @@ impl Io {
         }
         let _names = self.tree.rename_lock.read();
         let found = self.tree.node(node)?;
+        // Once: what is done behind the mount is seen from the next question on.
+        if name == CAPABILITY
+            && found.file().is_some_and(|file| file.state.read().is_bare.swap(false, Ordering::Relaxed))
+        {
+            return Err(OpError::Sys(Errno::NODATA));
+        }
         if let Some(acl) = self.tree.shown_acl(&found, name)? {
             return Ok(acl);
         }

@@ -264,6 +264,7 @@ impl Io {
         let judge = {
             let mut state = file.state.write();
             state.writers -= u32::from(handle.writer);
+            *state.is_bare.get_mut() = false;
             match handle.data {
                 DataPath::Passthrough => state.passthrough -= 1,
                 DataPath::Mediated => state.cached -= 1,

@@ -12,6 +12,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
@@ -79,6 +80,9 @@ impl Names {
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0));
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
+        if let Some(made) = node.file() {
+            made.state.read().is_bare.store(true, Ordering::Relaxed);
+        }
         Ok((self.tree.attr_with(&node, meta), opened))
     }
 

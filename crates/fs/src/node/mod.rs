@@ -179,6 +179,8 @@ pub(crate) struct FileState {
     pub(crate) copying: Option<Arc<AtomicBool>>,
     /// Who writes waits for that copy (for `io`), and so cannot spoil it.
     pub(crate) copy_is_awaited: bool,
+    /// Made a moment ago, and nothing was set on it since: it has no file capability, which the kernel asks for before the first write.
+    pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be such a file too.
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
@@ -192,6 +194,7 @@ pub(crate) struct FileState {
 impl FileState {
     /// Stops a relocation that is copying: the file is about to change.
     pub(crate) fn disturb(&mut self) {
+        *self.is_bare.get_mut() = false;
         if let Some(cancel) = self.copying.take() {
             cancel.store(true, Ordering::Relaxed);
             self.needs_evaluation = true;

@@ -272,7 +272,7 @@ pub(super) fn place_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Reloca
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
         Err(Errno::EXIST) => return Err(RelocateError::Taken),
-        done => return done.doing("put the copy in place"),
+        done => return placed(done),
     }
     place_by_hand(from, to)
 }
@@ -291,7 +291,14 @@ pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Re
     }
     match look_maybe(to).doing("look at the target")? {
         Some(_) => Err(RelocateError::Taken),
-        None => renameat(from.dir, from.name, to.dir, to.name).doing("put the copy in place"),
+        None => placed(renameat(from.dir, from.name, to.dir, to.name)),
+    }
+}
+
+fn placed(done: Result<(), Errno>) -> Result<(), RelocateError> {
+    match done {
+        Err(Errno::XDEV) => Err(RelocateError::MountedBelow),
+        done => done.doing("put the copy in place"),
     }
 }
 

@@ -106,6 +106,9 @@ pub enum RelocateError {
     /// The target's file system cannot hold a file of this size.
     #[error("the file is too large for the target's file system")]
     TooLarge,
+    /// Its directory on the target is no part of the branch's file system.
+    #[error("another file system is mounted there, below the target branch (make that a branch of its own)")]
+    MountedBelow,
     /// The target cannot keep the file whole.
     #[error("the target branch cannot keep: {}", List(what))]
     WouldLose {
@@ -210,6 +213,7 @@ impl RelocateError {
             RelocateError::Changed | RelocateError::OtherLinks { .. } => Errno::BUSY,
             RelocateError::NoSpace => Errno::NOSPC,
             RelocateError::TooLarge => Errno::FBIG,
+            RelocateError::MountedBelow => Errno::XDEV,
             RelocateError::WouldLose { .. } => Errno::NOTSUP,
             RelocateError::IsDirectory => Errno::ISDIR,
             RelocateError::NotDirectory => Errno::NOTDIR,

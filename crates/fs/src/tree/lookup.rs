@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use smallvec::{SmallVec, smallvec};
@@ -452,6 +452,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         token: None,
         was_passthrough: false,
         shared_mapping: false,
+        is_bare: AtomicBool::new(false),
         may_be_linked: false,
         kept: None,
         accessed: None,

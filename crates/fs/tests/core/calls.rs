@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
 use umbrella_fs::{Caller, NodeId, OpError, calls_on_branches};
@@ -136,4 +137,24 @@ fn a_file_is_opened_looked_at_and_read() {
     let mut buffer = [0; 16];
     assert_eq!(calls(|| scene.pool.read(opened.handle, &mut buffer, 0)), (1, Ok(0)));
     assert_eq!(calls(|| scene.pool.release(opened.handle)), (0, Ok(())));
+}
+
+#[test]
+fn a_new_file_has_no_capability_and_no_branch_is_asked_for_it() {
+    let scene = Scene::new();
+    let capability = OsStr::new("security.capability");
+    let create = |name: &str| scene.pool.create(scene.dir, OsStr::new(name), 0o644, Caller::ROOT, NEW).unwrap();
+    let asked = |node| calls(|| scene.pool.getxattr(node, capability));
+    let none = Err(OpError::Sys(Errno::NODATA));
+
+    let (written, _open) = create("written");
+    assert_eq!(asked(written.node), (0, none.clone()));
+    assert_eq!(asked(written.node), (1, none.clone()), "once, so that what is set behind the mount counts");
+    assert_eq!(asked(scene.file("closed")), (1, none));
+
+    let (given, _open) = create("given");
+    // Version 2, effective, and no capability.
+    let value = [&[1, 0, 0, 2][..], &[0; 16]].concat();
+    scene.pool.setxattr(given.node, capability, &value, XattrFlags::empty()).unwrap();
+    assert_eq!(asked(given.node), (1, Ok(value)));
 }

@@ -15,6 +15,7 @@ on_both_transports! {
     names_are_made_renamed_and_taken_away
     data_is_written_and_read_back
     a_long_listing_has_every_name_once
+    the_size_of_a_write_shows_before_its_data_can_be_read
     times_before_1970_are_kept
     renames_pass_their_flags_on
     a_file_without_a_name_gets_one
@@ -89,6 +90,25 @@ fn a_long_listing_has_every_name_once(setup: Setup) {
     }
     let entry = fs::read_dir(mount.root()).unwrap().next().unwrap().unwrap();
     assert_eq!(entry.ino(), entry.metadata().unwrap().ino());
+}
+
+/// The kernel answers `fstat` with what the file system says, and reads by the size that it knows itself: that of the last answered write.
+fn the_size_of_a_write_shows_before_its_data_can_be_read(setup: Setup) {
+    let mount = Mount::new(setup);
+    let path = mount.path("late");
+    let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path).unwrap();
+    let size = || {
+        let asked = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::SIZE);
+        asked.unwrap().stx_size
+    };
+    let readable = || file.read_at(&mut [0; 100], 0).unwrap();
+    let mut writer =
+        std::process::Command::new("sh").args(["-c", r#"printf record >> "$0""#]).arg(&path).spawn().unwrap();
+    wait_for("the write to be done", || size() == 6);
+    let meanwhile = readable();
+    File::create(mount.path("open-gates")).unwrap();
+    assert!(writer.wait().unwrap().success());
+    assert_eq!((meanwhile, size(), readable()), (0, 6, 6));
 }
 
 fn times_before_1970_are_kept(setup: Setup) {

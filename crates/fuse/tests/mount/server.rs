@@ -1,6 +1,7 @@
 //! A file system in memory, with names that do something special:
 //! - `panic` in any directory: the handler panics;
 //! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted;
+//! - writes to `late*` are done at once, and answered when `open-gates` is made;
 //! - writes to `held*` are answered once a thousand of them wait, from another thread;
 //! - `through*` is passed through to the backing file, which is registered once, or for each handle of `through-each`;
 //! - `user.do` of the root, set to words, notifies the kernel; `user.count.NAME` counts requests.
@@ -423,7 +424,7 @@ impl Filesystem for Memory {
         });
     }
 
-    fn write(&self, _context: &Context<'_>, request: Write<'_>, reply: Reply<Written>) {
+    fn write(&self, context: &Context<'_>, request: Write<'_>, reply: Reply<Written>) {
         assert!(request.data.as_ptr().addr().is_multiple_of(4096), "data begins at a page");
         let written = self.with(request.node, |inode| {
             let end = request.offset as usize + request.data.len();
@@ -433,8 +434,12 @@ impl Filesystem for Memory {
             inode.data[request.offset as usize..end].copy_from_slice(request.data);
             Ok(request.data.len())
         });
+        let name = self.name_of(request.node);
+        if name.starts_with("late") {
+            let _ = self.wait(context, "gate");
+        }
         match written {
-            Ok(length) if self.name_of(request.node).starts_with("held") => self.held.send((length, reply)).unwrap(),
+            Ok(length) if name.starts_with("held") => self.held.send((length, reply)).unwrap(),
             written => reply.send(written.map(|length| Written(length as u32))),
         }
     }

@@ -276,3 +276,17 @@ fn a_session_that_is_dropped_leaves_no_caller_waiting() {
         assert!(!notifier.is_mounted());
     }
 }
+
+/// As the README says: the mount can be seen when it answers, and the program ends with it.
+#[test]
+fn the_example_shows_its_file_and_ends_with_the_unmount() {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("examples/one_file");
+    assert!(program.exists(), "{} is missing: cargo build --example one_file", program.display());
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(program).arg(folder.path()).spawn().unwrap();
+    let script = r#"until mountpoint -q "$0"; do sleep 0.01; done; ls "$0"; cat "$0/hello"; umount "$0""#;
+    let output = Command::new("timeout").args(["20", "sh", "-c", script]).arg(folder.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\nHello from user space.\n");
+    assert!(child.wait().unwrap().success());
+}
