@@ -9,7 +9,8 @@ use super::rank::Rank;
 #[cfg(feature = "model-check")]
 type Thread = Option<shuttle::scheduler::TaskId>;
 #[cfg(not(feature = "model-check"))]
-type Thread = ();
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Thread;
 
 #[cfg(feature = "model-check")]
 fn this_thread() -> Thread {
@@ -17,7 +18,9 @@ fn this_thread() -> Thread {
 }
 
 #[cfg(not(feature = "model-check"))]
-fn this_thread() -> Thread {}
+fn this_thread() -> Thread {
+    Thread
+}
 
 thread_local! {
     static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
