@@ -2,11 +2,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
 SECONDS_EACH ?= 120
+RUNS ?= 60
 DESTDIR ?=
 UNITDIR ?= /etc/systemd/system
 SBINDIR ?= /sbin
@@ -55,6 +56,9 @@ test-long: setup ## what chance decides, for longer: daemons killed 100 times, a
 	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture
 	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz one_damaged_bit --nocapture
 	UMBRELLA_CRASH_STATES=100000 cargo test --locked -p umbrella-block --lib -- a_power_cut_and_one_damaged_bit --nocapture
+
+test-schedules: setup ## a model checker decides which thread goes on: renames, moves, staging (SEED=N, RUNS=N; root)
+	UMBRELLA_MODEL_SEED=$(SEED) UMBRELLA_MODEL_RUNS=$(RUNS) cargo test --locked -p umbrella-fs --features model-check --test model_check
 
 test-fuse: setup ## mounts of the FUSE crate alone, on both transports (root, Linux 6.18)
 	cargo test --locked -p umbrella-fuse --features live-tests

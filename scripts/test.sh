@@ -12,6 +12,8 @@ else
     echo "skipped: the FUSE crate's own mounts, on both transports (\`make test-fuse\`): they need Linux 6.18, this is $(uname -r)"
 fi
 cargo test "${workspace[@]}"
+# Its locks are those of the model checker: a build of its own.
+cargo test --locked -p umbrella-fs --features model-check --test model_check
 
 # With the tests above the module is loaded, if it is one.
 [[ -e /sys/module/fuse/parameters/enable_uring ]] || exit 0

@@ -316,7 +316,7 @@ fn every_lock_of_the_file_system_has_a_rank() {
         .filter(|path| !path.starts_with(&locks) && !is_test_file(path, &source))
         .filter(|path| has_plain_lock(&fs::read_to_string(path).expect("the source can be read")))
         .collect();
-    assert!(plain.is_empty(), "use RankedMutex, RankedRwLock or WaitMutex of ground/locks: {plain:?}");
+    assert!(plain.is_empty(), "use RankedMutex, RankedRwLock or LeafMutex of ground/locks: {plain:?}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use memory::Memory;
 use crate::branch::{Abilities, Branch};
 use crate::context::Context;
 use crate::control::protocol::StagingStatus;
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::StagingSpec;
@@ -52,7 +52,7 @@ pub(crate) struct Area {
     /// New files are taken in.
     pub(crate) open: AtomicBool,
     pub(crate) started: Instant,
-    pub(crate) queue: WaitMutex<rank::AreaQueue, Queue>,
+    pub(crate) queue: LeafMutex<rank::AreaQueue, Queue>,
     pub(crate) wake: Condvar,
     pub(crate) groups: Groups,
     /// Bytes that may wait; follows the memory that is free.
@@ -93,7 +93,7 @@ impl Area {
             intake,
             open: AtomicBool::new(intake == Intake::NewFiles),
             started: Instant::now(),
-            queue: WaitMutex::new(Queue {
+            queue: LeafMutex::new(Queue {
                 waiting,
                 nodes: FxHashMap::default(),
                 released: Vec::new(),

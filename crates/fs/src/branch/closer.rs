@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Threads of one branch. More than one only while those of earlier lives hang.
 const MOST: usize = 8;
@@ -70,7 +70,7 @@ impl Closer {
 /// The closers of a branch, for all its lives.
 #[derive(Debug, Default)]
 pub(super) struct Closers {
-    state: WaitMutex<rank::Closers, State>,
+    state: LeafMutex<rank::Closers, State>,
     wake: Condvar,
 }
 

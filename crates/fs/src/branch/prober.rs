@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Runs one thing at a time on a thread of its own.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
-    busy: Arc<WaitMutex<rank::Prober, bool>>,
+    busy: Arc<LeafMutex<rank::Prober, bool>>,
     free: Arc<Condvar>,
     #[cfg(test)]
-    pub(super) before: WaitMutex<rank::Prober, Option<Hook>>,
+    pub(super) before: LeafMutex<rank::Prober, Option<Hook>>,
 }
 
 /// Runs at the start of each probe: tests let it hang.
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-type Reply<T> = Arc<(WaitMutex<rank::ProberReply, Option<T>>, Condvar)>;
+type Reply<T> = Arc<(LeafMutex<rank::ProberReply, Option<T>>, Condvar)>;
 
 impl Prober {
     /// The result of `ask`.
@@ -89,7 +89,7 @@ pub(super) enum Unasked {
 
 /// Frees the prober however its thread ends.
 struct Release {
-    busy: Arc<WaitMutex<rank::Prober, bool>>,
+    busy: Arc<LeafMutex<rank::Prober, bool>>,
     free: Arc<Condvar>,
 }
 

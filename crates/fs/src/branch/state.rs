@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::ground::locks::{RankedMutex, rank};
+use crate::ground::locks::{LeafMutex, rank};
 
 use super::BranchErrors;
 use super::status::Abilities;
@@ -93,9 +93,9 @@ struct PoolFile {
 #[derive(Debug)]
 pub struct StateDir {
     file: PathBuf,
-    pool: RankedMutex<rank::PoolFile, PoolFile>,
-    reserved: RankedMutex<rank::PoolReserved, HashMap<String, u16>>,
-    claims: RankedMutex<rank::PoolClaims, HashMap<Uuid, (String, usize)>>,
+    pool: LeafMutex<rank::PoolFile, PoolFile>,
+    reserved: LeafMutex<rank::PoolReserved, HashMap<String, u16>>,
+    claims: LeafMutex<rank::PoolClaims, HashMap<Uuid, (String, usize)>>,
 }
 
 /// While it lives, no other branch of the pool may come online with the same uuid.
@@ -133,9 +133,9 @@ impl StateDir {
         };
         Ok(Arc::new(StateDir {
             file,
-            pool: RankedMutex::new(pool),
-            reserved: RankedMutex::default(),
-            claims: RankedMutex::default(),
+            pool: LeafMutex::new(pool),
+            reserved: LeafMutex::default(),
+            claims: LeafMutex::default(),
         }))
     }
 

@@ -15,6 +15,7 @@ use crate::branch::{Branch, BranchFd, ErrorSource, Online};
 use crate::error::{OpError, OpResult};
 use crate::ground::fd_path::proc_path;
 use crate::ground::kernel_cache::KernelCache;
+use crate::ground::locks::scheduling_point;
 use crate::ground::meta::{Meta, WANTED};
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
@@ -33,6 +34,7 @@ pub fn calls_on_branches() -> u64 {
 }
 
 fn count_call() {
+    scheduling_point();
     CALLS.set(CALLS.get() + 1);
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
-    wanted: WaitMutex<rank::Attention, bool>,
+    wanted: LeafMutex<rank::Attention, bool>,
     wake: Condvar,
 }
 

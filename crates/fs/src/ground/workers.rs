@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// How many threads there may be at most.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ pub(crate) struct Workers {
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Shared {
-    queue: WaitMutex<rank::WorkersQueue, Queue>,
+    queue: LeafMutex<rank::WorkersQueue, Queue>,
     in_all: Arc<AtomicUsize>,
     most: Most,
 }
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Shared {
 
 /// Where the result of one call is put.
 struct Slot<T> {
-    state: WaitMutex<rank::WorkersCall, CallState<T>>,
+    state: LeafMutex<rank::WorkersCall, CallState<T>>,
     ready: Condvar,
 }
 
@@ -109,7 +109,7 @@ enum CallState<T> {
 impl Workers {
     /// A pool without threads yet; `in_all` counts the threads of all pools of its owner.
     pub(crate) fn new(in_all: Arc<AtomicUsize>, most: Most) -> Workers {
-        Workers { shared: Arc::new(Shared { queue: WaitMutex::default(), in_all, most }) }
+        Workers { shared: Arc::new(Shared { queue: LeafMutex::default(), in_all, most }) }
     }
 
     /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others waits on
@@ -142,7 +142,7 @@ impl Workers {
         call: impl FnOnce() -> T + Send + 'static,
         wait: impl FnMut(Turn) -> Option<Duration>,
     ) -> Result<T, Lost> {
-        let slot = Arc::new(Slot { state: WaitMutex::new(CallState::Queued), ready: Condvar::new() });
+        let slot = Arc::new(Slot { state: LeafMutex::new(CallState::Queued), ready: Condvar::new() });
         let filled = Arc::clone(&slot);
         self.submit(Box::new(move || {
             {

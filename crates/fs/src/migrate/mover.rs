@@ -18,7 +18,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::FileAt;
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
@@ -27,7 +27,7 @@ use crate::node::{Node, NodeId};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
-    queue: WaitMutex<rank::MoverQueue, Queue>,
+    queue: LeafMutex<rank::MoverQueue, Queue>,
     wake: Condvar,
 }
 
@@ -127,7 +127,7 @@ enum Turn {
 
 impl Mover {
     pub(crate) fn new() -> Mover {
-        Mover { queue: WaitMutex::default(), wake: Condvar::new() }
+        Mover { queue: LeafMutex::default(), wake: Condvar::new() }
     }
 
     /// Queues a file, and says whether it was not queued yet. It holds on to the node until its turn is over.

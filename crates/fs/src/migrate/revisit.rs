@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use crate::control::protocol::Purpose;
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::enforce::Part;
@@ -37,7 +37,7 @@ const MOST_FILES: usize = 1 << 16;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Revisits {
-    due: WaitMutex<rank::RevisitsDue, Due>,
+    due: LeafMutex<rank::RevisitsDue, Due>,
     wake: Condvar,
 }
 

@@ -211,11 +211,9 @@ impl Names {
         {
             return Ok(None);
         }
-        let Some((to_dir, _locked)) = self.tree.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == dir.id()) else {
-            return Ok(None);
-        };
+        // Not under the lock on the other directory: it may wait for the one on this.
         let (node, _) = self.tree.intern(&from.parent, from.name, source)?;
-        match self.rename_nodes(from, to, Replace::No, (&node, source, &to_dir), None) {
+        match self.rename_into_only_copy(from, to, &node, source) {
             Ok(true) => return Ok(Some(Renamed::Done(node, *meta, None))),
             Ok(false) | Err(OpError::Sys(Errno::EXIST)) => {}
             Err(error) => {
@@ -225,6 +223,21 @@ impl Names {
         }
         self.tree.nodes.release(&node, 1);
         Ok(None)
+    }
+
+    /// False: the directory is on other branches too, or something moved meanwhile.
+    fn rename_into_only_copy(
+        &self,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
+        node: &Arc<Node>,
+        source: &Found,
+    ) -> OpResult<bool> {
+        let branch = source.first()?.0.id();
+        match self.tree.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == branch) {
+            Some((to_dir, _locked)) => self.rename_nodes(from, to, Replace::No, (node, source, &to_dir), None),
+            None => Ok(false),
+        }
     }
 
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.

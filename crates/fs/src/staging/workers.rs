@@ -16,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 use umbrella_units::{BranchId, FileId, format_duration};
 
 use crate::area::{Area, id_of};
-use crate::ground::locks::{Condvar, WaitMutex, WaitMutexGuard, rank};
+use crate::ground::locks::{Condvar, LeafMutex, LeafMutexGuard, rank};
 use crate::migrate::NotMoved;
 use crate::node::Node;
 use crate::staging::Staging;
@@ -92,7 +92,7 @@ struct State {
 /// See the module. A leaf among the locks.
 pub(crate) struct DestageWorkers {
     staging: Weak<Staging>,
-    state: WaitMutex<rank::StagingWorkers, State>,
+    state: LeafMutex<rank::StagingWorkers, State>,
     changed: Condvar,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Hanging {
 
 impl DestageWorkers {
     pub(crate) fn new(staging: Weak<Staging>) -> DestageWorkers {
-        DestageWorkers { staging, state: WaitMutex::default(), changed: Condvar::new() }
+        DestageWorkers { staging, state: LeafMutex::default(), changed: Condvar::new() }
     }
 
     /// Leaves of files those that no worker has.
@@ -137,7 +137,7 @@ impl DestageWorkers {
     }
 
     /// Starts the worker of a branch, if it has something to do and no thread. Without a thread it is done here.
-    fn start(self: &Arc<Self>, mut state: WaitMutexGuard<'_, State>, branch: BranchId) {
+    fn start(self: &Arc<Self>, mut state: LeafMutexGuard<'_, State>, branch: BranchId) {
         let Some(worker) = state.workers.get_mut(&branch) else { return };
         if worker.files.is_empty() || worker.since.is_some() {
             return;
@@ -218,7 +218,7 @@ impl DestageWorkers {
         }
     }
 
-    fn settle_once(&self, state: &mut WaitMutexGuard<'_, State>) {
+    fn settle_once(&self, state: &mut LeafMutexGuard<'_, State>) {
         let marks: Vec<(BranchId, u64)> =
             state.workers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
         loop {

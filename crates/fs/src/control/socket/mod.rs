@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::control::protocol::Reply;
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
@@ -113,7 +113,7 @@ impl Drop for SocketFile {
 /// How many clients wait for an answer.
 #[derive(Debug, Default)]
 struct Clients {
-    number: WaitMutex<rank::ControlClients, usize>,
+    number: LeafMutex<rank::ControlClients, usize>,
     answered: Condvar,
 }
 

@@ -16,7 +16,7 @@ use std::{io, mem, thread};
 use rustix::fs::OFlags;
 use umbrella_fuse::{Finished, Observer, operation_name};
 
-use crate::ground::locks::{Condvar, WaitMutex, rank};
+use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Lines that wait for the file, in bytes, before more are left out.
 const MOST_WAITING: usize = 8 << 20;
@@ -34,7 +34,7 @@ pub(crate) struct RequestTrace {
 /// What requests leave.
 pub(crate) struct Lines {
     begun: Instant,
-    waiting: WaitMutex<rank::TraceLines, Waiting>,
+    waiting: LeafMutex<rank::TraceLines, Waiting>,
     changed: Condvar,
 }
 
@@ -62,7 +62,7 @@ impl RequestTrace {
         }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         writeln!(file, "# seconds since {unix:.6} (Unix time), request, operation, and what belongs to it")?;
-        let lines = Arc::new(Lines { begun: Instant::now(), waiting: WaitMutex::default(), changed: Condvar::new() });
+        let lines = Arc::new(Lines { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
         let (shared, path) = (Arc::clone(&lines), PathBuf::from(path));
         let writer = thread::Builder::new().name("trace".to_owned()).spawn(move || shared.write_to(file, &path))?;
         Ok(RequestTrace { lines, writer: Some(writer) })

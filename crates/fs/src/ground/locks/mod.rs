@@ -4,14 +4,14 @@
 //! - The ranks and their order: [`rank`].
 //! - Several locks of one rank are taken in the order of their keys, which are the node ids. A lock without a key is alone in its rank.
 //! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks after it.
-//! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread goes on, and the ranks are
-//!   not checked. [`WaitMutex`] stays the plain one: the models wait for no event, and nothing is waited for under it.
+//! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread goes on.
+//!   [`LeafMutex`] stays the plain one: threads that the checker does not run use it, and nothing else is taken under it.
 
 pub(crate) mod rank;
 
-#[cfg(all(debug_assertions, not(feature = "model-check")))]
+#[cfg(debug_assertions)]
 mod order;
-#[cfg(not(all(debug_assertions, not(feature = "model-check"))))]
+#[cfg(not(debug_assertions))]
 #[path = "unchecked.rs"]
 mod order;
 
@@ -35,12 +35,12 @@ use shuttle_parking_lot as raw;
 
 /// A mutex with a rank.
 pub(crate) type RankedMutex<R, T> = Mutex<raw::RawMutex, R, T>;
-/// A mutex with a rank, under which a [`Condvar`] waits.
-pub(crate) type WaitMutex<R, T> = Mutex<parking_lot::RawMutex, R, T>;
+/// A mutex with a rank, under which at most others of its kind are taken. A [`Condvar`] waits under one.
+pub(crate) type LeafMutex<R, T> = Mutex<parking_lot::RawMutex, R, T>;
 pub(crate) type RankedMutexGuard<'a, T> = MutexGuard<'a, raw::RawMutex, T>;
-pub(crate) type WaitMutexGuard<'a, T> = MutexGuard<'a, parking_lot::RawMutex, T>;
+pub(crate) type LeafMutexGuard<'a, T> = MutexGuard<'a, parking_lot::RawMutex, T>;
 
-/// See [`RankedMutex`] and [`WaitMutex`].
+/// See [`RankedMutex`] and [`LeafMutex`].
 pub(crate) struct Mutex<L, R, T> {
     lock: lock_api::Mutex<L, T>,
     key: Key,
@@ -73,7 +73,8 @@ impl<L: lock_api::RawMutex, R: Ranked, T> Mutex<L, R, T> {
     #[inline]
     #[track_caller]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, L, T>> {
-        self.lock.try_lock().map(|guard| MutexGuard { guard, _held: Held::at_once(R::RANK, self.key) })
+        let guard = self.lock.try_lock()?;
+        Some(MutexGuard { guard, _held: Held::at_once(R::RANK, self.key) })
     }
 }
 
@@ -158,12 +159,14 @@ impl<R: Ranked, T> RankedRwLock<R, T> {
 
     #[track_caller]
     pub(crate) fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        self.lock.try_read().map(|guard| ReadGuard { guard, _held: Held::at_once(R::RANK, self.key) })
+        let guard = self.lock.try_read()?;
+        Some(ReadGuard { guard, _held: Held::at_once(R::RANK, self.key) })
     }
 
     #[track_caller]
     pub(crate) fn try_write(&self) -> Option<WriteGuard<'_, T>> {
-        self.lock.try_write().map(|guard| WriteGuard { guard, _held: Held::at_once(R::RANK, self.key) })
+        let guard = self.lock.try_write()?;
+        Some(WriteGuard { guard, _held: Held::at_once(R::RANK, self.key) })
     }
 
     #[track_caller]
@@ -215,7 +218,14 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-/// A condition variable of a [`WaitMutex`]. Other locks of the thread stay held while it waits.
+/// The model checker may let another thread go on here. Otherwise nothing.
+#[inline]
+pub(crate) fn scheduling_point() {
+    #[cfg(feature = "model-check")]
+    shuttle::sync::atomic::AtomicBool::new(false).load(std::sync::atomic::Ordering::SeqCst);
+}
+
+/// A condition variable of a [`LeafMutex`]. Other locks of the thread stay held while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(parking_lot::Condvar);
 
@@ -224,21 +234,21 @@ impl Condvar {
         Self(parking_lot::Condvar::new())
     }
 
-    pub(crate) fn wait<T>(&self, guard: &mut WaitMutexGuard<'_, T>) {
+    pub(crate) fn wait<T>(&self, guard: &mut LeafMutexGuard<'_, T>) {
         self.0.wait(&mut guard.guard);
     }
 
-    pub(crate) fn wait_for<T>(&self, guard: &mut WaitMutexGuard<'_, T>, patience: Duration) -> WaitTimeoutResult {
+    pub(crate) fn wait_for<T>(&self, guard: &mut LeafMutexGuard<'_, T>, patience: Duration) -> WaitTimeoutResult {
         self.0.wait_for(&mut guard.guard, patience)
     }
 
-    pub(crate) fn wait_until<T>(&self, guard: &mut WaitMutexGuard<'_, T>, deadline: Instant) -> WaitTimeoutResult {
+    pub(crate) fn wait_until<T>(&self, guard: &mut LeafMutexGuard<'_, T>, deadline: Instant) -> WaitTimeoutResult {
         self.0.wait_until(&mut guard.guard, deadline)
     }
 
     pub(crate) fn wait_while_until<T>(
         &self,
-        guard: &mut WaitMutexGuard<'_, T>,
+        guard: &mut LeafMutexGuard<'_, T>,
         condition: impl FnMut(&mut T) -> bool,
         deadline: Instant,
     ) -> WaitTimeoutResult {

@@ -75,6 +75,12 @@ ranks! {
     EnforcerWalks,
     /// Copies that hung branches may still make.
     MigrateGivenUp,
+    /// Nodes by inode: one of the shards. Held while the node of an inode is made, with its number.
+    NodesByBacking,
+    /// Nodes by id: one of the shards.
+    NodesById,
+    /// Directories that the kernel forgot.
+    NodesForgotten,
     /// Who has which inode number. Held while an entry changes its holder.
     InodeHolders,
     /// Numbers of inodes that have none of the usual kind.
@@ -89,12 +95,6 @@ ranks! {
     InodeLog,
     /// A branch's numbers.
     InodeEntries,
-    /// Nodes by inode: one of the shards.
-    NodesByBacking,
-    /// Nodes by id: one of the shards.
-    NodesById,
-    /// Directories that the kernel forgot.
-    NodesForgotten,
     /// Open files: one of the shards.
     IoHandles,
     /// Open directories of branches: one of the shards.

@@ -61,17 +61,8 @@ fn guards_may_go_in_any_order_and_each_thread_has_its_own() {
 }
 
 #[test]
-#[cfg(not(debug_assertions))]
-fn without_checks_a_lock_is_no_larger_than_the_plain_one() {
-    assert_eq!(size_of::<RankedMutex<rank::DirCommit, u64>>(), size_of::<parking_lot::Mutex<u64>>());
-    assert_eq!(size_of::<RankedRwLock<rank::DirState, u64>>(), size_of::<parking_lot::RwLock<u64>>());
-    assert_eq!(size_of::<RankedMutexGuard<'_, u64>>(), size_of::<parking_lot::MutexGuard<'_, u64>>());
-    assert_eq!(size_of::<ReadGuard<'_, u64>>(), size_of::<parking_lot::RwLockReadGuard<'_, u64>>());
-}
-
-#[test]
 fn a_waiter_is_woken_and_its_lock_counts_as_held_throughout() {
-    let (flag, changed) = (WaitMutex::<rank::Attention, _>::new(false), Condvar::new());
+    let (flag, changed) = (LeafMutex::<rank::Attention, _>::new(false), Condvar::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             *flag.lock() = true;

@@ -1,6 +1,13 @@
 //! As `order`, where nothing is checked.
 
-use super::rank::Rank;
+use super::rank::{self, Rank};
+use super::{RankedMutex, RankedMutexGuard, RankedRwLock, ReadGuard, raw};
+
+// A lock costs nothing here.
+const _: () = assert!(size_of::<RankedMutex<rank::DirCommit, u64>>() == size_of::<raw::Mutex<u64>>());
+const _: () = assert!(size_of::<RankedRwLock<rank::DirState, u64>>() == size_of::<raw::RwLock<u64>>());
+const _: () = assert!(size_of::<RankedMutexGuard<'_, u64>>() == size_of::<raw::MutexGuard<'_, u64>>());
+const _: () = assert!(size_of::<ReadGuard<'_, u64>>() == size_of::<raw::RwLockReadGuard<'_, u64>>());
 
 /// What orders locks of one rank.
 #[derive(Clone, Copy)]
