@@ -272,7 +272,7 @@ impl WriteBackCell {
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
             let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {most} ({})",
+                "the disk is too large to be aged in memory: choose a disk of at most {most} ({})",
                 disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
