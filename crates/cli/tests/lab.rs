@@ -226,7 +226,7 @@ fn a_file_system_ages_before_the_run() {
     refused(
         lab("run").args(workload).arg("80"),
         1,
-        &["--aged \"80\"", "too large to be aged", "at most 512 GiB", "--disk", "maxtor_80gb"],
+        &["aged \"80\"", "too large to be aged", "at most 512 GiB", "maxtor_80gb"],
     );
     refused(lab("run").args(workload).arg("96"), 2, &["a whole number of percent (without %) from 0 to 95"]);
     let sweep = ["--sweep", "aged=0,96"];

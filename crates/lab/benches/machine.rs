@@ -9,7 +9,7 @@ use umbrella_lab::machine::{Computer, Config, Layout};
 use umbrella_lab::result::Setting;
 use umbrella_lab::workload::{ClientId, Step, Workload};
 use umbrella_model::device::profiles::{Options, profile};
-use umbrella_model::page_cache;
+use umbrella_model::page_cache::PageCacheConfig;
 use umbrella_model::scheduler::scheduler;
 use umbrella_policy::writeback::WriteBack;
 use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, SplitMix64};
@@ -46,7 +46,7 @@ fn requests(pages: u64, write: bool) -> Requests {
 }
 
 fn run(policy: &str, memory_pages: u64, requests: Requests) {
-    let cache = page_cache::Config { pages: memory_pages, ..page_cache::Config::default() };
+    let cache = PageCacheConfig { pages: memory_pages, ..PageCacheConfig::default() };
     let config = Config { cache, ..Config::default() };
     let disk = profile("deskstar_500gb").expect("a profile").build(&Options::default());
     let elevator = scheduler("elevator").expect("a scheduler");

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
 use umbrella_model::allocator::{self, Ext2};
-use umbrella_model::page_cache::{Access, Config, PageCache};
+use umbrella_model::page_cache::{Access, PageCache, PageCacheConfig};
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey, SplitMix64};
 
 const PAGES: u64 = 400_000;
@@ -15,7 +15,7 @@ fn page(at: u64) -> PageKey {
 }
 
 fn full() -> PageCache {
-    let mut cache = PageCache::new(Config { pages: PAGES, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { pages: PAGES, ..PageCacheConfig::default() });
     let mut changes = Vec::new();
     for at in 0..PAGES {
         cache.fill(Nanos(0), page(at), &mut changes).expect("there is room");
@@ -69,7 +69,7 @@ fn hits(c: &mut Criterion) {
 fn allocating(c: &mut Criterion) {
     let mut group = c.benchmark_group("allocator");
     group.throughput(Throughput::Elements(1));
-    let mut disk = Ext2::new(allocator::Config::default(), 1).expect("the size is good");
+    let mut disk = Ext2::new(allocator::Ext2Config::default(), 1).expect("the size is good");
     let mut touched = Vec::with_capacity(64);
     for file in 2..10 {
         disk.create(FileId(file), Ext2::ROOT, &mut touched).expect("there is room");

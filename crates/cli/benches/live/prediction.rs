@@ -10,7 +10,8 @@ use umbrella_lab::machine::{Allocation, Computer, Config, Layout};
 use umbrella_lab::result::{Outcome, Setting};
 use umbrella_lab::workload::BoxedWorkload;
 use umbrella_model::device::{Options, profile};
-use umbrella_model::{page_cache, scheduler};
+use umbrella_model::page_cache::PageCacheConfig;
+use umbrella_model::scheduler;
 use umbrella_policy::writeback::WriteBack;
 use umbrella_units::PAGE_BYTES;
 
@@ -34,9 +35,9 @@ pub(crate) struct Assumed<'a> {
 /// One run; time is until everything is on disk.
 pub(crate) fn predict(assumed: Assumed<'_>, policy: &str, mut workload: BoxedWorkload) -> Result<Figures> {
     let Assumed { disk, sizes, staging } = assumed;
-    let cache = page_cache::Config::default();
+    let cache = PageCacheConfig::default();
     let config = Config {
-        cache: page_cache::Config {
+        cache: PageCacheConfig {
             pages: sizes.memory().0 * TIMES / PAGE_BYTES,
             background_percent: cache.background_percent / TIMES as u32,
             foreground_percent: cache.foreground_percent / TIMES as u32,

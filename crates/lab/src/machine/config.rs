@@ -1,6 +1,6 @@
 //! What a machine is made of, apart from its disk and its policy.
 
-use umbrella_model::page_cache;
+use umbrella_model::page_cache::PageCacheConfig;
 use umbrella_units::Nanos;
 
 /// When and where the pages of files get their blocks.
@@ -20,7 +20,7 @@ pub enum Allocation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The page cache: memory, thresholds, expiry.
-    pub cache: page_cache::Config,
+    pub cache: PageCacheConfig,
     /// The largest read-ahead, in pages (Linux: 128 KiB).
     pub read_ahead: u32,
     /// What a step costs the processor, apart from its pages: a system call and the work around it.
@@ -38,7 +38,7 @@ impl Default for Config {
     /// Assumed; they matter only where the disk does not.
     fn default() -> Config {
         Config {
-            cache: page_cache::Config::default(),
+            cache: PageCacheConfig::default(),
             read_ahead: 32,
             cpu_per_step: Nanos::from_micros(3),
             cpu_per_page: Nanos::from_micros(2),

@@ -1,7 +1,7 @@
 //! Where files lie on the modelled disk, how large they are, and which of them are still staged in memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use umbrella_model::allocator::{self, Aging, AllocError, Ext2, Log};
+use umbrella_model::allocator::{Aging, AllocError, Ext2, Ext2Config, Log};
 use umbrella_policy::staging::{self, Staged, Staging};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages};
 
@@ -64,7 +64,7 @@ impl Files {
             Layout::Device => None,
             Layout::FileSystem { seed, aged_percent } => {
                 let blocks = if log.is_some() { capacity.0 / 2 } else { capacity.0 }.min(MOST_BLOCKS);
-                let mut ext2 = Ext2::new(allocator::Config { blocks, delayed, ..allocator::Config::default() }, seed)?;
+                let mut ext2 = Ext2::new(Ext2Config { blocks, delayed, ..Ext2Config::default() }, seed)?;
                 if aged_percent > 0 {
                     on_disk = ext2.age(seed, Aging::to(aged_percent), go_on)?.ok_or(RunError::Stopped)?;
                 }

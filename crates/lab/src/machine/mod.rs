@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 use umbrella_model::allocator::AllocError;
 use umbrella_model::device::Device;
-use umbrella_model::page_cache::{self, Change, ExpireBy, PageCache};
+use umbrella_model::page_cache::{Change, ExpireBy, PageCache, PageCacheConfig};
 use umbrella_policy::writeback::{DirtyPage, WriteBack};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, PageKey};
 
@@ -183,7 +183,7 @@ impl Computer {
         let device = schedule(Box::new(Tap::new(disk, Rc::clone(&dispatched))));
         let by_pages = matches!(layout, Layout::Device);
         let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
-        let cache = PageCache::new(page_cache::Config { expire_by, ..config.cache });
+        let cache = PageCache::new(PageCacheConfig { expire_by, ..config.cache });
         let files = Files::new(layout, capacity, config.staging, config.allocation, go_on)?;
         let next_wake = cache.next_wake(Nanos(0));
         Ok(Computer {

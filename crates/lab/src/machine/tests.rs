@@ -48,7 +48,7 @@ impl Default for Scenario {
             staging: false,
             allocation: Allocation::AtOnce,
             device: false,
-            expire_after: page_cache::Config::default().expire_after,
+            expire_after: PageCacheConfig::default().expire_after,
             read_ahead: Config::default().read_ahead,
             prepare: Vec::new(),
         }
@@ -61,7 +61,7 @@ fn setting(policy: &str) -> Setting {
 
 fn machine(setup: &Scenario) -> Computer {
     let config = Config {
-        cache: page_cache::Config { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
+        cache: PageCacheConfig { pages: setup.memory_pages, expire_after: setup.expire_after, ..Default::default() },
         staging: setup.staging,
         read_ahead: setup.read_ahead,
         allocation: setup.allocation,

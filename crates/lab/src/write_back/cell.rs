@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use umbrella_model::allocator::Aging;
 use umbrella_model::device::profiles::{self, Options, Profile};
-use umbrella_model::{page_cache, scheduler};
+use umbrella_model::page_cache::PageCacheConfig;
+use umbrella_model::scheduler;
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
@@ -113,7 +114,7 @@ pub struct MachineSpec {
 impl Default for MachineSpec {
     /// Linux's defaults over a modern 7200 rpm disk.
     fn default() -> Self {
-        let cache = page_cache::Config::default();
+        let cache = PageCacheConfig::default();
         MachineSpec {
             policy: "file".to_owned(),
             seed: 1,
@@ -228,7 +229,7 @@ impl WriteBackCell {
                 "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} on, the winner is more likely to win at full size too",
                 self.machine.scale,
                 self.batch(),
-                page_cache::Config::default().batch
+                PageCacheConfig::default().batch
             ));
         }
         warnings
@@ -236,7 +237,7 @@ impl WriteBackCell {
 
     /// How many pages a policy is asked for at a time, shrunk as the workload is.
     fn batch(&self) -> u64 {
-        (page_cache::Config::default().batch as f64 * self.share()).ceil() as u64
+        (PageCacheConfig::default().batch as f64 * self.share()).ceil() as u64
     }
 
     /// What a sweep can set as well as an option.
@@ -271,7 +272,7 @@ impl WriteBackCell {
         if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
             let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
-                "the disk is too large to be aged in memory: choose one of at most {most} ({})",
+                "the disk is too large to be aged in memory: choose a disk of at most {most} ({})",
                 disks_of(|size| size <= most)
             );
             return bad("aged", of.aged_percent.to_string(), expected);
@@ -350,13 +351,13 @@ impl WriteBackCell {
     fn build(&self, policy: &str, watch: &mut Watch<'_>) -> Result<Computer, LabError> {
         let of = &self.machine;
         let config = Config {
-            cache: page_cache::Config {
+            cache: PageCacheConfig {
                 pages: self.memory().0 / PAGE_BYTES,
                 background_percent: of.background_percent,
                 foreground_percent: of.foreground_percent,
                 expire_after: of.expire_after,
                 batch: self.batch(),
-                ..page_cache::Config::default()
+                ..PageCacheConfig::default()
             },
             read_ahead: of.read_ahead,
             staging: of.staging,

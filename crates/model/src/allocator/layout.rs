@@ -17,7 +17,7 @@ const RESERVED_INODES: usize = 11;
 
 /// One group, without its bitmaps.
 #[derive(Debug, Clone)]
-pub(super) struct Group {
+pub(super) struct BlockGroup {
     pub(super) free_blocks: u32,
     pub(super) free_inodes: u32,
     pub(super) directories: u32,
@@ -30,7 +30,7 @@ pub(super) struct Group {
 /// All groups.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BlockGroup>,
     pub(super) inodes_per_group: u32,
     pub(super) free_blocks: u64,
     pub(super) free_inodes: u64,
@@ -105,7 +105,7 @@ impl Layout {
             }
             let reserved = if group == 0 { RESERVED_INODES } else { 0 };
             (0..reserved).for_each(|at| bitmap::set(&mut layout.inode_bits, at));
-            layout.groups.push(Group {
+            layout.groups.push(BlockGroup {
                 free_blocks: (size - metadata) as u32,
                 free_inodes: inodes_per_group - reserved as u32,
                 directories: 0,
@@ -122,11 +122,11 @@ impl Layout {
         self.groups.len() as u32
     }
 
-    pub(super) fn at(&self, group: u32) -> &Group {
+    pub(super) fn at(&self, group: u32) -> &BlockGroup {
         &self.groups[group as usize]
     }
 
-    pub(super) fn at_mut(&mut self, group: u32) -> &mut Group {
+    pub(super) fn at_mut(&mut self, group: u32) -> &mut BlockGroup {
         &mut self.groups[group as usize]
     }
 

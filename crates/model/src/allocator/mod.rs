@@ -6,13 +6,13 @@
 //!   (Orlov), a file's inode is the first free one in its directory's group;
 //! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set aside
 //!   for it until it is closed: writers that take turns alternate in windows of eight. Nobody says when a file is closed:
-//!   when its writer goes on to another file ([`Config::close_on_switch`]);
+//!   when its writer goes on to another file ([`Ext2Config::close_on_switch`]);
 //! - the first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
 //!   colour, [`Ext2::set_writer`]);
 //! - twelve direct blocks, then indirect ones, each allocated just before the first block it points to;
 //! - a full group spills to the next.
 //!
-//! With [`Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the blocks of
+//! With [`Ext2Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the blocks of
 //! a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such a place is
 //! free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond four
 //! extents, are left out.
@@ -51,7 +51,7 @@ use map::{HOLE, Map, PROMISED};
 /// How a file system is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct Ext2Config {
     /// Blocks of the disk.
     pub blocks: u64,
     /// One inode for so many bytes (`mke2fs -i`; 8,192 was its default for 4 KiB blocks in 2005).
@@ -67,10 +67,10 @@ pub struct Config {
     pub open_files: usize,
 }
 
-impl Default for Config {
+impl Default for Ext2Config {
     /// MRAM's disk of 80 GB.
-    fn default() -> Config {
-        Config {
+    fn default() -> Ext2Config {
+        Ext2Config {
             blocks: 80_000_000_000 / PAGE_BYTES,
             inode_bytes: 8192,
             entry_bytes: 24,
@@ -106,7 +106,7 @@ struct Node {
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Ext2 {
-    config: Config,
+    config: Ext2Config,
     layout: Layout,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
@@ -142,7 +142,7 @@ impl Ext2 {
     pub const ROOT: FileId = FileId(1);
 
     /// An empty file system. The seed decides where top directories go.
-    pub fn new(config: Config, seed: u64) -> Result<Ext2, AllocError> {
+    pub fn new(config: Ext2Config, seed: u64) -> Result<Ext2, AllocError> {
         let most = u64::from(PROMISED) - 1;
         let bad = AllocError::BadSize { blocks: config.blocks, least: 1024, most };
         if config.blocks > most || config.blocks < 1024 {
@@ -184,7 +184,7 @@ impl Ext2 {
     }
 
     /// What it was made with.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &Ext2Config {
         &self.config
     }
 

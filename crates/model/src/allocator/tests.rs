@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use umbrella_units::{BlockNo, Extent, FileId, PageIndex};
 
 use super::layout::GROUP_BLOCKS;
-use super::{Aging, AllocError, Config, Ext2};
+use super::{Aging, AllocError, Ext2, Ext2Config};
 
 fn small(blocks: u64, delayed: bool) -> Ext2 {
-    Ext2::new(Config { blocks, delayed, ..Config::default() }, 1).unwrap()
+    Ext2::new(Ext2Config { blocks, delayed, ..Ext2Config::default() }, 1).unwrap()
 }
 
 fn write(disk: &mut Ext2, file: u64, pages: std::ops::Range<u64>) -> Vec<u64> {
@@ -85,7 +85,7 @@ fn two_writers_that_take_turns_alternate_in_windows_of_eight() {
 fn one_client_keeps_a_window_only_for_the_file_it_writes_unless_told_otherwise() {
     let [one, two] = in_turn(&mut small(GROUP_BLOCKS, false), [0, 0]);
     assert_eq!(two[0], one[0] + 1, "the first file counts as closed");
-    let config = Config { blocks: GROUP_BLOCKS, close_on_switch: false, ..Config::default() };
+    let config = Ext2Config { blocks: GROUP_BLOCKS, close_on_switch: false, ..Ext2Config::default() };
     let [one, two] = in_turn(&mut Ext2::new(config, 1).unwrap(), [0, 0]);
     assert_eq!(two[0], one[0] + 8);
 }
@@ -174,7 +174,7 @@ fn a_full_disk_says_so_and_has_room_again_after_a_deletion() {
 
 #[test]
 fn inodes_run_out() {
-    let mut disk = Ext2::new(Config { blocks: 2048, inode_bytes: 4 << 20, ..Config::default() }, 1).unwrap();
+    let mut disk = Ext2::new(Ext2Config { blocks: 2048, inode_bytes: 4 << 20, ..Ext2Config::default() }, 1).unwrap();
     let full = (2..).find_map(|file| disk.create(FileId(file), Ext2::ROOT, &mut Vec::new()).err());
     assert_eq!(full, Some(AllocError::NoInodes { inodes: 64 }));
 }
@@ -357,14 +357,14 @@ fn aging_fills_the_disk_scatters_the_free_space_and_repeats() {
 fn sizes_that_make_no_file_system_are_refused() {
     for blocks in [0, 100, 1 << 31] {
         assert!(matches!(
-            Ext2::new(Config { blocks, ..Config::default() }, 0),
+            Ext2::new(Ext2Config { blocks, ..Ext2Config::default() }, 0),
             Err(AllocError::BadSize { blocks: told, .. }) if told == blocks
         ));
     }
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum AllocatorStep {
     Mkdir(u64, u64),
     Create(u64, u64),
     Write(u64, u64, u64),
@@ -374,16 +374,16 @@ enum Step {
     Close(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AllocatorStep> {
     let (file, page) = (1u64..12, prop_oneof![0u64..40, 1000u64..1100, 1_050_000u64..1_050_100]);
     prop_oneof![
-        1 => (file.clone(), file.clone()).prop_map(|(dir, parent)| Step::Mkdir(dir, parent)),
-        2 => (file.clone(), file.clone()).prop_map(|(file, dir)| Step::Create(file, dir)),
-        6 => (file.clone(), page.clone(), 1u64..40).prop_map(|(file, page, n)| Step::Write(file, page, n)),
-        3 => (file.clone(), page.clone(), 1u64..40).prop_map(|(file, page, n)| Step::Reserve(file, page, n)),
-        1 => (file.clone(), page).prop_map(|(file, page)| Step::Truncate(file, page)),
-        1 => file.clone().prop_map(Step::Delete),
-        1 => file.prop_map(Step::Close),
+        1 => (file.clone(), file.clone()).prop_map(|(dir, parent)| AllocatorStep::Mkdir(dir, parent)),
+        2 => (file.clone(), file.clone()).prop_map(|(file, dir)| AllocatorStep::Create(file, dir)),
+        6 => (file.clone(), page.clone(), 1u64..40).prop_map(|(file, page, n)| AllocatorStep::Write(file, page, n)),
+        3 => (file.clone(), page.clone(), 1u64..40).prop_map(|(file, page, n)| AllocatorStep::Reserve(file, page, n)),
+        1 => (file.clone(), page).prop_map(|(file, page)| AllocatorStep::Truncate(file, page)),
+        1 => file.clone().prop_map(AllocatorStep::Delete),
+        1 => file.prop_map(AllocatorStep::Close),
     ]
 }
 
@@ -398,9 +398,9 @@ proptest! {
         let mut touched = Vec::new();
         for step in steps {
             match step {
-                Step::Mkdir(dir, parent) => drop(disk.mkdir(FileId(dir), FileId(parent), &mut touched)),
-                Step::Create(file, dir) => drop(disk.create(FileId(file), FileId(dir), &mut touched)),
-                Step::Write(file, page, pages) if delayed => {
+                AllocatorStep::Mkdir(dir, parent) => drop(disk.mkdir(FileId(dir), FileId(parent), &mut touched)),
+                AllocatorStep::Create(file, dir) => drop(disk.create(FileId(file), FileId(dir), &mut touched)),
+                AllocatorStep::Write(file, page, pages) if delayed => {
                     let mut extents = Vec::new();
                     if disk.allocate_run(FileId(file), PageIndex(page), pages, &mut touched, &mut extents).is_ok() {
                         let blocks = extents.iter().flat_map(|run| (run.start.0..run.end().0).map(BlockNo));
@@ -409,14 +409,14 @@ proptest! {
                         }
                     }
                 }
-                Step::Write(file, page, pages) => {
+                AllocatorStep::Write(file, page, pages) => {
                     for page in page..page + pages {
                         if let Ok(block) = disk.allocate(FileId(file), PageIndex(page), &mut touched) {
                             prop_assert_eq!(*said.entry((file, page)).or_insert(block), block);
                         }
                     }
                 }
-                Step::Reserve(file, page, pages) if delayed => {
+                AllocatorStep::Reserve(file, page, pages) if delayed => {
                     for page in page..page + pages {
                         if let Ok(block) = disk.reserve(FileId(file), PageIndex(page)) {
                             prop_assert_eq!(disk.expected_block(FileId(file), PageIndex(page)), Some(block));
@@ -424,18 +424,18 @@ proptest! {
                         }
                     }
                 }
-                Step::Reserve(..) => {}
-                Step::Truncate(file, page) => {
+                AllocatorStep::Reserve(..) => {}
+                AllocatorStep::Truncate(file, page) => {
                     if disk.truncate(FileId(file), PageIndex(page), &mut touched).is_ok() {
                         said.retain(|&(of, at), _| of != file || at < page);
                     }
                 }
-                Step::Delete(file) => {
+                AllocatorStep::Delete(file) => {
                     if disk.delete(FileId(file), &mut touched).is_ok() {
                         said.retain(|&(of, _), _| of != file);
                     }
                 }
-                Step::Close(file) => disk.close(FileId(file), &mut touched),
+                AllocatorStep::Close(file) => disk.close(FileId(file), &mut touched),
             }
             for (&(file, page), &block) in &said {
                 prop_assert_eq!(disk.block_of(FileId(file), PageIndex(page)), Some(block));

@@ -21,7 +21,7 @@ pub enum ExpireBy {
 /// The constants of a [`super::PageCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Config {
+pub struct PageCacheConfig {
     /// The memory for file pages, in pages. At most `u32::MAX - 16`; what is beyond that is not used.
     pub pages: u64,
     /// Dirty pages above this share of memory are written in the background; in percent.
@@ -36,14 +36,14 @@ pub struct Config {
     /// What the time of expiry is counted for.
     pub expire_by: ExpireBy,
     /// The background write-back goes on in units of so many pages; of fewer in a memory so small that they were more
-    /// than a quarter of the background threshold ([`Config::batch_pages`]).
+    /// than a quarter of the background threshold ([`PageCacheConfig::batch_pages`]).
     pub batch: u64,
 }
 
-impl Default for Config {
+impl Default for PageCacheConfig {
     /// Linux 2.6.12 with 512 MiB, the machine of MRAM.
-    fn default() -> Config {
-        Config {
+    fn default() -> PageCacheConfig {
+        PageCacheConfig {
             pages: 512 << 8,
             background_percent: 10,
             foreground_percent: 40,
@@ -55,7 +55,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl PageCacheConfig {
     /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below it, but
     /// for 100 %: then there is none.
     pub fn background_pages(&self) -> u64 {

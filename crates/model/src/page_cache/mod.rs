@@ -2,7 +2,7 @@
 //! written, and which must leave.
 //!
 //! It follows Linux 2.6 (`mm/page-writeback.c`, `mm/vmscan.c`, `mm/swap.c`, `fs/fs-writeback.c`), the kernel of the
-//! papers, with its constants in a [`Config`]:
+//! papers, with its constants in a [`PageCacheConfig`]:
 //!
 //! - A page enters the inactive list. Its use is noted once; the second use moves it to the active list
 //!   (`mark_page_accessed`). Only reclaim moves pages back.
@@ -30,14 +30,14 @@ mod tests;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 pub use change::{Access, Begin, Change, Counts, Demand, NeedsWriteBack};
-pub use config::{Config, ExpireBy};
+pub use config::{ExpireBy, PageCacheConfig};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct PageCache {
-    config: Config,
+    config: PageCacheConfig,
     background: u64,
     foreground: u64,
     batch: u64,
@@ -58,8 +58,8 @@ const IDLE_INACTIVE: usize = 0;
 
 impl PageCache {
     /// An empty cache.
-    pub fn new(config: Config) -> PageCache {
-        let config = Config { pages: config.pages.min(u64::from(u32::MAX) - 16), ..config };
+    pub fn new(config: PageCacheConfig) -> PageCache {
+        let config = PageCacheConfig { pages: config.pages.min(u64::from(u32::MAX) - 16), ..config };
         PageCache {
             background: config.background_pages(),
             foreground: config.foreground_pages(),
@@ -76,11 +76,11 @@ impl PageCache {
     }
 
     /// What it was built with.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &PageCacheConfig {
         &self.config
     }
 
-    /// The unit of background write-back, in pages ([`Config::batch_pages`]).
+    /// The unit of background write-back, in pages ([`PageCacheConfig::batch_pages`]).
     pub fn batch(&self) -> u64 {
         self.batch
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use umbrella_units::{FileId, Nanos, PageKey};
 
-use super::{Change, Config, ExpireBy};
+use super::{Change, ExpireBy, PageCacheConfig};
 
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of a page, and any of them may be set")]
@@ -19,7 +19,7 @@ pub(super) struct State {
 /// Lists from the front (used last) to the back.
 #[derive(Debug, Default)]
 pub(super) struct Naive {
-    pub(super) config: Config,
+    pub(super) config: PageCacheConfig,
     pub(super) inactive: Vec<PageKey>,
     pub(super) active: Vec<PageKey>,
     pub(super) pages: BTreeMap<PageKey, State>,

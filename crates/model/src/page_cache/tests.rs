@@ -2,14 +2,14 @@ use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::naive::Naive;
-use super::{Access, Begin, Change, Config, Demand, ExpireBy, NeedsWriteBack, PageCache};
+use super::{Access, Begin, Change, Demand, ExpireBy, NeedsWriteBack, PageCache, PageCacheConfig};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
 }
 
 fn cache(pages: u64) -> PageCache {
-    PageCache::new(Config { pages, ..Config::default() })
+    PageCache::new(PageCacheConfig { pages, ..PageCacheConfig::default() })
 }
 
 const T0: Nanos = Nanos(0);
@@ -19,7 +19,7 @@ const TICK: u64 = 1 << 24;
 
 #[test]
 fn thresholds_hold_at_exact_page_counts() {
-    let mut cache = PageCache::new(Config { pages: 1000, batch: 1, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { pages: 1000, batch: 1, ..PageCacheConfig::default() });
     let mut changes = Vec::new();
     for index in 0..=400 {
         assert_eq!(cache.write(T0, page(1, index), &mut changes), Access::Miss);
@@ -34,7 +34,7 @@ fn thresholds_hold_at_exact_page_counts() {
 
 #[test]
 fn the_background_writes_whole_batches() {
-    let mut cache = PageCache::new(Config { pages: 4000, batch: 64, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { pages: 4000, batch: 64, ..PageCacheConfig::default() });
     let mut changes = Vec::new();
     for index in 0..401 {
         cache.write(T0, page(1, index), &mut changes);
@@ -44,13 +44,13 @@ fn the_background_writes_whole_batches() {
 
 #[test]
 fn a_batch_is_a_share_of_the_threshold_where_memory_is_small() {
-    let batch = |pages| Config { pages, ..Config::default() }.batch_pages();
+    let batch = |pages| PageCacheConfig { pages, ..PageCacheConfig::default() }.batch_pages();
     assert_eq!((batch(131_072), batch(4_000), batch(20)), (1024, 100, 1));
 }
 
 #[test]
 fn pages_of_a_device_expire_one_by_one_though_some_of_it_was_written() {
-    let config = Config { pages: 1000, expire_by: ExpireBy::Pages, ..Config::default() };
+    let config = PageCacheConfig { pages: 1000, expire_by: ExpireBy::Pages, ..PageCacheConfig::default() };
     let mut cache = PageCache::new(config);
     for (second, index) in [(1, 3), (2, 9), (20, 1)] {
         cache.write(Nanos::from_secs(second), page(0, index), &mut Vec::new());
@@ -70,7 +70,7 @@ fn pages_of_a_device_expire_one_by_one_though_some_of_it_was_written() {
 
 #[test]
 fn pages_on_their_way_hold_writers_up_but_are_not_asked_for_again() {
-    let mut cache = PageCache::new(Config { pages: 1000, batch: 1, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { pages: 1000, batch: 1, ..PageCacheConfig::default() });
     for index in 0..401 {
         cache.write(T0, page(1, index), &mut Vec::new());
     }
@@ -84,9 +84,10 @@ fn pages_on_their_way_hold_writers_up_but_are_not_asked_for_again() {
 
 #[test]
 fn a_background_share_that_is_not_below_the_foreground_share_is_half_of_it() {
-    let config = Config { pages: 1000, background_percent: 40, foreground_percent: 40, ..Config::default() };
+    let config =
+        PageCacheConfig { pages: 1000, background_percent: 40, foreground_percent: 40, ..PageCacheConfig::default() };
     assert_eq!((config.background_pages(), config.foreground_pages()), (200, 400));
-    let none = Config { background_percent: 100, foreground_percent: 100, ..config };
+    let none = PageCacheConfig { background_percent: 100, foreground_percent: 100, ..config };
     assert_eq!((none.background_pages(), none.foreground_pages()), (1000, 1000));
 }
 
@@ -193,7 +194,7 @@ fn a_file_that_the_background_wrote_in_part_counts_as_dirty_since_then() {
 
 #[test]
 fn non_volatile_memory_never_expires() {
-    let mut cache = PageCache::new(Config { expire_after: None, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { expire_after: None, ..PageCacheConfig::default() });
     cache.write(T0, page(1, 0), &mut Vec::new());
     let mut out = Vec::new();
     cache.expired(Nanos::NEVER, &mut out);
@@ -242,7 +243,7 @@ fn a_full_cache_of_dirty_pages_says_how_many_to_write() {
 
 #[test]
 fn what_others_hold_counts_for_both_thresholds() {
-    let mut cache = PageCache::new(Config { pages: 100, batch: 1, ..Config::default() });
+    let mut cache = PageCache::new(PageCacheConfig { pages: 100, batch: 1, ..PageCacheConfig::default() });
     cache.write(T0, page(1, 1), &mut Vec::new());
     cache.set_held(9);
     assert_eq!(cache.demand(T0), Demand { background: 0, throttled: false });
@@ -275,7 +276,7 @@ fn files_leave_with_all_their_pages() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum CacheStep {
     Write(PageKey),
     Read(PageKey),
     Fill(PageKey, bool),
@@ -290,29 +291,29 @@ enum Step {
     Expire,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CacheStep> {
     let page = || (1u64..5, 0u64..12).prop_map(|(file, index)| super::tests::page(file, index));
     prop_oneof![
-        8 => page().prop_map(Step::Write),
-        6 => page().prop_map(Step::Read),
-        6 => (page(), any::<bool>()).prop_map(|(page, ahead)| Step::Fill(page, ahead)),
-        6 => page().prop_map(Step::Begin),
-        6 => page().prop_map(Step::Complete),
-        1 => page().prop_map(Step::Truncate),
-        1 => (1u64..5).prop_map(|file| Step::Delete(FileId(file))),
-        1 => page().prop_map(Step::Forget),
-        1 => (0u64..12).prop_map(Step::Room),
-        1 => (0u64..10).prop_map(Step::Hold),
-        1 => (0usize..5).prop_map(Step::Deactivate),
-        1 => Just(Step::Expire),
+        8 => page().prop_map(CacheStep::Write),
+        6 => page().prop_map(CacheStep::Read),
+        6 => (page(), any::<bool>()).prop_map(|(page, ahead)| CacheStep::Fill(page, ahead)),
+        6 => page().prop_map(CacheStep::Begin),
+        6 => page().prop_map(CacheStep::Complete),
+        1 => page().prop_map(CacheStep::Truncate),
+        1 => (1u64..5).prop_map(|file| CacheStep::Delete(FileId(file))),
+        1 => page().prop_map(CacheStep::Forget),
+        1 => (0u64..12).prop_map(CacheStep::Room),
+        1 => (0u64..10).prop_map(CacheStep::Hold),
+        1 => (0usize..5).prop_map(CacheStep::Deactivate),
+        1 => Just(CacheStep::Expire),
     ]
 }
 
 /// Does the step to both; what they tell must be the same.
-fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
+fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep) {
     let (mut told, mut expected) = (Vec::new(), Vec::new());
     match *step {
-        Step::Write(page) => {
+        CacheStep::Write(page) => {
             let known = naive.pages.contains_key(&page);
             let access = cache.write(now, page, &mut told);
             let written = naive.write(now, page, &mut expected);
@@ -327,7 +328,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
                 }
             );
         }
-        Step::Read(page) => {
+        CacheStep::Read(page) => {
             let hit = cache.read(now, page, &mut told) == Access::Hit;
             assert_eq!(hit, naive.pages.contains_key(&page));
             if hit {
@@ -337,7 +338,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
                 naive.used(page, &mut expected);
             }
         }
-        Step::Fill(page, ahead) => {
+        CacheStep::Fill(page, ahead) => {
             let known = naive.pages.contains_key(&page);
             let filled = if ahead { cache.fill_ahead(page, &mut told) } else { cache.fill(now, page, &mut told) };
             let entered = naive.enter(page, &mut expected);
@@ -346,33 +347,33 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &Step) {
                 naive.used(page, &mut expected);
             }
         }
-        Step::Begin(page) => assert_eq!(cache.begin_write_back(page), naive.begin(page)),
-        Step::Complete(page) => {
+        CacheStep::Begin(page) => assert_eq!(cache.begin_write_back(page), naive.begin(page)),
+        CacheStep::Complete(page) => {
             cache.complete_write_back(page);
             naive.complete(page);
         }
-        Step::Truncate(PageKey { file, index }) => cut(cache, naive, file, index, &mut told, &mut expected),
-        Step::Delete(file) => cut(cache, naive, file, PageIndex(0), &mut told, &mut expected),
-        Step::Forget(page) => {
+        CacheStep::Truncate(PageKey { file, index }) => cut(cache, naive, file, index, &mut told, &mut expected),
+        CacheStep::Delete(file) => cut(cache, naive, file, PageIndex(0), &mut told, &mut expected),
+        CacheStep::Forget(page) => {
             cache.forget(page, &mut told);
             if let Some(state) = naive.pages.get(&page) {
                 expected.push(if state.dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
                 naive.remove(page);
             }
         }
-        Step::Room(pages) => {
+        CacheStep::Room(pages) => {
             let room = cache.make_room(pages, &mut told);
             assert_eq!(room.is_ok(), naive.reclaim(pages, &mut expected));
         }
-        Step::Hold(pages) => {
+        CacheStep::Hold(pages) => {
             cache.set_held(pages);
             naive.held = pages;
         }
-        Step::Deactivate(pages) => {
+        CacheStep::Deactivate(pages) => {
             cache.deactivate(pages, &mut told);
             naive.deactivate(pages, &mut expected);
         }
-        Step::Expire => {
+        CacheStep::Expire => {
             let mut out = Vec::new();
             cache.expired(now, &mut out);
             assert_eq!(out, naive.expired(now, naive.config.expire_after.unwrap()));
@@ -450,7 +451,7 @@ proptest! {
         let expire_by = if by_pages { ExpireBy::Pages } else { ExpireBy::Files };
         let expire_after = Some(Nanos(30 * TICK));
         let wake_every = Nanos(5 * TICK);
-        let config = Config { pages, wake_every, expire_after, expire_by, ..Config::default() };
+        let config = PageCacheConfig { pages, wake_every, expire_after, expire_by, ..PageCacheConfig::default() };
         let mut cache = PageCache::new(config);
         let mut naive = Naive { config, ..Naive::default() };
         let mut now = Nanos(0);
@@ -466,7 +467,7 @@ proptest! {
     fn no_page_is_dirty_for_longer_than_the_expiry_and_a_wake_up(
         writes in prop::collection::vec((1u64..6, 0u64..20, 0u64..8), 1..300),
     ) {
-        let config = Config { expire_after: Some(Nanos(30)), wake_every: Nanos(5), ..Config::default() };
+        let config = PageCacheConfig { expire_after: Some(Nanos(30)), wake_every: Nanos(5), ..PageCacheConfig::default() };
         let mut cache = PageCache::new(config);
         let mut since = std::collections::BTreeMap::new();
         let (mut now, mut wake) = (Nanos(0), Nanos(5));

@@ -62,7 +62,7 @@ pub trait Order {
 
 /// One or more requests that go to the device as one.
 #[derive(Debug)]
-struct Group {
+struct MergedRequest {
     op: Op,
     start: u64,
     end: u64,
@@ -74,7 +74,7 @@ pub struct Scheduler {
     device: Box<dyn Device>,
     order: Box<dyn Order>,
     limit: usize,
-    groups: Vec<Group>,
+    groups: Vec<MergedRequest>,
     free: Vec<Slot>,
     /// Waiting requests that end, or begin, at a sector.
     ends: FxHashMap<(bool, u64), Slot>,
@@ -109,7 +109,7 @@ impl Scheduler {
         Waiting { slot, write: group.op == Op::Write, start: Lba(group.start), end: Lba(group.end) }
     }
 
-    fn insert(&mut self, group: Group) -> Slot {
+    fn insert(&mut self, group: MergedRequest) -> Slot {
         if let Some(slot) = self.free.pop() {
             self.groups[slot.index()] = group;
             return slot;
@@ -120,7 +120,7 @@ impl Scheduler {
 
     /// Makes it part of a waiting request that it touches, if there is one.
     fn merge(&mut self, write: bool, start: u64, end: u64, id: RequestId) -> bool {
-        let fits = |group: &Group| group.end - group.start + (end - start) <= LARGEST_MERGE;
+        let fits = |group: &MergedRequest| group.end - group.start + (end - start) <= LARGEST_MERGE;
         if let Some(&slot) = self.ends.get(&(write, start))
             && fits(&self.groups[slot.index()])
         {
@@ -186,7 +186,8 @@ impl Device for Scheduler {
         let write = request.op == Op::Write;
         let ranged = start < end && matches!(request.op, Op::Read | Op::Write);
         if !(ranged && self.merge(write, start, end, request.id)) {
-            let slot = self.insert(Group { op: request.op, start, end, ids: SmallVec::from_slice(&[request.id]) });
+            let slot =
+                self.insert(MergedRequest { op: request.op, start, end, ids: SmallVec::from_slice(&[request.id]) });
             self.waiting += 1;
             if ranged {
                 self.starts.insert((write, start), slot);

@@ -17,8 +17,8 @@ const FILES: [u64; 2] = [32_768, 65_536];
 const PAIR: [Method; 2] = [Method::Original, Method::Staging];
 
 /// Said beside the figure.
-pub(super) const ASSUMED: &str = "the processor's part of making and moving a file is not modelled, so that no claim of it can hold; that \
-     moving large files takes little is not judged for the same reason";
+pub(super) const ASSUMED: &str = "The model does not charge processor time for making or moving a file. No claim about that time can hold \
+     here. For the same reason the claim that moving large files takes little is not judged.";
 
 /// What moving a file from staging to its file system costs the processor here, in percent of what making it costs.
 const MOVING: f64 = 0.0;

@@ -32,8 +32,8 @@ pub(super) const DISTANCE: &str = "files that are deleted while they are staged 
      system is new and nothing else is on it; one seed";
 
 /// Said beside figure 4.8.
-pub(super) const LARGE_ASSUMED: &str = "files of 2 MiB to at most 4 and 6 MiB, together; a quick run has 1,000 transactions on 4 \
-     MiB at most, with the paper's memory";
+pub(super) const LARGE_ASSUMED: &str = "Files have 2 MiB to at most 4 MiB, and 2 MiB to at most 6 MiB; the claims take both together. A quick run \
+     does 1,000 transactions on files of at most 4 MiB, with the paper's memory.";
 
 /// Figure 4.4: staging and WASL. With more files WASL gains more and staging less.
 pub(super) fn judge_small(outcomes: &[Outcome]) -> Vec<Claim> {

@@ -20,9 +20,9 @@ pub(super) const SMALL: Expect = Expect::Within { points: 5.0 };
 pub(super) const SAME: Expect = Expect::AboutZero { points: 5.0 };
 
 /// Said beside the figures.
-pub(super) const ASSUMED: &str = "all of the memory holds file pages; the original writes what is dirty for 30 s, the others \
-     do not; of the processor only system calls and copying cost time, not policies, file systems and staging; the file \
-     system is new; one seed";
+pub(super) const ASSUMED: &str = "All of the memory holds file pages. The original writes what has been dirty for 30 s; the others do not. \
+     System calls and copying cost processor time; policies, file systems and staging do not. The file system \
+     is new. One seed.";
 
 /// The memory of the machine.
 pub(super) const MEMORY: ByteSize = ByteSize(512 << 20);

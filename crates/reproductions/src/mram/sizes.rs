@@ -16,7 +16,8 @@ const MEMORIES: [u64; 4] = [256 << 20, 512 << 20, 1 << 30, 2 << 30];
 const ZONES: [u64; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 
 /// Said beside figure 4.12.
-pub(super) const ZONES_ASSUMED: &str = "powers of two between the ends; sorting the pages of a zone costs no time";
+pub(super) const ZONES_ASSUMED: &str =
+    "Zone sizes are powers of two between the ends. Sorting the pages of a zone costs no time.";
 
 fn against(method: Method, memories: &[u64], effort: Effort) -> Vec<WriteBackCell> {
     let run = |memory: u64, files, method| {

@@ -10,10 +10,12 @@ use super::runs::megabytes;
 use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
-pub(super) const ASSUMED: &str = "data without its metadata; the adaptive spin-down decides when the disk sleeps";
+pub(super) const ASSUMED: &str =
+    "Data are counted without their metadata. The adaptive spin-down decides when the disk sleeps.";
 
-pub(super) const DAYS_ASSUMED: &str = "the paper has 5 GB for its trace Mac and 0.5 GB for HPLAJW; neither trace is public, so there is nothing \
-     to compare. Data without its metadata; \"written\" is all that the trace writes, asleep or awake";
+pub(super) const DAYS_ASSUMED: &str = "The paper has 5 GB for its trace Mac and 0.5 GB for HPLAJW. Neither trace is public, so nothing is \
+     compared. Data are counted without their metadata. \"written\" is all that the trace writes, whether the \
+     disk sleeps or not.";
 
 fn setup() -> HybridSetup {
     HybridSetup { cache: Cache::Infinite, ..HybridSetup::default() }

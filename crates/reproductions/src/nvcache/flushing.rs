@@ -11,9 +11,10 @@ use super::runs::{EACH_AND_FULL, PAPERS, less, setup as paper_setup, share};
 use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
-pub(super) const ASSUMED: &str = "flushing counts from the moment at which the disk spins until its data is durable, with what the requests of others \
-     in its way took; what is in the log at the end of the trace is flushed and counted too; a time is the disk's or the flash's \
-     while something is asked of it, so with two buffers both together exceed the total; `whole` is ours";
+pub(super) const ASSUMED: &str = "A flush counts from the moment the disk spins until its data are durable, with the requests of others \
+     that delay it. What is in the log at the end of the trace is flushed and counted too. A device's time is \
+     the time in which it has a request; with two buffers both together exceed the total. `whole` is our own \
+     algorithm.";
 
 /// "As much as": the best of all, within so much.
 const AS_MUCH_AS: Expect = Expect::Within { points: 10.0 };

@@ -12,8 +12,8 @@ use super::runs::{EACH_AND_FULL, setup};
 use super::{Cells, Runs};
 use crate::Effort;
 
-pub(super) const CHOICES_ASSUMED: &str = "\"never\" is a disk that never sleeps; without flash, every write wakes the disk; \"optimum\" sees the future; \
-     delayed: answered after more than a second; waited: for the motor";
+pub(super) const CHOICES_ASSUMED: &str = "\"never\" is a disk that never sleeps. Without flash, every write wakes the disk. \"optimum\" sees the \
+     future. \"delayed\" requests take more than a second. \"waited\" requests wait for the motor.";
 
 /// Policies that let the disk sleep.
 fn sleepers(effort: Effort) -> &'static [&'static str] {

@@ -11,8 +11,8 @@ use super::runs::{EACH_AND_FULL, less, setup, share};
 use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
-pub(super) const ASSUMED: &str =
-    "algorithm 1; traces without reads are left out; waking for the flush at the end of the trace is not counted";
+pub(super) const ASSUMED: &str = "Flushes use algorithm 1. Traces without reads are left out. A spin-up for the flush at the end of the \
+     trace does not count.";
 
 /// What "more" takes, in points, and "longer" or "less often", in percent.
 const SOME: f64 = 1.0;

@@ -10,10 +10,11 @@ use super::runs::{POLICIES, cells as all_of, least, most, papers, reductions, re
 use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect, VISIBLE};
 
-pub(super) const ASSUMED: &str = "the paper's traces are not public: its claims are asked of ours and of locality x/y (section 5.1); the data are written once in \
-     order of address before anything is counted, then four times what the log holds; at least 8 blocks and at most 1 MiB a segment; new data start in \
-     the outermost region; a region without free segments borrows; where a plain log copies nothing, there is nothing to \
-     lower, and no claim is asked";
+pub(super) const ASSUMED: &str = "The paper's traces are not public. Its claims are tested on our traces and on locality x/y (section 5.1). \
+     First the data are written once, in the order of their addresses; this does not count. Then the run \
+     writes four times what the log holds. A segment has at least 8 blocks and at most 1 MiB. New data start \
+     in the outermost region. A region without free segments borrows one. Where a plain log copies nothing, no \
+     claim is judged.";
 
 /// Both traces' best cases, and what either may be missed by. An input stands for one as well as for the other, so it is asked once.
 const COST: (f64, Expect) = (90.48, Expect::Between { to: 99.89, points: 10.0 });

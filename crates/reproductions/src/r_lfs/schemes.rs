@@ -10,11 +10,13 @@ use super::runs::{cells as all_of, has_reads, short, utilisations, utilisations_
 use super::{Cells, Runs};
 use crate::Effort;
 
-pub(super) const ASSUMED: &str = "write amplification: blocks written by user and cleaner for each that the user wrote; distance: blocks between two requests, of the trace's \
-     requests / of all; \"log\" is r_lfs with one region: no separation at all; \"oracle\" is told when each block dies; \
-     with \"inside 100\" a region that is short cleans inside itself whatever has a dead block, as the paper's text reads";
+pub(super) const ASSUMED: &str = "Write amplification is the number of blocks that user and cleaner write for each block of the user. \
+     Distance is the number of blocks between two requests: of the trace's requests / of all. \"log\" is r_lfs \
+     with one region, which separates nothing. \"oracle\" knows when each block dies. With \"inside 100\", a \
+     region that is short of segments cleans any of its segments with a dead block, as the paper's text reads.";
 
-pub(super) const SWEEP_ASSUMED: &str = "cost-benefit; \"-\": the log is too small for so many streams";
+pub(super) const SWEEP_ASSUMED: &str =
+    "The victim policy is cost-benefit. \"-\" means that the log is too small for so many streams.";
 
 const SHARE: u32 = 80;
 

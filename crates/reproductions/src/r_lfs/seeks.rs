@@ -12,8 +12,9 @@ use super::runs::{
 use super::{Cells, Runs};
 use crate::{Claim, Effort, Expect};
 
-pub(super) const ASSUMED: &str = "as figure 3; claims are judged by the requests of the trace alone (\"serving all the requests in the trace\"), the table has the cleaner's \
-     as well; inputs with fewer than one read in a hundred blocks written are not asked: a log's writes alone need no seeks";
+pub(super) const ASSUMED: &str = "As in figure 3. Claims are judged by the trace's own requests (\"serving all the requests in the \
+     trace\"); the table has the cleaner's as well. Inputs with fewer than one read for a hundred blocks \
+     written are left out, because a log that only writes does not seek.";
 
 /// The least and the most of trace hplajw, the most of trace snake. An input stands for one as well as for the other, so it is asked once.
 struct Published {

@@ -29,8 +29,8 @@ const FIGURES: &[Figure] = &[
     Figure {
         id: "section IV-B",
         title: "why dirty pages are written (policy file)",
-        assumed: "pages still dirty when the workload ends are not counted; the model has no journal, so that no page is \
-                  written for a checkpoint",
+        assumed: "Pages that are still dirty when the workload ends do not count. The model has no journal, so \
+                  no page is written for a checkpoint.",
         cells: flushes::reasons,
         judge: flushes::judge_reasons,
     },
@@ -51,7 +51,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         id: "6",
         title: "values of alpha, zone_segment",
-        assumed: "values of alpha: 0, 10, 25, 50, 100, 200 and 1000000 (the text names 0 and 50)",
+        assumed: "Values of alpha are 0, 10, 25, 50, 100, 200 and 1000000. The text names 0 and 50.",
         cells: zones::alphas,
         judge: zones::judge_alphas,
     },
@@ -72,15 +72,16 @@ const FIGURES: &[Figure] = &[
     Figure {
         id: "9",
         title: "what makes the difference, over the five workloads that write most",
-        assumed: "where the text gives no number: on average over the five workloads; without the write-out after their end",
+        assumed: "Where the text gives no number, the average of the five workloads is judged. The write-out \
+                  after their end does not count.",
         cells: policies::write_dominated,
         judge: policies::judge_factors,
     },
     Figure {
         id: "Table I",
         title: "memory of TESA's structures at most",
-        assumed: "the paper counts what TESA adds to the kernel's own lists of dirty pages; ours is the whole index of dirty \
-                  pages, by page, file, block, segment and zone",
+        assumed: "The paper counts what TESA adds to the kernel's own lists of dirty pages. We count the whole \
+                  index of dirty pages: by page, file, block, segment and zone.",
         cells: flushes::memory,
         judge: flushes::judge_memory,
     },

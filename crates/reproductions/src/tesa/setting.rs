@@ -18,8 +18,8 @@ pub(super) const UP_TO: Expect = Expect::Within { points: 10.0 };
 pub(super) const EQUAL: Expect = Expect::AboutZero { points: 5.0 };
 
 /// Said beside the figures.
-pub(super) const ASSUMED: &str = "900 MiB of the 1 GB hold file pages, the rest is the kernel's and the programs'; the disk \
-     is a Deskstar 7K500 with its write cache on; ext3 without its journal; one seed";
+pub(super) const ASSUMED: &str = "900 MiB of the 1 GB hold file pages; the kernel and the programs use the rest. The disk is a Deskstar \
+     7K500 with its write cache on. The file system is ext3 without its journal. One seed.";
 
 /// All sizes and times of the workloads, and the memory, times this, in a quick run.
 const QUICK: f64 = 0.125;

@@ -11,7 +11,7 @@ use super::setting::{EQUAL, UP_TO, WORKLOADS, Work, farthest, mean, most, on_all
 use crate::{Claim, Effort, Expect};
 
 /// The text names 2 and 8 MB only.
-pub(super) const SIZES_ASSUMED: &str = "zones of 2, 4, 8, 16, 32 and 64 MiB (the text names 2 and 8 MB)";
+pub(super) const SIZES_ASSUMED: &str = "Zones are 2, 4, 8, 16, 32 and 64 MiB. The text names 2 and 8 MB.";
 
 const SIZES: &[u32] = &[2, 4, 8, 16, 32, 64];
 /// Of 8 MB in [`SIZES`].

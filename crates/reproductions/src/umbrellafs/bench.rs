@@ -7,12 +7,12 @@ use umbrella_lab::write_back::WriteBackCell;
 use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
 
-pub(super) const COMPILE_ASSUMED: &str = "6,000 sources, 0.5 s of computing each, on both processors at once (make -j2); no cost of sorting or of marking \
-                                          pages, which the dissertation sees offset some of the gain";
+pub(super) const COMPILE_ASSUMED: &str = "There are 6,000 sources, each computed for 0.5 s, on both processors at once (make -j2). Sorting and \
+     marking pages cost nothing; in the dissertation they offset some of the gain.";
 
-pub(super) const TRACE_ASSUMED: &str = "the NFS trace is not at hand, and the open block traces know no files, which these policies go by: \
-                                        a file server's load stands in for it, judged by the time of an operation; no cost of sorting or of \
-                                        marking pages, which is most of the published overhead";
+pub(super) const TRACE_ASSUMED: &str = "We do not have the NFS trace. These policies go by files, which the open block traces do not have. The \
+     load of a file server stands in for it, and is judged by the time of an operation. Sorting and marking \
+     pages cost nothing; they are most of the published overhead.";
 
 const COMPILE: &str = "kernel-compile:jobs=2";
 const POSTMARK: &str = "postmark:files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000,block=4KiB";

@@ -7,8 +7,8 @@ use umbrella_lab::write_back::WriteBackCell;
 use super::runs::{self, DRIVES, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, Effort, Expect, SIZE, VISIBLE};
 
-pub(super) const ASSUMED: &str = "dbench 4, whose flushes wait for the disk; a quick run uses a made-up load of the same mix, because the \
-                                  load file is not everywhere";
+pub(super) const ASSUMED: &str = "This is dbench 4, whose flushes wait for the disk. A quick run uses a synthetic load of the same mix, \
+     because the load file is not on every machine.";
 
 /// Share of the clients and of the time in a quick run.
 const QUICK: f64 = 0.1;

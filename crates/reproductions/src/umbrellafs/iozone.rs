@@ -9,15 +9,15 @@ use umbrella_units::ByteSize;
 use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};
 use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
 
-pub(super) const ASSUMED: &str =
-    "files of 256 MiB and Zipf's theta 1 (neither is in the text); time is until the last process has finished";
+pub(super) const ASSUMED: &str = "Files have 256 MiB and Zipf's theta is 1; the text gives neither. Time runs until the last process has \
+     finished.";
 
-pub(super) const PAIR_ASSUMED: &str = "each drive has half of the memory to itself, where the dissertation's two shared one page cache and its \
-                                       thresholds; times are added, as there. What the two do to each \
-                                       other is not seen: on two equal disks one alone gains half of what both do";
+pub(super) const PAIR_ASSUMED: &str = "Each drive has half of the memory to itself. The dissertation's two drives shared one page cache and its \
+     thresholds, so their influence on each other is missing here: on two equal disks, one alone gains half of \
+     what both gain. Times are added, as in the dissertation.";
 
-pub(super) const LOG_ASSUMED: &str = "all writes go to the head of a log, which is never cleaned; NILFS' own metadata is taken for ext2's; \
-                                      processor time for sorting and marking is not modelled; and as for figure 23";
+pub(super) const LOG_ASSUMED: &str = "All writes go to the head of a log, which is never cleaned. ext2's metadata stand in for NILFS' own. \
+     Sorting and marking cost no processor time. Otherwise as in figure 23.";
 
 /// Share of the sizes in a quick run.
 const QUICK: f64 = 0.2;

@@ -75,8 +75,8 @@ static FIGURES: &[Figure] = &[
     Figure {
         id: "30",
         title: "dbench on the Memoright drive, where writes go, sorted and (figure 29) not",
-        assumed: "locality is taken as the mean distance between writes; how often each block is written is not recorded, so that \
-                  what is said of it is not judged; and as for figure 27",
+        assumed: "Locality is the mean distance between writes. How often each block is written is not \
+                  recorded, so claims about it are not judged. Otherwise as in figure 27.",
         cells: dbench::written_cells,
         judge: dbench::judge_locality,
     },
@@ -90,7 +90,8 @@ static FIGURES: &[Figure] = &[
     Figure {
         id: "32",
         title: "kernel compilation on the Memoright drive, average size of sequential writes",
-        assumed: "a sequential write is a run of requests each of which begins where the last one ended; and as for figure 31",
+        assumed: "A sequential write is a run of requests, each of which begins where the one before it ends. \
+                  Otherwise as in figure 31.",
         cells: bench::length_cells,
         judge: bench::judge_length,
     },

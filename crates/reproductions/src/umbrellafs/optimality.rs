@@ -17,9 +17,10 @@ use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, WriteBackCell, W
 use super::runs::{self, LINUX, MLC, Runs};
 use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, VISIBLE};
 
-pub(super) const ASSUMED: &str = "the NFS trace is not at hand: a kernel's compilation and Postmark, whose work does not depend on the policy, stand in for it; full runs add the open block traces \
-                                  of the folder that UMBRELLA_TRACES names, at their recorded times, on which `file` and the dissertation's \
-                                  policies are one, as they know no files";
+pub(super) const ASSUMED: &str = "We do not have the NFS trace. A kernel's compilation and Postmark stand in for it: their work does not \
+     depend on the policy. Full runs add the open block traces in the folder that UMBRELLA_TRACES names, at \
+     their recorded times. On those, `file` and the dissertation's policies are the same, because block traces \
+     have no files.";
 
 const BOTH: &str = "two_queue_sorted";
 const OPTIMUM: &str = "clairvoyant";

@@ -11,9 +11,11 @@ use crate::output::reasons;
 
 /// The error, with the options that help in parentheses behind it.
 pub(super) fn with_hint(error: anyhow::Error) -> anyhow::Error {
-    match error.chain().find_map(hint) {
-        Some(hint) => anyhow!("{} ({hint})", reasons(&error)),
-        None => error,
+    let Some(hint) = error.chain().find_map(hint) else { return error };
+    let text = reasons(&error);
+    match text.strip_suffix(')') {
+        Some(text) => anyhow!("{text}; {hint})"),
+        None => anyhow!("{text} ({hint})"),
     }
 }
 
@@ -24,8 +26,9 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
         of_run(error).map(str::to_owned)
     } else if let Some(error) = error.downcast_ref() {
         of_trace(error)
-    } else if let Some(WriteError::Unwritable { why: Unwritable::SecondDevice, .. }) = error.downcast_ref() {
-        Some("choose one: --device".to_owned())
+    } else if let Some(WriteError::Unwritable { why, .. }) = error.downcast_ref() {
+        let one = if *why == Unwritable::SecondDevice { "choose one: --device; " } else { "" };
+        Some(format!("{one}leave such records out: --skip-unwritable"))
     } else {
         None
     }

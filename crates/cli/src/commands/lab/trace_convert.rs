@@ -136,9 +136,7 @@ impl ConvertArgs {
         match writer.write(record, devices) {
             Ok(()) => tally.written += 1,
             Err(WriteError::Unwritable { .. }) if self.skip_unwritable => tally.unwritable += 1,
-            Err(error @ WriteError::Unwritable { .. }) => {
-                bail!("{error} (leave such records out: --skip-unwritable)")
-            }
+            Err(error @ WriteError::Unwritable { .. }) => return Err(error.into()),
             Err(error) => return Err(self.failed(error)),
         }
         Ok(())

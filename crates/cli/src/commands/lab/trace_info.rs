@@ -11,6 +11,7 @@ use umbrella_lab::result::Unit;
 use umbrella_lab::trace::{Event, Sizes, Summary};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
+use super::hint::with_hint;
 use super::trace_input::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
 use crate::text::{count, visible, visible_path};
@@ -54,7 +55,7 @@ impl InfoArgs {
                 Ok(info) if self.json => output::json_line(&info)?,
                 Ok(info) => output::print(&format!("{}{}", if index > 0 { "\n" } else { "" }, text(&info)))?,
                 Err(error) => {
-                    tell!("umbrella: {}", output::reasons(&error));
+                    tell!("umbrella: {}", output::reasons(&with_hint(error)));
                     failed = true;
                 }
             }

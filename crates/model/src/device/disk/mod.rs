@@ -61,7 +61,7 @@ impl Held {
 
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
-enum Work {
+enum DiskWork {
     Command { id: RequestId, read: Option<(u64, u64)> },
     Destage { sectors: u64 },
 }
@@ -86,7 +86,7 @@ pub struct Disk {
     now: Nanos,
     queue: Vec<Command>,
     held: VecDeque<Held>,
-    work: Option<(Nanos, Work)>,
+    work: Option<(Nanos, DiskWork)>,
     transfers: VecDeque<Completion>,
     interface_free: Nanos,
     /// Where the last write into the buffer begins, and when its first data came.
@@ -258,7 +258,7 @@ impl Disk {
         let command = self.queue.swap_remove(index);
         self.paused = false;
         let sectors = command.end - command.start;
-        let work = Work::Command { id: command.id, read: (!command.write).then_some((command.start, command.end)) };
+        let work = DiskWork::Command { id: command.id, read: (!command.write).then_some((command.start, command.end)) };
         if let Some(ahead) = self.on_the_way(&command) {
             let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), command.end - ahead.from);
             let earliest = command.since + self.overhead;
@@ -336,7 +336,7 @@ impl Disk {
         self.paused = false;
         self.arrive(end, distance);
         self.destaging = end - first;
-        self.work = Some((done, Work::Destage { sectors: end - first }));
+        self.work = Some((done, DiskWork::Destage { sectors: end - first }));
     }
 
     /// Lets held commands in, in their order, as far as the buffer has room.
@@ -459,14 +459,14 @@ impl Device for Disk {
                 self.in_flight -= 1;
             } else if let Some((_, work)) = self.work.take() {
                 match work {
-                    Work::Command { id, read } => {
+                    DiskWork::Command { id, read } => {
                         if let Some((start, end)) = read {
                             self.segments.add(start, end);
                         }
                         self.in_flight -= 1;
                         done.push(Completion { id, at });
                     }
-                    Work::Destage { sectors } => self.destaging -= sectors,
+                    DiskWork::Destage { sectors } => self.destaging -= sectors,
                 }
                 self.admit(at, done);
                 self.start(at);

@@ -37,7 +37,7 @@ type Parts = SmallVec<[Part; 8]>;
 
 /// A request under way.
 #[derive(Debug, Default)]
-struct Work {
+struct ArrayRequest {
     id: Option<RequestId>,
     outstanding: usize,
     /// What is written when all reads are done.
@@ -48,7 +48,7 @@ struct Work {
 pub struct Raid5 {
     members: Vec<Member>,
     waiting: Vec<VecDeque<Request>>,
-    work: Vec<Work>,
+    work: Vec<ArrayRequest>,
     free: Vec<usize>,
     instant: VecDeque<Completion>,
     in_flight: usize,
@@ -236,7 +236,7 @@ impl Device for Raid5 {
         self.in_flight += 1;
         let (start, end) = request.clamped(Lba(self.capacity));
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.work.push(Work::default());
+            self.work.push(ArrayRequest::default());
             self.work.len() - 1
         });
         self.work[slot].id = Some(request.id);

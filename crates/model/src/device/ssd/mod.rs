@@ -55,7 +55,7 @@ pub struct SsdSpec {
 
 /// A unit that is open for writing.
 #[derive(Debug, Clone, Copy)]
-struct Log {
+struct LogUnit {
     unit: u64,
     written: u64,
     /// Whether page `n` of the log is page `n` of the unit.
@@ -72,7 +72,7 @@ pub struct Ssd {
     /// A sector's time on the interface, in nanoseconds times 2^16.
     interface: u64,
     /// Open logs, the least recently written first.
-    logs: VecDeque<Log>,
+    logs: VecDeque<LogUnit>,
     window: u64,
     now: Nanos,
     free_at: Nanos,
@@ -128,7 +128,7 @@ impl Ssd {
         self.striped(pages, self.spec.read + self.spec.program)
     }
 
-    fn merge(&mut self, log: Log) -> Nanos {
+    fn merge(&mut self, log: LogUnit) -> Nanos {
         if !log.in_order {
             return self.copy(self.unit_pages) + self.erase_unit() + self.erase_unit();
         }
@@ -150,7 +150,7 @@ impl Ssd {
         {
             cost = cost + self.merge(oldest);
         }
-        self.logs.push_back(Log { unit, written: 0, in_order: true });
+        self.logs.push_back(LogUnit { unit, written: 0, in_order: true });
         cost
     }
 

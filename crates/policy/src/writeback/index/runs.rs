@@ -308,11 +308,6 @@ impl RunSet {
         Some(self.run_from(if next == position { self.start(position) } else { next }))
     }
 
-    /// The run that holds `position`.
-    pub(super) fn holding(&self, position: u64) -> Option<Run> {
-        self.has(position).then(|| self.run_from(self.start(position)))
-    }
-
     /// Adds a position; `None` when it was there already.
     pub(super) fn insert(&mut self, position: u64) -> Option<Sides> {
         let (number, offset) = split(position);

@@ -42,11 +42,6 @@ impl DirtyIndex {
         self.run(|runs| runs.at_or_after(block.0))
     }
 
-    /// The segment that holds `block`. Needs [`super::Needs::blocks`].
-    pub fn segment_holding(&self, block: BlockNo) -> Option<Extent> {
-        self.run(|runs| runs.holding(block.0))
-    }
-
     /// The longest segment; the first on a tie. Needs [`super::Needs::blocks`].
     pub fn longest_segment(&mut self) -> Option<Extent> {
         self.places.as_mut()?.runs.longest().map(Extent::from)
@@ -149,12 +144,6 @@ impl DirtyIndex {
         while let Some(segment) = self.segment_from(BlockNo(start)).filter(|run| run.start.0 - start < size) {
             self.take_blocks(segment, out);
         }
-    }
-
-    /// Takes one page. Answers whether it was there and could be selected.
-    pub fn take_page(&mut self, page: PageKey, out: &mut Vec<DirtyPage>) -> bool {
-        let slot = self.find(page).filter(|&slot| self.pages.get(slot).is_placed());
-        slot.is_some_and(|slot| self.take(slot, out))
     }
 
     fn take(&mut self, slot: u32, out: &mut Vec<DirtyPage>) -> bool {
