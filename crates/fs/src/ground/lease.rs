@@ -17,6 +17,55 @@ pub(crate) fn is_open_for_writing(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_RDLCK)
 }
 
+/// Why there is no lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLease {
+    /// Somebody has the file open, or mapped, in a way that the lease excludes.
+    InUse,
+    /// This file system has no leases, or the caller may not have one.
+    Unsupported,
+}
+
+/// A lease that is held until it is dropped. Whoever opens the file meanwhile waits, and [`Lease::is_held`] says so.
+#[derive(Debug)]
+pub struct Lease<'a> {
+    fd: BorrowedFd<'a>,
+    kind: i32,
+}
+
+impl<'a> Lease<'a> {
+    /// Nobody else has the file open in any way. `fd` is open for reading only.
+    pub fn exclusive(fd: BorrowedFd<'a>) -> Result<Lease<'a>, NoLease> {
+        Lease::take(fd, libc::F_WRLCK)
+    }
+
+    /// Nobody has the file open for writing, or mapped so. `fd` is open for reading only.
+    pub fn shared(fd: BorrowedFd<'a>) -> Result<Lease<'a>, NoLease> {
+        Lease::take(fd, libc::F_RDLCK)
+    }
+
+    fn take(fd: BorrowedFd<'a>, kind: i32) -> Result<Lease<'a>, NoLease> {
+        ignore_signal();
+        match set(fd, kind) {
+            Ok(()) => Ok(Lease { fd, kind }),
+            Err(Errno::AGAIN) => Err(NoLease::InUse),
+            Err(_) => Err(NoLease::Unsupported),
+        }
+    }
+
+    /// Whether nobody has asked for the file since.
+    pub fn is_held(&self) -> bool {
+        // SAFETY: F_GETLEASE takes no argument and touches no memory of ours; the descriptor is borrowed.
+        unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_GETLEASE) == self.kind }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let _ = set(self.fd, libc::F_UNLCK);
+    }
+}
+
 fn is_refused(fd: BorrowedFd<'_>, kind: i32) -> Option<bool> {
     match set(fd, kind) {
         Ok(()) => {
@@ -50,7 +99,27 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    use super::{ignore_signal, is_open_elsewhere, is_open_for_writing};
+    use super::{Lease, NoLease, ignore_signal, is_open_elsewhere, is_open_for_writing};
+
+    #[test]
+    fn a_lease_knows_who_came_before_it_and_who_comes_while_it_is_held() {
+        use rustix::fs::{Mode, OFlags};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        let file = File::open(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert_eq!(Lease::exclusive(file.as_fd()).map(drop), Err(NoLease::InUse));
+        assert!(Lease::shared(file.as_fd()).is_ok());
+        drop(reader);
+        let lease = Lease::exclusive(file.as_fd()).unwrap();
+        assert!(lease.is_held());
+        let late = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        assert_eq!(late.map(drop), Err(rustix::io::Errno::WOULDBLOCK));
+        assert!(!lease.is_held());
+        drop(lease);
+        assert!(File::open(&path).is_ok());
+    }
 
     #[test]
     fn a_mapping_that_outlives_its_descriptor_is_seen() {
