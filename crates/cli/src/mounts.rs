@@ -92,17 +92,26 @@ pub(crate) fn may_hang(path: &Path) -> bool {
     guarded_above(&all(), path).is_some()
 }
 
-fn all() -> Vec<(PathBuf, Mounted)> {
+/// All mounts, in the order in which they were made.
+pub(crate) fn all() -> Vec<(PathBuf, Mounted)> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
-/// The mount that a path lies on, if its calls may hang.
-fn guarded_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
+/// The mount that a path lies on. No link in the path is followed.
+pub(crate) fn above(path: &Path) -> Option<(PathBuf, Mounted)> {
+    deepest_above(&all(), path).cloned()
+}
+
+fn deepest_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
     let above = mounts.iter().filter(|(at, _)| path.starts_with(at));
     // The deepest counts, and of several there the last.
-    let deepest = above.max_by_key(|(at, _)| at.components().count());
-    deepest.filter(|(_, mounted)| is_guarded(&mounted.kind))
+    above.max_by_key(|(at, _)| at.components().count())
+}
+
+/// The mount that a path lies on, if its calls may hang.
+fn guarded_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
+    deepest_above(mounts, path).filter(|(_, mounted)| is_guarded(&mounted.kind))
 }
 
 /// Where a path leads. Follows symbolic links one by one, and stops in front of a file system whose calls may hang.

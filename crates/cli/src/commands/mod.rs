@@ -1,14 +1,19 @@
 //! The subcommands, one file each.
 
+mod ask;
 mod bench;
 mod branch;
 mod check;
 mod claims;
 mod completions;
 mod disk;
+mod doctor;
+mod duplicates;
 mod enforce;
 mod explain;
+mod from_mergerfs;
 mod import;
+mod init;
 mod lab;
 mod mount;
 mod repair;
@@ -19,6 +24,7 @@ mod trace_output;
 mod unmount;
 mod write_back;
 mod write_back_run;
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,16 +38,19 @@ use crate::pool::{self, Pool, PoolError};
 /// What the program is asked to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::InitArgs),
     Mount(mount::MountArgs),
     #[command(visible_alias = "umount")]
     Unmount(unmount::UnmountArgs),
     Status(status::StatusArgs),
     Sync(sync::SyncArgs),
     Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
     Enforce(enforce::EnforceArgs),
     Repair(repair::RepairArgs),
     Branch(branch::BranchArgs),
+    FromMergerfs(from_mergerfs::FromMergerfsArgs),
     Rules(rules::RulesArgs),
     WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
@@ -69,15 +78,18 @@ impl Command {
     /// Does it. `verbose` is passed on to a daemon.
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         match self {
+            Command::Init(args) => args.run(),
             Command::Mount(args) => args.run(verbose),
             Command::Unmount(args) => args.run(),
             Command::Status(args) => args.run(),
             Command::Sync(args) => args.run(),
             Command::Check(args) => args.run(),
+            Command::Doctor(args) => args.run(),
             Command::Explain(args) => args.run(),
             Command::Enforce(args) => args.run(),
             Command::Repair(args) => args.run(),
             Command::Branch(args) => args.run(),
+            Command::FromMergerfs(args) => args.run(),
             Command::Rules(args) => args.run(),
             Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),

@@ -5,47 +5,72 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use umbrella_fs::control::protocol::{Answer, EqualiseSummary, Progress, Request};
 
+use super::duplicates::{self, Keep, Wanted};
 use super::{PoolOption, explain};
 use crate::client::{Client, ClientError};
 use crate::pool::{self, Pool};
 use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
-/// Make the copies of directories equal on all branches.
+/// Make the copies of directories equal on all branches, or delete equal copies of files.
 ///
-/// Where a directory's copies differ in owner, mode or ACL the pool shows what all of them allow and changes no disk. This walks the
-/// directories below PATH, lists those that differ, then gives all their copies what is shown, or what one branch has. Ends with 1 when a copy could not be changed.
+/// --equalise: where a directory's copies differ in owner, mode or ACL the pool shows what all of them allow and changes no disk. This walks the
+/// directories below PATH, lists those that differ, then gives all their copies what is shown, or what one branch has.
+///
+/// --duplicates: of a file that several branches have the pool shows the newest copy. This deletes another one when it is equal byte for byte, with the
+/// same owner, mode and attributes, has no other name and is not open. The pool must not be mounted. It asks before each step.
+///
+/// Ends with 1 when something failed.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(group = ArgGroup::new("what").required(true).args(["equalise", "duplicates"]), after_help = "\
 EXAMPLES:
   umbrella repair --equalise /srv/pool --dry-run            which directories differ, and what would they become?
   umbrella repair --equalise /srv/pool/films                make their copies what is shown
-  umbrella repair --equalise /srv/pool/films --like disk1   make their copies what disk1 has")]
+  umbrella repair --equalise /srv/pool/films --like disk1   make their copies what disk1 has
+  umbrella repair --duplicates pool.toml --dry-run          which copies would go?
+  umbrella repair --duplicates pool.toml                    delete equal copies, asking each time
+  umbrella repair --duplicates pool.toml --keep newest --yes
+                                                            and rename different ones, without questions")]
 pub(crate) struct RepairArgs {
     /// A directory in a mounted pool; all directories below it are checked too.
-    #[arg(long, required = true, value_name = "PATH")]
-    equalise: PathBuf,
+    #[arg(long, value_name = "PATH")]
+    equalise: Option<PathBuf>,
+    /// The configuration of a pool that is not mounted; its files on several branches are looked at.
+    #[arg(long, value_name = "CONFIG")]
+    duplicates: Option<PathBuf>,
     /// The branch whose copies are right [default: what is shown].
-    #[arg(long, value_name = "BRANCH")]
+    #[arg(long, value_name = "BRANCH", conflicts_with = "duplicates")]
     like: Option<String>,
-    /// Only say what differs.
+    /// Which of different copies keeps the name; the others are renamed [default: they are left as they are].
+    #[arg(long, value_enum, requires = "duplicates")]
+    keep: Option<Keep>,
+    /// Ask nothing, and delete and rename all that can be.
+    #[arg(short, long, requires = "duplicates")]
+    yes: bool,
+    /// Only say what differs, or what would be done.
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
     pool: PoolOption,
-    /// Print JSON: one object a line for each directory, the totals last.
+    /// Print JSON: one object a line for each directory or copy, the totals last.
     #[arg(long)]
     json: bool,
 }
 
 impl RepairArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some(config) = self.duplicates {
+            let (keep, yes, dry_run, json) = (self.keep, self.yes, self.dry_run, self.json);
+            return duplicates::run(&Wanted { config, keep, yes, dry_run, json });
+        }
+        // The other one is required, as clap sees to it.
+        let equalise = self.equalise.clone().unwrap_or_default();
         let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
-        let found = explain::locate(named.as_ref(), &self.equalise);
-        let (pool, path) = found.map_err(|error| self.branch_as_path(named.as_ref()).unwrap_or(error))?;
+        let found = explain::locate(named.as_ref(), &equalise);
+        let (pool, path) = found.map_err(|error| branch_as_path(&equalise, named.as_ref()).unwrap_or(error))?;
         pool::is_alive(&pool)?;
         let path = path.into_os_string().into_vec();
         let request = Request::Equalise { path, like: self.like, dry_run: self.dry_run };
@@ -66,18 +91,16 @@ impl RepairArgs {
     }
 }
 
-impl RepairArgs {
-    /// What to say to somebody who named a branch in the place of a path.
-    fn branch_as_path(&self, named: Option<&Pool>) -> Option<anyhow::Error> {
-        let pool = named.cloned().or_else(|| pool::find(None).ok())?;
-        let Ok(Answer::Status(status)) = Client::new(&pool.socket).ask(&Request::Status) else { return None };
-        let branch = status.branches.into_iter().find(|branch| self.equalise == Path::new(&branch.name))?.name;
-        let mount = visible_path(&pool.mount);
-        Some(anyhow!(
-            "{} is a branch, not a path: name a directory in the pool, and give the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
-            quoted(&branch)
-        ))
-    }
+/// What to say to somebody who named a branch in the place of a path.
+fn branch_as_path(path: &Path, named: Option<&Pool>) -> Option<anyhow::Error> {
+    let pool = named.cloned().or_else(|| pool::find(None).ok())?;
+    let Ok(Answer::Status(status)) = Client::new(&pool.socket).ask(&Request::Status) else { return None };
+    let branch = status.branches.into_iter().find(|branch| path == Path::new(&branch.name))?.name;
+    let mount = visible_path(&pool.mount);
+    Some(anyhow!(
+        "{} is a branch, not a path: name a directory in the pool, and give the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
+        quoted(&branch)
+    ))
 }
 
 fn exit_code(summary: &EqualiseSummary) -> ExitCode {

@@ -15,6 +15,7 @@ mod disks;
 mod file;
 mod notice;
 mod odd_rules;
+pub(crate) mod outline;
 mod problem;
 mod rules;
 pub(crate) mod save;

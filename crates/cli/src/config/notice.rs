@@ -152,6 +152,14 @@ impl Finding {
         }
     }
 
+    /// Whether it speaks of the mount point.
+    pub(crate) fn is_of_mount_point(&self) -> bool {
+        matches!(
+            self.notice,
+            Notice::MountMissing { .. } | Notice::MountNotDirectory { .. } | Notice::MountNotEmpty { .. }
+        )
+    }
+
     /// Whether it is only a remark, which `mount` need not repeat.
     pub(crate) fn is_remark(&self) -> bool {
         matches!(

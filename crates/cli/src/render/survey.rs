@@ -61,7 +61,8 @@ pub(crate) fn branches(totals: &Totals) -> String {
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["BRANCH", "FILES", "DIRECTORIES", "OTHERS", "FREE", "SIZE"]);
     for BranchTotals { branch, files, directories, others, total, free } in &totals.branches {
-        let bytes = |bytes: &Option<umbrella_units::ByteSize>| bytes.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let bytes =
+            |bytes: &Option<umbrella_units::ByteSize>| bytes.map_or_else(|| "-".to_owned(), |it| it.to_string());
         let numbers = [files, directories, others].map(ToString::to_string);
         table.add_row([visible(branch)].into_iter().chain(numbers).chain([bytes(free), bytes(total)]));
     }
@@ -108,13 +109,17 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
         ));
     }
     if totals.case_differing > 0 {
+        let groups = match totals.case_differing {
+            1 => "1 group of names differs".to_owned(),
+            groups => format!("{groups} groups of names differ"),
+        };
         advice.push(format!(
-            "{} differ only in case: the pool shows each of the names. Programs on Windows and macOS see one of them; rename the others if they mean the same",
-            count(totals.case_differing, "group of names").replace("group of namess", "groups of names")
+            "{groups} only in case: the pool shows each of the names. Programs on Windows and macOS see one of them; rename the others if they mean the same"
         ));
     }
     if totals.unread > 0 {
-        advice.push(format!("{} could not be read: run this as root, and check the disk", count(totals.unread, "name")));
+        advice
+            .push(format!("{} could not be read: run this as root, and check the disk", count(totals.unread, "name")));
     }
     advice
 }

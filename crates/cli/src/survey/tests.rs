@@ -81,7 +81,9 @@ fn copies_are_told_apart_by_size_and_only_if_asked_by_content() {
     let order = |found: Vec<Finding>| {
         let mut told = told(&found);
         // Which copy is the newest is another test's.
-        told.iter_mut().for_each(|line| line.truncate(line.rfind(' ').unwrap()));
+        for line in &mut told {
+            line.truncate(line.rfind(' ').unwrap());
+        }
         told
     };
     let (found, totals) = survey(&roots, Contents::Sizes);
@@ -117,7 +119,8 @@ fn a_difference_behind_the_first_piece_is_found() {
 #[test]
 fn directories_that_differ_in_mode_are_found_also_at_the_root() {
     let (dir, roots) = roots(&[("a/music/", ""), ("b/music/", ""), ("c/music/", "")]);
-    for (path, mode) in [("a", 0o755), ("b", 0o755), ("c", 0o700), ("a/music", 0o700), ("b/music", 0o750), ("c/music", 0o700)]
+    for (path, mode) in
+        [("a", 0o755), ("b", 0o755), ("c", 0o700), ("a/music", 0o700), ("b/music", 0o750), ("c/music", 0o700)]
     {
         fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -156,7 +159,7 @@ fn symbolic_links_are_compared_and_never_followed() {
     let (found, totals) = survey(&roots, Contents::Bytes);
     let told = told(&found);
     assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].starts_with("Different /other") && told[2].starts_with("Same /same"), "{told:?}");
+    assert!(told[0].starts_with("Different /other") && told[1].starts_with("Same /same"), "{told:?}");
     assert_eq!(totals.branches[2].others, 1);
 }
 
@@ -172,7 +175,8 @@ fn a_fifo_is_not_waited_for() {
 
 #[test]
 fn the_pools_own_folder_is_left_out_at_the_root_only() {
-    let (_dir, roots) = roots(&[("a/.umbrella/x", "1"), ("b/.umbrella/x", "22"), ("a/d/.umbrella", "1"), ("b/d/.umbrella", "22")]);
+    let (_dir, roots) =
+        roots(&[("a/.umbrella/x", "1"), ("b/.umbrella/x", "22"), ("a/d/.umbrella", "1"), ("b/d/.umbrella", "22")]);
     let (found, _) = survey(&roots, Contents::Sizes);
     assert_eq!(found.len(), 1, "{found:?}");
 }

@@ -263,7 +263,8 @@ fn content(name: &OsStr, found: &[(&Listed<'_>, Stat)], contents: Contents) -> C
         FileType::Symlink => {
             let target = |dir: &Dir| rustix::fs::readlinkat(dir, name, Vec::new()).ok();
             let target_of_first = target(&first.dir);
-            let same = target_of_first.is_some() && others.iter().all(|(holder, _)| target(&holder.dir) == target_of_first);
+            let same =
+                target_of_first.is_some() && others.iter().all(|(holder, _)| target(&holder.dir) == target_of_first);
             if same { Content::Same } else { Content::Different }
         }
         _ if others.iter().all(|(_, stat)| stat.st_rdev == like.st_rdev) => Content::Same,

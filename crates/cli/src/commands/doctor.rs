@@ -1,0 +1,166 @@
+//! `umbrella doctor`: what a machine and a pool lack.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use umbrella_fs::control::protocol::{Answer, Request, Status};
+use umbrella_fs::spec::AccessTimes;
+
+use super::PoolArg;
+use super::import::{self, Show};
+use crate::client::Client;
+use crate::config::{self, Config};
+use crate::doctor::{Item, Severity, boot, branches, machine, running};
+use crate::pool::{self, GLANCE, Pool, PoolError};
+use crate::render::survey as render;
+use crate::survey::{Contents, Totals};
+use crate::text::{count, visible_path};
+use crate::{mounts, output};
+
+/// Say what the machine and a pool lack, and what to do about it.
+///
+/// It only reads. It looks at the kernel, at limits and at what dead daemons left; of a pool, mounted or not, at its configuration, its branches and how they are
+/// mounted, at what mounts it at boot, and at the files of its branches. Ends with 1 when there is a problem; remarks alone end with 0.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella doctor                           the machine, and the pool if one is mounted
+  umbrella doctor /etc/umbrella/pool.toml   a pool that need not be mounted
+  umbrella doctor --quick                   without looking through the branches
+  umbrella doctor --json | jq '.items[] | select(.severity == \"problem\")'")]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pool: PoolArg,
+    /// Do not look through the files of the branches (`umbrella check --import` does it alone).
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found, as `--json` prints it.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// The configuration, or null without a pool.
+    config: Option<String>,
+    /// Whether the pool is mounted.
+    mounted: bool,
+    items: Vec<Item>,
+    /// What the branches hold; null if they were not looked through.
+    survey: Option<Totals>,
+}
+
+impl DoctorArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut report = Report { items: machine::items(), ..Report::default() };
+        if let Some((config, status)) = self.subject()? {
+            report.config = Some(visible_path(&config));
+            report.mounted = status.is_some();
+            report.items.extend(status.iter().flat_map(|status| running::items(status)));
+            self.look_at(&config, report.mounted, &mut report)?;
+        }
+        report.items.sort_by_key(|item| item.severity);
+        let is_bad = report.items.iter().any(|item| item.severity == Severity::Problem);
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report)?;
+        }
+        Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// The configuration that is meant, and what its daemon says if it runs. Nothing where no pool is named and none is mounted.
+    fn subject(&self) -> anyhow::Result<Option<(PathBuf, Option<Box<Status>>)>> {
+        let given = self.pool.pool.as_deref();
+        let pool = match given {
+            Some(path) => match pool::holding(path)? {
+                Some(pool) => pool,
+                None => match pool::find(Some(path)) {
+                    Ok(pool) => return Ok(Some((path.to_owned(), status(&pool)))),
+                    // What is wrong with it is told below.
+                    Err(PoolError::Config(_)) => return Ok(Some((path.to_owned(), None))),
+                    Err(error) => return Err(error.into()),
+                },
+            },
+            None => match pool::find(None) {
+                Ok(pool) => pool,
+                Err(PoolError::NoneMounted | PoolError::Dead { .. } | PoolError::Waiting { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        Ok(status(&pool).map(|status| (status.config.clone(), Some(status))))
+    }
+
+    fn look_at(&self, file: &Path, mounted: bool, report: &mut Report) -> anyhow::Result<()> {
+        let (config, findings) = match config::load(file, None, AccessTimes::default()) {
+            Ok(loaded) => loaded,
+            Err(errors) => {
+                let problem = |error: config::ErrorReport| Item::problem(boot::about(file), error.to_string());
+                report.items.extend(errors.reports().into_iter().map(problem));
+                return Ok(());
+            }
+        };
+        for finding in &findings {
+            let text = finding.notice.to_string();
+            // Where the pool is mounted its tree is in the mount point, and its daemon says which branches it has.
+            match finding.missing_branch() {
+                Some(_) if !mounted => report.items.push(Item::problem("configuration", text)),
+                None if !(mounted && finding.is_of_mount_point()) => {
+                    report.items.push(Item::remark("configuration", text));
+                }
+                _ => {}
+            }
+        }
+        report.items.extend(branches::items(&config.spec.branches));
+        report.items.extend(at_boot(file, &config));
+        if !self.quick {
+            let totals = import::survey(&config, Contents::Sizes, Show::Nothing)?;
+            let advice = render::advice(&totals, &visible_path(file));
+            report.items.extend(advice.into_iter().map(|advice| Item::remark("files", advice)));
+            report.survey = Some(totals);
+        }
+        Ok(())
+    }
+}
+
+fn status(pool: &Pool) -> Option<Box<Status>> {
+    match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
+        Ok(Answer::Status(status)) => Some(status),
+        _ => None,
+    }
+}
+
+fn at_boot(file: &Path, config: &Config) -> Vec<Item> {
+    let is_needed = |branch: &&umbrella_fs::spec::BranchSpec| !branch.optional;
+    let mount_of = |branch: &umbrella_fs::spec::BranchSpec| {
+        let (at, _) = mounts::above(&mounts::resolve(&branch.path))?;
+        (at != Path::new("/")).then_some(at)
+    };
+    let branches = config.spec.branches.iter().filter(is_needed).filter_map(mount_of).collect();
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    boot::items(Path::new("/"), &boot::Wanted { config: &file, mount: &config.spec.mount, branches })
+}
+
+fn print(report: &Report) -> anyhow::Result<()> {
+    for item in &report.items {
+        let severity = match item.severity {
+            Severity::Problem => "problem",
+            Severity::Remark => "remark",
+        };
+        output::line(&format!("{severity:<8} {}: {}", item.about, item.text))?;
+        if let Some(todo) = &item.todo {
+            output::line(&format!("         -> {todo}"))?;
+        }
+    }
+    let of = |severity| report.items.iter().filter(|item| item.severity == severity).count() as u64;
+    let subject = match (&report.config, report.mounted) {
+        (None, _) => "the machine (no pool is mounted, and none was named)".to_owned(),
+        (Some(config), true) => format!("{config} (mounted)"),
+        (Some(config), false) => format!("{config} (not mounted)"),
+    };
+    let (problems, remarks) = (of(Severity::Problem), of(Severity::Remark));
+    Ok(output::line(&format!("{subject}: {}, {}", count(problems, "problem"), count(remarks, "remark")))?)
+}

@@ -1,0 +1,117 @@
+//! `umbrella from-mergerfs`: the configuration that is equal to a mount of mergerfs.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::json;
+
+use super::written;
+use crate::mergerfs::{self, Note, Translation};
+use crate::text::{quoted, visible};
+use crate::{config, output};
+
+/// Write the configuration that is equal to a mergerfs mount, and name what has no equal.
+///
+/// It reads nothing but the text that it is given (or, for a mount point, the line of it in /etc/fstab). The branches need not be mounted.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLES:
+  umbrella from-mergerfs /srv/pool                    the line of this mount point in /etc/fstab
+  umbrella from-mergerfs '/mnt/disk*:/mnt/ssd=NC /srv/pool fuse.mergerfs category.create=mfs,minfreespace=50G 0 0'
+  umbrella from-mergerfs --output pool.toml mergerfs -o category.create=epmfs /mnt/a:/mnt/b /srv/pool
+  umbrella from-mergerfs --mount /srv/pool 'branches=/mnt/a:/mnt/b,moveonenospc=true'
+  umbrella from-mergerfs - < mergerfs.conf            a file of options")]
+pub(crate) struct FromMergerfsArgs {
+    /// The mount point [default: that of the line].
+    #[arg(long, value_name = "DIR")]
+    mount: Option<String>,
+    /// Write a new file, and check it [default: print the configuration].
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON: the configuration, and what is to be said of the options.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+    /// An fstab line, a command line, options, or a mount point in /etc/fstab; `-` reads standard input.
+    #[arg(required = true, value_name = "LINE", trailing_var_arg = true, allow_hyphen_values = true)]
+    line: Vec<String>,
+}
+
+impl FromMergerfsArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let translation = mergerfs::translate(&self.text()?, self.mount.as_deref())?;
+        let text = translation.outline.text();
+        if self.json {
+            let notes = |notes: &[Note]| {
+                notes.iter().map(|note| json!({ "option": note.option, "text": note.text })).collect::<Vec<_>>()
+            };
+            output::json(&json!({
+                "configuration": text,
+                "no_equal": notes(&translation.missing),
+                "needs_nothing": notes(&translation.needless),
+                "mount_options": translation.mount_options,
+            }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.output.is_some() {
+            for note in &translation.missing {
+                output::line(&format!("no equal: {}: {}", visible(&note.option), visible(&note.text)))?;
+            }
+        }
+        written::deliver(&text, self.output.as_deref(), &|file| next(&translation, file))
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        match self.line.as_slice() {
+            [dash] if dash == "-" => {
+                let mut text = String::new();
+                std::io::stdin()
+                    .lock()
+                    .take(config::MAX_BYTES)
+                    .read_to_string(&mut text)
+                    .context("reading standard input")?;
+                Ok(text)
+            }
+            [mount] if mount.starts_with('/') && !mount.contains([':', ' ', '\t']) => line_of(mount),
+            [line] => Ok(line.clone()),
+            words => Ok(words.iter().map(|word| as_word(word)).collect::<Vec<_>>().join(" ")),
+        }
+    }
+}
+
+/// A word of a command line, so that it stays one.
+fn as_word(word: &str) -> String {
+    if word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_owned() }
+}
+
+/// The line of a mount point in fstab.
+fn line_of(mount: &str) -> anyhow::Result<String> {
+    let fstab = std::env::var_os("LIBMOUNT_FSTAB").unwrap_or_else(|| "/etc/fstab".into());
+    let fstab = Path::new(&fstab);
+    let text = std::fs::read_to_string(fstab).with_context(|| format!("reading {}", fstab.display()))?;
+    let wanted = mount.trim_end_matches('/');
+    let is_it = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        !line.trim_start().starts_with('#') && fields.get(1).is_some_and(|at| at.trim_end_matches('/') == wanted)
+    };
+    match text.lines().find(is_it) {
+        Some(line) => Ok(line.to_owned()),
+        None => bail!("{} has no line for {}: give the options of the mount", fstab.display(), quoted(mount)),
+    }
+}
+
+/// What to do with the configuration.
+fn next(translation: &Translation, file: &str) -> Vec<String> {
+    let mount = visible(&translation.outline.mount);
+    let mut next = vec![
+        format!("umount {mount}"),
+        format!("umbrella check --import {file}   # what is on several branches?"),
+        format!("umbrella mount {file} --daemon"),
+    ];
+    let options = translation.mount_options.iter().map(|option| visible(option)).collect::<Vec<_>>().join(",");
+    let options = if options.is_empty() { "defaults".to_owned() } else { options };
+    next.push(format!("# in fstab: {file}  {mount}  fuse.umbrella  {options}  0 0"));
+    next
+}

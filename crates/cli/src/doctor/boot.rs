@@ -1,0 +1,194 @@
+//! Whether a pool is mounted at boot, after its branches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Item;
+use crate::text::{quoted, visible_path};
+
+/// What is looked for.
+#[derive(Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) config: &'a Path,
+    pub(crate) mount: &'a Path,
+    /// Mount points that have to be there before.
+    pub(crate) branches: Vec<PathBuf>,
+}
+
+/// Looks below `root`, which is `/` but in tests.
+pub(crate) fn items(root: &Path, wanted: &Wanted<'_>) -> Vec<Item> {
+    let unit = unit(root, wanted);
+    let line = fstab_line(root, wanted);
+    match (unit, line) {
+        (None, None) => vec![not_at_boot(wanted)],
+        (Some(unit), Some(_)) => {
+            let text = format!("both {unit} and a line of /etc/fstab mount the pool at boot");
+            vec![Item::problem("boot", text).todo(format!("systemctl disable {unit}, or delete the line"))]
+        }
+        (Some(unit), None) => unit_items(root, &unit, wanted),
+        (None, Some(line)) => fstab_items(&line, wanted),
+    }
+}
+
+fn not_at_boot(wanted: &Wanted<'_>) -> Item {
+    let text = "neither systemd nor /etc/fstab mounts the pool at boot";
+    let todo = match name_of(wanted.config) {
+        Some(name) => format!("systemctl enable umbrella@{name}"),
+        None => format!(
+            "move the configuration to /etc/umbrella/NAME.toml and enable umbrella@NAME, or add to /etc/fstab: {}  {}  fuse.umbrella  defaults  0 0",
+            visible_path(wanted.config),
+            visible_path(wanted.mount)
+        ),
+    };
+    Item::remark("boot", text).todo(todo)
+}
+
+/// `media` of `/etc/umbrella/media.toml`.
+fn name_of(config: &Path) -> Option<&str> {
+    (config.parent() == Some(Path::new("/etc/umbrella"))).then_some(())?;
+    config.file_name()?.to_str()?.strip_suffix(".toml")
+}
+
+/// The unit of this configuration, if it is enabled.
+fn unit(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
+    let unit = format!("umbrella@{}.service", name_of(wanted.config)?);
+    let targets = fs::read_dir(root.join("etc/systemd/system")).ok()?.flatten();
+    let is_enabled = targets
+        .filter(|target| target.file_name().as_encoded_bytes().ends_with(b".wants"))
+        .any(|target| target.path().join(&unit).symlink_metadata().is_ok());
+    is_enabled.then_some(unit)
+}
+
+fn unit_items(root: &Path, unit: &str, wanted: &Wanted<'_>) -> Vec<Item> {
+    let mut items = Vec::new();
+    let folders =
+        ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"].map(|folder| root.join(folder));
+    if !folders.iter().any(|folder| folder.join("umbrella@.service").exists()) {
+        let text = format!("{unit} is enabled, but the file umbrella@.service does not exist");
+        items.push(Item::problem("boot", text).todo("make install"));
+    }
+    let drop_ins = folders.iter().filter_map(|folder| fs::read_dir(folder.join(format!("{unit}.d"))).ok());
+    let texts = drop_ins.flatten().flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
+    let after: Vec<PathBuf> = texts.flat_map(|text| required_by_unit(&text)).collect();
+    let missing = missing(&after, wanted);
+    if !missing.is_empty() {
+        let text = format!("{unit} does not wait for the disks of all branches");
+        let todo = format!("systemctl edit {unit}, with `[Unit]` and `RequiresMountsFor={}`", missing.join(" "));
+        items.push(Item::remark("boot", text).todo(todo));
+    }
+    items
+}
+
+/// The paths of `RequiresMountsFor=`.
+fn required_by_unit(text: &str) -> Vec<PathBuf> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("RequiresMountsFor="));
+    lines.flat_map(str::split_whitespace).map(PathBuf::from).collect()
+}
+
+/// The options of the pool's line.
+fn fstab_line(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
+    let text = fs::read_to_string(root.join("etc/fstab")).ok()?;
+    text.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (source, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_it = kind == "fuse.umbrella" && (Path::new(source) == wanted.config || Path::new(at) == wanted.mount);
+        is_it.then(|| fields.next().unwrap_or_default().to_owned())
+    })
+}
+
+fn fstab_items(options: &str, wanted: &Wanted<'_>) -> Vec<Item> {
+    let after = options.split(',').filter_map(|option| option.strip_prefix("x-systemd.requires-mounts-for="));
+    let missing = missing(&after.map(PathBuf::from).collect::<Vec<_>>(), wanted);
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let options: Vec<String> = missing.iter().map(|path| format!("x-systemd.requires-mounts-for={path}")).collect();
+    let text = "the pool's line in /etc/fstab does not wait for the disks of all branches";
+    vec![Item::remark("boot", text).todo(format!("add to its options: {}", options.join(",")))]
+}
+
+/// Mount points of branches that nothing waits for.
+fn missing(after: &[PathBuf], wanted: &Wanted<'_>) -> Vec<String> {
+    let is_waited_for = |branch: &PathBuf| after.iter().any(|path| path.starts_with(branch));
+    let mut missing: Vec<String> =
+        wanted.branches.iter().filter(|branch| !is_waited_for(branch)).map(|branch| visible_path(branch)).collect();
+    missing.dedup();
+    missing
+}
+
+/// For messages about a configuration that cannot be read.
+pub(crate) fn about(config: &Path) -> String {
+    format!("configuration {}", quoted(&config.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            match text.strip_prefix("-> ") {
+                Some(target) => symlink(target, path).unwrap(),
+                None => fs::write(path, text).unwrap(),
+            }
+        }
+        root
+    }
+
+    fn told(files: &[(&str, &str)], config: &str) -> Vec<String> {
+        let root = root(files);
+        let wanted = Wanted {
+            config: Path::new(config),
+            mount: Path::new("/srv/media"),
+            branches: vec!["/mnt/disk1".into(), "/mnt/ssd".into()],
+        };
+        items(root.path(), &wanted).into_iter().map(|item| item.todo.unwrap_or_default()).collect()
+    }
+
+    const ENABLED: (&str, &str) = (
+        "etc/systemd/system/multi-user.target.wants/umbrella@media.service",
+        "-> /etc/systemd/system/umbrella@.service",
+    );
+    const UNIT: (&str, &str) = ("etc/systemd/system/umbrella@.service", "[Service]\n");
+    const CONFIG: &str = "/etc/umbrella/media.toml";
+
+    #[test]
+    fn what_nothing_mounts_at_boot_is_told_how_it_could_be() {
+        assert_eq!(told(&[UNIT], CONFIG), ["systemctl enable umbrella@media"]);
+        assert!(told(&[], "/root/pool.toml")[0].contains("/root/pool.toml  /srv/media  fuse.umbrella"));
+        let comment = ("etc/fstab", "# /root/pool.toml /srv/media fuse.umbrella defaults 0 0\n");
+        assert!(told(&[comment], "/root/pool.toml")[0].contains("/etc/umbrella/NAME.toml"));
+    }
+
+    #[test]
+    fn a_unit_waits_for_every_branch_or_is_told_which_it_forgets() {
+        let drop_in = "etc/systemd/system/umbrella@media.service.d/override.conf";
+        let some = (drop_in, "[Unit]\nRequiresMountsFor=/mnt/disk1\n");
+        assert!(told(&[ENABLED, UNIT, some], CONFIG)[0].ends_with("`RequiresMountsFor=/mnt/ssd`"));
+        let all = (drop_in, "[Unit]\nRequiresMountsFor=/mnt/disk1 /mnt/ssd\n");
+        assert_eq!(told(&[ENABLED, UNIT, all], CONFIG), [""; 0]);
+        assert_eq!(told(&[ENABLED, all], CONFIG), ["make install"]);
+    }
+
+    #[test]
+    fn a_line_of_fstab_waits_for_every_branch_or_is_told_which_it_forgets() {
+        let line = |options: &str| format!("/etc/x.toml /srv/media fuse.umbrella {options} 0 0\n");
+        let some = line("nofail,x-systemd.requires-mounts-for=/mnt/disk1");
+        assert!(told(&[("etc/fstab", &some)], "/etc/x.toml")[0].ends_with(": x-systemd.requires-mounts-for=/mnt/ssd"));
+        let all = line("x-systemd.requires-mounts-for=/mnt/disk1,x-systemd.requires-mounts-for=/mnt/ssd");
+        assert_eq!(told(&[("etc/fstab", &all)], "/etc/x.toml"), [""; 0]);
+    }
+
+    #[test]
+    fn a_pool_that_two_mount_at_boot_is_a_problem() {
+        let line = "/etc/umbrella/media.toml /srv/media fuse.umbrella defaults 0 0\n";
+        assert!(
+            told(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0].contains("systemctl disable umbrella@media.service")
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! How the branches of a pool are mounted, and on what.
+
+use std::path::Path;
+
+use umbrella_fs::spec::BranchSpec;
+
+use super::Item;
+use crate::mounts::{self, Mounted};
+use crate::storage::{self, Storage};
+use crate::text::{quoted, visible_path};
+
+/// Looks at every branch that answers.
+pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Item> {
+    let mut items = Vec::new();
+    for branch in branches {
+        let path = mounts::resolve(&branch.path);
+        // One that does not answer is told of by the check of the configuration.
+        if !mounts::answers(&path, std::time::Duration::from_secs(2)) {
+            continue;
+        }
+        if let Some((at, mounted)) = mounts::above(&path) {
+            items.extend(of_mount(branch, &at, &mounted));
+        }
+        items.extend(storage::look(&path).ok().and_then(|storage| of_storage(branch, &storage)));
+    }
+    items
+}
+
+fn about(branch: &BranchSpec) -> String {
+    format!("branch {}", quoted(&branch.name))
+}
+
+fn of_mount(branch: &BranchSpec, at: &Path, mounted: &Mounted) -> Vec<Item> {
+    let has = |option: &str| mounted.options.iter().any(|known| known == option);
+    let at = visible_path(at);
+    let mut items = Vec::new();
+    if has("ro") && !branch.read_only {
+        let text = format!("{at} is mounted read-only; Linux does that after an error of the disk");
+        let todo =
+            format!("look into `dmesg`, repair the file system, and mount it again; or set `read_only = true` ({at})");
+        items.push(Item::problem(about(branch), text).todo(todo));
+    }
+    if has("nosuid") || has("noexec") {
+        let which = ["nosuid", "noexec"].into_iter().filter(|option| has(option)).collect::<Vec<_>>().join(",");
+        let text = format!("{at} is mounted {which}, so programs on this branch run differently from those on others");
+        items.push(
+            Item::remark(about(branch), text)
+                .todo("mount all branches alike; for the whole tree, give the option to the pool"),
+        );
+    }
+    if has("sync") {
+        let text = format!("{at} is mounted sync: every write waits for the disk");
+        items.push(Item::remark(about(branch), text).todo(format!("mount -o remount,async {at}")));
+    }
+    items
+}
+
+fn of_storage(branch: &BranchSpec, storage: &Storage) -> Option<Item> {
+    let is_meant = branch.require_mount == Some(false);
+    (storage.is_on_root && !is_meant).then(|| {
+        let text = format!("{} lies on the system's own disk, which its files can fill", visible_path(&storage.path));
+        Item::remark(about(branch), text)
+            .todo("mount the branch's disk there, or set `require_mount = false` if it is meant so")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use umbrella_units::Amount;
+
+    use super::*;
+
+    fn branch() -> BranchSpec {
+        BranchSpec {
+            name: "disk1".to_owned(),
+            path: "/mnt/disk1".into(),
+            min_free: Amount::Bytes(umbrella_units::ByteSize(0)),
+            headroom: None,
+            read_only: false,
+            optional: false,
+            require_mount: None,
+            min_stay: std::time::Duration::ZERO,
+            passthrough: true,
+            write_back: None,
+        }
+    }
+
+    fn mounted(options: &str) -> Mounted {
+        let options = options.split(',').map(str::to_owned).collect();
+        Mounted { kind: "ext4".to_owned(), source: "/dev/sda1".to_owned(), options, device: 1 }
+    }
+
+    #[test]
+    fn a_disk_that_became_read_only_is_a_problem_unless_it_is_meant_so() {
+        let of = |branch: &BranchSpec, options| of_mount(branch, Path::new("/mnt/disk1"), &mounted(options));
+        let found = of(&branch(), "ro,relatime");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("read-only"));
+        assert_eq!(of(&BranchSpec { read_only: true, ..branch() }, "ro"), []);
+        assert_eq!(of(&branch(), "rw,noatime,nodev"), []);
+        assert_eq!(of(&branch(), "rw,nosuid,noexec,sync").len(), 2);
+    }
+}

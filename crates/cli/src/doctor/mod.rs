@@ -1,0 +1,47 @@
+//! What a machine and a pool lack, found by reading only, and what to do about each.
+//!
+//! `machine` looks at the kernel, limits and what dead daemons left, `branches` at how branches are mounted, `boot` at units and
+//! fstab, `running` at a daemon's own account.
+
+pub(crate) mod boot;
+pub(crate) mod branches;
+pub(crate) mod machine;
+pub(crate) mod running;
+
+use serde::Serialize;
+
+/// How bad something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Severity {
+    /// Files cannot be reached, or may be lost.
+    Problem,
+    /// It works, but slower than it could, or in a way that surprises.
+    Remark,
+}
+
+/// Something to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Item {
+    pub(crate) severity: Severity,
+    /// What it is about: `kernel`, `branch "disk1"`.
+    pub(crate) about: String,
+    pub(crate) text: String,
+    /// What to do.
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    pub(crate) todo: Option<String>,
+}
+
+impl Item {
+    pub(crate) fn problem(about: impl Into<String>, text: impl Into<String>) -> Item {
+        Item { severity: Severity::Problem, about: about.into(), text: text.into(), todo: None }
+    }
+
+    pub(crate) fn remark(about: impl Into<String>, text: impl Into<String>) -> Item {
+        Item { severity: Severity::Remark, ..Item::problem(about, text) }
+    }
+
+    pub(crate) fn todo(self, todo: impl Into<String>) -> Item {
+        Item { todo: Some(todo.into()), ..self }
+    }
+}

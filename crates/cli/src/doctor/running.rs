@@ -1,0 +1,30 @@
+//! What the daemon of a mounted pool says of itself.
+
+use umbrella_fs::control::protocol::{BranchState, Status};
+
+use super::Item;
+use crate::text::{quoted, visible};
+
+pub(crate) fn items(status: &Status) -> Vec<Item> {
+    let mut items = Vec::new();
+    for branch in &status.branches {
+        let about = format!("branch {}", quoted(&branch.name));
+        if let BranchState::Offline { reason, .. } = &branch.state {
+            let text = format!("it is offline: {}", visible(reason));
+            items.push(
+                Item::problem(about.clone(), text).todo("files on it do not exist for programs until it is back"),
+            );
+        }
+        if branch.failing {
+            let todo =
+                format!("copy what you need, and replace the disk (`umbrella branch drain {}`)", visible(&branch.name));
+            items.push(Item::problem(about, "its disk reports errors").todo(todo));
+        }
+    }
+    let reason = status.transport.as_ref().and_then(|transport| transport.reason.as_ref());
+    items.extend(
+        reason.map(|reason| Item::remark("requests", format!("they do not come over io_uring: {}", visible(reason)))),
+    );
+    items.extend(status.warnings.iter().map(|warning| Item::remark("pool", visible(warning))));
+    items
+}

@@ -1,0 +1,233 @@
+//! Translates a mount of mergerfs into a configuration: an fstab line, a command line, or its options.
+//!
+//! Pure: text in, text out. `input` takes the given text apart, `branches` reads the list of branches, `policies` has the
+//! policies of creating and their spreads, `options` says of every other option what becomes of it.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
+mod branches;
+mod input;
+mod options;
+mod policies;
+
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+use crate::config::outline::{Branch, Group, Key, Outline, branch_names, free_name};
+use branches::{Given, Mode};
+use input::{Input, Setting};
+use options::Fate;
+use policies::Policy;
+
+/// What a mount of mergerfs becomes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Translation {
+    pub(crate) outline: Outline,
+    /// Options that have no equal, or another effect here.
+    pub(crate) missing: Vec<Note>,
+    /// Options that need nothing, since it is always so.
+    pub(crate) needless: Vec<Note>,
+    /// Mount options that stay mount options.
+    pub(crate) mount_options: Vec<String>,
+}
+
+/// An option and what is to be said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) option: String,
+    pub(crate) text: String,
+}
+
+/// The text cannot be translated.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum MergerfsError {
+    #[error(
+        "no branches are named: give the fstab line, the command line, or the options with `branches=/mnt/a:/mnt/b`"
+    )]
+    NoBranches,
+    #[error("no mount point is named: give the fstab line, or the mount point with --mount")]
+    NoMount,
+    #[error("{path} is not absolute: branches and mount points begin with \"/\"")]
+    NotAbsolute { path: String },
+    #[error("{kind} is not mergerfs: give the fstab line of a mergerfs mount")]
+    OtherKind { kind: String },
+    #[error("the options are in the file {file}: give its lines in place of `config={file}`")]
+    InFile { file: String },
+    #[error("{value:?} is no size: mergerfs takes a number with K, M, G or T behind it")]
+    NoSize { value: String },
+}
+
+/// What mergerfs keeps free on each branch when nothing is said.
+const MIN_FREE: &str = "4GiB";
+
+/// Translates. `mount` goes before the mount point in the text.
+pub(crate) fn translate(text: &str, mount: Option<&str>) -> Result<Translation, MergerfsError> {
+    let input = Input::parse(text)?;
+    let mount = mount.map(str::to_owned).or_else(|| input.mount.clone()).ok_or(MergerfsError::NoMount)?;
+    let given = branches::parse(input.branches.as_deref().ok_or(MergerfsError::NoBranches)?)?;
+    if given.is_empty() {
+        return Err(MergerfsError::NoBranches);
+    }
+    if let Some(path) = given.iter().map(|branch| &branch.path).chain([&mount]).find(|path| !path.starts_with('/')) {
+        return Err(MergerfsError::NotAbsolute { path: path.clone() });
+    }
+    let mut work = Work { settings: Settings::default(), missing: Vec::new(), needless: Vec::new(), kept: Vec::new() };
+    for setting in &input.settings {
+        work.take(setting)?;
+    }
+    Ok(work.finish(mount, given))
+}
+
+/// What the options set.
+#[derive(Debug, Default)]
+struct Settings {
+    policy: Option<&'static Policy>,
+    min_free: Option<String>,
+    /// The shorter of the times for which names and attributes are kept.
+    cache_seconds: Option<u64>,
+    require_mount: bool,
+}
+
+struct Work {
+    settings: Settings,
+    missing: Vec<Note>,
+    needless: Vec<Note>,
+    kept: Vec<String>,
+}
+
+impl Work {
+    fn take(&mut self, setting: &Setting) -> Result<(), MergerfsError> {
+        let value = setting.value.as_deref().unwrap_or_default();
+        match setting.key.as_str() {
+            "category.create" | "func.create" => self.policy(setting, value),
+            "minfreespace" => self.settings.min_free = Some(branches::size(value)?),
+            "cache.attr" | "cache.entry" | "attr-timeout" | "entry-timeout" => self.cache(setting, value),
+            "branches-mount-timeout" => {
+                self.settings.require_mount = true;
+                let text = "each branch must be a mount point (`require_mount`); let systemd wait for the disks with `RequiresMountsFor=`";
+                self.needless.push(note(setting, text));
+            }
+            "config" => return Err(MergerfsError::InFile { file: value.to_owned() }),
+            key => match options::fate(key, value) {
+                Fate::Missing(text) => self.missing.push(note(setting, text)),
+                Fate::Needless(text) => self.needless.push(note(setting, text)),
+                Fate::Kept => self.kept.push(setting.written()),
+                Fate::Dropped => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn policy(&mut self, setting: &Setting, value: &str) {
+        if let Some(policy) = policies::find(value) {
+            self.settings.policy = Some(policy);
+            self.missing.extend(policy.note.map(|text| note(setting, text)));
+        } else {
+            self.settings.policy = policies::find("mfs");
+            let text = "no policy of this name is known; the branch with most free space is taken";
+            self.missing.push(note(setting, text));
+        }
+    }
+
+    fn cache(&mut self, setting: &Setting, value: &str) {
+        match value.parse::<u64>() {
+            Ok(seconds) => {
+                let shortest = self.settings.cache_seconds.map_or(seconds, |known| known.min(seconds));
+                self.settings.cache_seconds = Some(shortest);
+            }
+            Err(_) => self.missing.push(note(
+                setting,
+                "it is no number of seconds; the kernel keeps names and attributes for an hour (`cache_timeout`)",
+            )),
+        }
+    }
+
+    fn finish(mut self, mount: String, given: Vec<Given>) -> Translation {
+        let policy = self.settings.policy.unwrap_or_else(|| {
+            let text = "without it mergerfs up to 2.40 uses epmfs, and pfrd since; epmfs is written. For the other: spread = \"random-by-free\"";
+            self.missing.push(Note { option: "category.create".to_owned(), text: text.to_owned() });
+            policies::of_older_releases()
+        });
+        for branch in given.iter().filter(|branch| branch.mode == Mode::NoCreate) {
+            let text = "no new file is to go there: the default list names it last, so it gets new files only when the others are full";
+            self.missing.push(Note { option: format!("{}=NC", branch.path), text: text.to_owned() });
+        }
+        let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
+        let names = branch_names(&paths);
+        let named: Vec<(Given, String)> = given.into_iter().zip(names).collect();
+        let groups = groups(&named, policy);
+        let outline = Outline {
+            about: self.about(),
+            mount,
+            default: groups.iter().map(|group| group.name.clone()).collect(),
+            keys: self.pool_keys(),
+            branches: named.into_iter().map(|(branch, name)| self.branch(branch, name)).collect(),
+            groups,
+            rules: Vec::new(),
+        };
+        Translation { outline, missing: self.missing, needless: self.needless, mount_options: self.kept }
+    }
+
+    fn about(&self) -> Vec<String> {
+        let mut about = vec!["Written by `umbrella from-mergerfs`.".to_owned()];
+        for (heading, notes) in [("No equal:", &self.missing), ("Needs nothing:", &self.needless)] {
+            if !notes.is_empty() {
+                about.extend([String::new(), heading.to_owned()]);
+                about.extend(notes.iter().map(|note| format!("  {}: {}", note.option, note.text)));
+            }
+        }
+        about
+    }
+
+    fn pool_keys(&self) -> Vec<Key> {
+        let Some(seconds) = self.settings.cache_seconds else { return Vec::new() };
+        let why = "mergerfs: cache.attr, cache.entry. Without this key an hour, if nothing changes the branches behind the mount";
+        vec![Key::text("cache_timeout", format!("{seconds}s")).why(why)]
+    }
+
+    fn branch(&self, given: Given, name: String) -> Branch {
+        let mut keys = Vec::new();
+        let min_free = given.min_free.clone().or_else(|| self.settings.min_free.clone());
+        if given.mode == Mode::ReadOnly {
+            keys.push(Key::flag("read_only", true));
+        } else {
+            keys.push(Key::text("min_free", min_free.unwrap_or_else(|| MIN_FREE.to_owned())));
+        }
+        if self.settings.require_mount {
+            keys.push(Key::flag("require_mount", true));
+        }
+        let name = (!given.is_pattern()).then_some(name);
+        Branch { about: Vec::new(), name, path: given.path, keys }
+    }
+}
+
+/// What the default list names: the branches that take new files, then those that are to take none. Where all only read, these.
+fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
+    let of = |wanted: Mode| {
+        let such = named.iter().filter(|(branch, _)| branch.mode == wanted);
+        such.map(|(branch, name)| branch.member(name)).collect::<Vec<_>>()
+    };
+    let taken: Vec<String> = named.iter().map(|(branch, name)| branch.member(name)).collect();
+    let group = |name: &str, about: String, branches: Vec<String>| Group {
+        about: vec![about],
+        name: free_name(name, &taken),
+        branches,
+        spread: policy.spread.to_vec(),
+        more: Vec::new(),
+    };
+    let mut groups = vec![
+        group("pool", format!("mergerfs: category.create={}", policy.name), of(Mode::ReadWrite)),
+        group("no-create", "mergerfs: NC".to_owned(), of(Mode::NoCreate)),
+    ];
+    groups.retain(|group| !group.branches.is_empty());
+    if groups.is_empty() {
+        groups.push(group("pool", "mergerfs: RO".to_owned(), taken.clone()));
+    }
+    groups
+}
+
+fn note(setting: &Setting, text: &str) -> Note {
+    Note { option: setting.written(), text: text.to_owned() }
+}
