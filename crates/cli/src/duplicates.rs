@@ -70,10 +70,9 @@ impl Branch {
             hidden => Some(hidden.map_err(io)?),
         };
         if let Some(hidden) = &lock {
-            match rustix::fs::flock(hidden, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) => return Err(BranchProblem::InUse { path: root.path.clone() }),
-                // Not every file system has locks.
-                Ok(()) | Err(_) => {}
+            // Not every file system has locks.
+            if rustix::fs::flock(hidden, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                return Err(BranchProblem::InUse { path: root.path.clone() });
             }
             if !is_settled(hidden).map_err(io)? {
                 return Err(BranchProblem::Unsettled { path: root.path.clone() });
@@ -315,8 +314,17 @@ pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     OsString::from_vec([stem, mark.as_bytes(), extension].concat())
 }
 
-/// Owner, mode and extended attributes, sorted. Times are not compared: the newest copy stays.
-fn attributes(copy: &Copy<'_>) -> Result<(u32, u32, u32, Vec<(Vec<u8>, Vec<u8>)>), Left> {
+/// What equal copies have in common beside their bytes. Times are not compared: the newest copy stays.
+#[derive(Debug, PartialEq, Eq)]
+struct Attributes {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    /// Sorted.
+    extended: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+fn attributes(copy: &Copy<'_>) -> Result<Attributes, Left> {
     let stat = &copy.stat;
     let mut names = vec![0; 64 << 10];
     let length = match rustix::fs::flistxattr(&copy.file, &mut names) {
@@ -333,7 +341,7 @@ fn attributes(copy: &Copy<'_>) -> Result<(u32, u32, u32, Vec<(Vec<u8>, Vec<u8>)>
         found.push((name.to_vec(), value));
     }
     found.sort();
-    Ok((stat.st_mode, stat.st_uid, stat.st_gid, found))
+    Ok(Attributes { mode: stat.st_mode, uid: stat.st_uid, gid: stat.st_gid, extended: found })
 }
 
 fn is_recent(stat: &Stat) -> bool {

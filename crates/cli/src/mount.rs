@@ -54,6 +54,12 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     if let Some(dir) = session.pool.socket.parent() {
         private_dir(dir)?;
     }
+    if !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path)) {
+        tracing::info!(
+            "the branches of this new pool hold files already: `umbrella check --import {}` says what they become",
+            visible_path(&session.config)
+        );
+    }
     private_dir(&session.state_dir)?;
     let mounted = Arc::new(AtomicBool::new(false));
     heed_signals(&session, Arc::clone(&mounted))?;
@@ -80,6 +86,13 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     };
     umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
+}
+
+/// Whether somebody's files are there. What may hang is not asked.
+fn holds_files(branch: &Path) -> bool {
+    let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN || name == "lost+found";
+    matches!(mounts::leads(branch), mounts::Leads::Here)
+        && std::fs::read_dir(branch).is_ok_and(|names| names.flatten().any(|entry| !is_own(&entry.file_name())))
 }
 
 fn private_dir(dir: &Path) -> anyhow::Result<()> {

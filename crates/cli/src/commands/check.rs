@@ -30,6 +30,16 @@ EXAMPLES:
 pub(crate) struct CheckArgs {
     /// The configuration file.
     config: PathBuf,
+    #[command(flatten)]
+    import: ImportArgs,
+    /// Print JSON; with --import an object a line for each finding, the totals last.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is looked for in the branches.
+#[derive(Debug, Args)]
+struct ImportArgs {
     /// Look through the branches: files on several of them, directories that differ, names that differ only in case.
     #[arg(long)]
     import: bool,
@@ -39,9 +49,6 @@ pub(crate) struct CheckArgs {
     /// With --import: show every finding, not only some of each kind.
     #[arg(long, requires = "import")]
     all: bool,
-    /// Print JSON; with --import an object a line for each finding, the totals last.
-    #[arg(long)]
-    json: bool,
 }
 
 /// What was found, as `--json` prints it.
@@ -69,12 +76,12 @@ impl CheckArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let name = visible_path(&self.config);
         match config::load(&self.config, None, AccessTimes::default()) {
-            Ok((config, findings)) if self.import => {
+            Ok((config, findings)) if self.import.import => {
                 let report = report(name, &config, &findings);
                 if !self.json {
                     output::print(&summary(&report, &config))?;
                 }
-                let contents = if self.compare { Contents::Bytes } else { Contents::Sizes };
+                let contents = if self.import.compare { Contents::Bytes } else { Contents::Sizes };
                 import::run(&config, contents, self.show())?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -104,7 +111,7 @@ impl CheckArgs {
 impl CheckArgs {
     /// How the findings in the branches are shown.
     fn show(&self) -> Show {
-        match (self.json, self.all) {
+        match (self.json, self.import.all) {
             (true, _) => Show::Json,
             (false, true) => Show::All,
             (false, false) => Show::Some,

@@ -109,7 +109,7 @@ impl DoctorArgs {
             match finding.missing_branch() {
                 Some(_) if !mounted => report.items.push(Item::problem("configuration", text)),
                 None if !(mounted && finding.is_of_mount_point()) => {
-                    report.items.push(Item::remark("configuration", text))
+                    report.items.push(Item::remark("configuration", text));
                 }
                 _ => {}
             }

@@ -122,18 +122,17 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
 
 /// The configuration of a pool that is not mounted.
 fn configuration(path: &Path) -> anyhow::Result<Config> {
-    let mounted = match pool::holding(path)? {
-        Some(pool) => Some(pool),
-        None => {
-            let config = config::read(path)?;
-            let pool = Pool::at(&mounts::resolve(&config.spec.mount));
-            if !mounts::pools().contains(&pool.mount) && !crate::client::is_listening(&pool.socket) {
-                return Ok(config);
-            }
-            Some(pool)
+    let pool = if let Some(pool) = pool::holding(path)? {
+        pool
+    } else {
+        let config = config::read(path)?;
+        let pool = Pool::at(&mounts::resolve(&config.spec.mount));
+        if !mounts::pools().contains(&pool.mount) && !crate::client::is_listening(&pool.socket) {
+            return Ok(config);
         }
+        pool
     };
-    let mount = mounted.map(|pool| visible_path(&pool.mount)).unwrap_or_default();
+    let mount = visible_path(&pool.mount);
     bail!(
         "the pool at {mount} is mounted, and its daemon may change the same files: unmount it (`umbrella unmount {mount}`), and name its configuration"
     )
@@ -195,7 +194,7 @@ impl Work<'_> {
                 }
                 Verdict::Different => {
                     let reason = "it differs; `--keep newest` renames it";
-                    self.tell(Event::of(place, Outcome::Left, other, kept).because(reason))?;
+                    self.tell(&Event::of(place, Outcome::Left, other, kept).because(reason))?;
                     self.summary.left += 1;
                     Some(Ok(()))
                 }
@@ -238,7 +237,7 @@ impl Work<'_> {
         }
         self.summary.deleted += 1;
         self.summary.bytes = ByteSize(self.summary.bytes.0.saturating_add(size.0));
-        self.tell(Event::of(place, outcome, other, kept))?;
+        self.tell(&Event::of(place, outcome, other, kept))?;
         Ok(Some(Ok(())))
     }
 
@@ -271,7 +270,7 @@ impl Work<'_> {
         };
         event.name = Some(new.to_string_lossy().into_owned());
         self.summary.renamed += 1;
-        self.tell(event)?;
+        self.tell(&event)?;
         Ok(Some(Ok(())))
     }
 
@@ -293,7 +292,7 @@ impl Work<'_> {
         } else {
             self.summary.left += 1;
         }
-        self.tell(Event {
+        self.tell(&Event {
             place: place.clone(),
             outcome: Outcome::Left,
             branch: branch.to_owned(),
@@ -304,8 +303,9 @@ impl Work<'_> {
         })
     }
 
-    fn tell(&self, event: Event) -> anyhow::Result<()> {
-        Ok(if self.wanted.json { output::json_line(&event)? } else { output::line(&event.text())? })
+    fn tell(&self, event: &Event) -> anyhow::Result<()> {
+        let told = if self.wanted.json { output::json_line(event) } else { output::line(&event.text()) };
+        Ok(told?)
     }
 
     fn finish(self) -> anyhow::Result<ExitCode> {

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::written;
 use crate::mergerfs::{self, Note, Translation};
-use crate::output;
 use crate::text::{quoted, visible};
+use crate::{config, output};
 
 /// Write the configuration that is equal to a mergerfs mount, and name what has no equal.
 ///
@@ -67,9 +67,11 @@ impl FromMergerfsArgs {
         match self.line.as_slice() {
             [dash] if dash == "-" => {
                 let mut text = String::new();
-                // More is no line of fstab, and no file of options.
-                const MOST: u64 = 1 << 20;
-                std::io::stdin().lock().take(MOST).read_to_string(&mut text).context("reading standard input")?;
+                std::io::stdin()
+                    .lock()
+                    .take(config::MAX_BYTES)
+                    .read_to_string(&mut text)
+                    .context("reading standard input")?;
                 Ok(text)
             }
             [mount] if mount.starts_with('/') && !mount.contains([':', ' ', '\t']) => line_of(mount),

@@ -51,7 +51,7 @@ pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Re
     }
     output::line(&render::branches(&totals))?;
     let advice = render::advice(&totals, &visible_path(config.source.name()));
-    if advice.is_empty() {
+    if totals.is_clean() {
         output::line("no file is on several branches, and all directories agree")?;
     }
     for line in advice {

@@ -154,7 +154,7 @@ fn branch(storage: &Storage, name: &str, path: String) -> Branch {
         keys.push(Key::flag("require_mount", false).why(why));
     }
     if storage.medium == Medium::Remote {
-        about.push("In no group: files come here when a rule names it.".to_owned());
+        about.push("In no group: files come here when a rule or the default list names it.".to_owned());
         keys.push(Key::flag("optional", true).why("the pool starts without it"));
     }
     Branch { about, name: Some(name.to_owned()), path, keys }

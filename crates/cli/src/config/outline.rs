@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use toml_edit::Value as Toml;
-
 use crate::text::visible;
 
 /// A configuration that is to be written.
@@ -158,12 +156,19 @@ fn list(names: &[String]) -> String {
     format!("[{}]", names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "))
 }
 
+/// A basic string of TOML.
 fn quoted(text: &str) -> String {
-    // A text over several lines would be written as such.
-    if text.contains('\n') {
-        return format!("\"{}\"", text.escape_default());
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if visible(c.encode_utf8(&mut [0; 4])).len() > c.len_utf8() => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
     }
-    Toml::from(text).to_string()
+    quoted + "\""
 }
 
 /// Names for branches at these paths: the last component, and as much before it as tells two apart.

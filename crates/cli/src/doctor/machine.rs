@@ -127,7 +127,10 @@ fn left_behind() -> Vec<Item> {
         let text = format!("{socket} is the socket of a daemon that was killed; the next mount replaces it");
         items.push(Item::remark("socket", text).todo(format!("rm {socket}")));
     }
-    if let Some(left) = pool::left_in(&pool::orphaned_areas()) {
+    // Others may have pools of their own elsewhere.
+    let own = pool::state_root();
+    let areas: Vec<PathBuf> = pool::orphaned_areas().into_iter().filter(|area| area.starts_with(&own)).collect();
+    if let Some(left) = pool::left_in(&areas) {
         items.push(Item::problem("staging", left).todo("umbrella mount CONFIG"));
     }
     items

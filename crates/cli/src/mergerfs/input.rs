@@ -49,10 +49,12 @@ impl Input {
         }
         let fields: Vec<&str> = first.split_whitespace().collect();
         match fields.as_slice() {
-            [source, mount, kind, options, ..] if source.starts_with(['/', 'm']) && is_kind(kind) => {
+            [source, mount, kind, options, ..]
+                if !source.starts_with('-') && mount.starts_with('/') && is_kind(kind) =>
+            {
                 input.of_fstab(source, mount, kind, options)?;
             }
-            [source, mount, kind] if mount.starts_with('/') && is_kind(kind) => {
+            [source, mount, kind] if !source.starts_with('-') && mount.starts_with('/') && is_kind(kind) => {
                 input.of_fstab(source, mount, kind, "")?;
             }
             [options] if !options.starts_with('/') => input.options(options),
@@ -69,7 +71,7 @@ impl Input {
             return Err(MergerfsError::OtherKind { kind: kind.to_owned() });
         }
         // A name alone, with the branches among the options.
-        let branches = branches.map(str::to_owned).or_else(|| source.starts_with('/').then(|| source.clone()));
+        let branches = branches.map(str::to_owned).or_else(|| source.contains('/').then(|| source.clone()));
         self.options(&unescape(options));
         self.branches = branches.or(self.branches.take());
         self.mount = Some(unescape(mount));

@@ -121,17 +121,13 @@ impl Work {
     }
 
     fn policy(&mut self, setting: &Setting, value: &str) {
-        match policies::find(value) {
-            Some(policy) => {
-                self.settings.policy = Some(policy);
-                if let Some(text) = policy.note {
-                    self.missing.push(note(setting, text));
-                }
-            }
-            None => self.missing.push(note(
-                setting,
-                "no policy of this name is known; the files go to the branch with most free space",
-            )),
+        if let Some(policy) = policies::find(value) {
+            self.settings.policy = Some(policy);
+            self.missing.extend(policy.note.map(|text| note(setting, text)));
+        } else {
+            self.settings.policy = policies::find("mfs");
+            let text = "no policy of this name is known; the branch with most free space is taken";
+            self.missing.push(note(setting, text));
         }
     }
 
@@ -154,41 +150,18 @@ impl Work {
             self.missing.push(Note { option: "category.create".to_owned(), text: text.to_owned() });
             policies::of_older_releases()
         });
-        let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
-        let names = branch_names(&paths);
-        let named: Vec<(Given, String)> = given.into_iter().zip(names).collect();
-        for (branch, _) in named.iter().filter(|(branch, _)| branch.mode == Mode::NoCreate) {
+        for branch in given.iter().filter(|branch| branch.mode == Mode::NoCreate) {
             let text = "no new file is to go there: the default list names it last, so it gets new files only when the others are full";
             self.missing.push(Note { option: format!("{}=NC", branch.path), text: text.to_owned() });
         }
-        let names: Vec<String> = named.iter().map(|(branch, name)| branch.member(name)).collect();
-        let group = free_name("pool", &names);
-        let of_mode = |wanted: &[Mode]| {
-            let such = named.iter().filter(|(branch, _)| wanted.contains(&branch.mode));
-            such.map(|(branch, name)| branch.member(name)).collect::<Vec<_>>()
-        };
-        let members = of_mode(&[Mode::ReadWrite]);
-        let mut default = Vec::new();
-        let mut groups = Vec::new();
-        if !members.is_empty() {
-            default.push(group.clone());
-            let about = vec![format!("mergerfs: category.create={}", policy.name)];
-            groups.push(Group {
-                about,
-                name: group,
-                branches: members,
-                spread: policy.spread.to_vec(),
-                more: Vec::new(),
-            });
-        }
-        default.extend(of_mode(&[Mode::NoCreate]));
-        if default.is_empty() {
-            default = names;
-        }
+        let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
+        let names = branch_names(&paths);
+        let named: Vec<(Given, String)> = given.into_iter().zip(names).collect();
+        let groups = groups(&named, policy);
         let outline = Outline {
             about: self.about(),
             mount,
-            default,
+            default: groups.iter().map(|group| group.name.clone()).collect(),
             keys: self.pool_keys(),
             branches: named.into_iter().map(|(branch, name)| self.branch(branch, name)).collect(),
             groups,
@@ -228,6 +201,31 @@ impl Work {
         let name = (!given.is_pattern()).then_some(name);
         Branch { about: Vec::new(), name, path: given.path, keys }
     }
+}
+
+/// What the default list names: the branches that take new files, then those that are to take none. Where all only read, these.
+fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
+    let of = |wanted: Mode| {
+        let such = named.iter().filter(|(branch, _)| branch.mode == wanted);
+        such.map(|(branch, name)| branch.member(name)).collect::<Vec<_>>()
+    };
+    let taken: Vec<String> = named.iter().map(|(branch, name)| branch.member(name)).collect();
+    let group = |name: &str, about: String, branches: Vec<String>| Group {
+        about: vec![about],
+        name: free_name(name, &taken),
+        branches,
+        spread: policy.spread.to_vec(),
+        more: Vec::new(),
+    };
+    let mut groups = vec![
+        group("pool", format!("mergerfs: category.create={}", policy.name), of(Mode::ReadWrite)),
+        group("no-create", "mergerfs: NC".to_owned(), of(Mode::NoCreate)),
+    ];
+    groups.retain(|group| !group.branches.is_empty());
+    if groups.is_empty() {
+        groups.push(group("pool", "mergerfs: RO".to_owned(), taken.clone()));
+    }
+    groups
 }
 
 fn note(setting: &Setting, text: &str) -> Note {

@@ -109,9 +109,12 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
         ));
     }
     if totals.case_differing > 0 {
+        let groups = match totals.case_differing {
+            1 => "1 group of names differs".to_owned(),
+            groups => format!("{groups} groups of names differ"),
+        };
         advice.push(format!(
-            "{} differ only in case: the pool shows each of the names. Programs on Windows and macOS see one of them; rename the others if they mean the same",
-            count(totals.case_differing, "group of names").replace("group of namess", "groups of names")
+            "{groups} only in case: the pool shows each of the names. Programs on Windows and macOS see one of them; rename the others if they mean the same"
         ));
     }
     if totals.unread > 0 {

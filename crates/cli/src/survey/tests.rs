@@ -81,7 +81,9 @@ fn copies_are_told_apart_by_size_and_only_if_asked_by_content() {
     let order = |found: Vec<Finding>| {
         let mut told = told(&found);
         // Which copy is the newest is another test's.
-        told.iter_mut().for_each(|line| line.truncate(line.rfind(' ').unwrap()));
+        for line in &mut told {
+            line.truncate(line.rfind(' ').unwrap());
+        }
         told
     };
     let (found, totals) = survey(&roots, Contents::Sizes);
@@ -157,7 +159,7 @@ fn symbolic_links_are_compared_and_never_followed() {
     let (found, totals) = survey(&roots, Contents::Bytes);
     let told = told(&found);
     assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].starts_with("Different /other") && told[2].starts_with("Same /same"), "{told:?}");
+    assert!(told[0].starts_with("Different /other") && told[1].starts_with("Same /same"), "{told:?}");
     assert_eq!(totals.branches[2].others, 1);
 }
 
