@@ -136,7 +136,9 @@ impl Rules {
     fn require_active(&self, possible: &mut [Domain<'_>], entry: EntryId) {
         let info = &self.entries[entry.index()];
         if info.spill {
-            possible.iter_mut().for_each(|one| one.require(info.to[0], true));
+            for one in possible {
+                one.require(info.to[0], true);
+            }
         }
     }
 
@@ -187,11 +189,11 @@ fn concerns(test: &Test, fact: Fact<'_>) -> bool {
         (Test::Mode { .. } | Test::Access { .. }, Fact::Mode)
         | (Test::Kind { .. }, Fact::Kind)
         | (Test::Extension { .. }, Fact::Extension)
+        | (Test::Path { .. }, Fact::Path)
         | (Test::Size { .. }, Fact::Quantity(Quantity::Size))
         | (Test::Uid { .. }, Fact::Quantity(Quantity::Uid))
         | (Test::Gid { .. }, Fact::Quantity(Quantity::Gid))
         | (Test::Links { .. }, Fact::Quantity(Quantity::Links)) => true,
-        (Test::Path { .. }, Fact::Path) => true,
         (Test::Xattr { name, .. }, Fact::Xattr(other)) => **name == *other,
         (Test::Age { of, .. }, Fact::Quantity(Quantity::Age(other))) => *of == other,
         (
