@@ -120,7 +120,7 @@ fn joined(n: usize) -> Condition {
 /// A rule that asks for the space of one of many branches, each of which is listed.
 fn spacious(rules: usize, branches: usize) -> Rules {
     let names: Vec<String> = (0..branches).map(|n| format!("b{n}")).collect();
-    let rule = |n| {
+    let rule = |n: usize| {
         let condition = Condition::Space {
             branch: names[n % branches].clone(),
             of: SpaceField::Free,

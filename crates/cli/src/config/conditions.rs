@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = Condition::MAX_DEPTH / 2;
 /// The longest name of an extended attribute on Linux, in bytes.
 const LONGEST_XATTR: usize = 255;
 
+/// Reads the value of a comparison; the key is for what is said about a bad one.
+type ReadAmount = fn(&'static str, &str) -> Result<Amount, Problem>;
+
 /// The conditions of a rule, all of which must hold.
 pub(super) fn read(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     let hysteresis = Hysteresis::read(c, when);
@@ -418,7 +421,7 @@ fn space(
     hysteresis: Amount,
     conditions: &mut Vec<Condition>,
 ) {
-    let (key, read): (_, fn(&'static str, &str) -> Result<Amount, Problem>) = match of {
+    let (key, read): (_, ReadAmount) = match of {
         SpaceField::Free => ("free", amount_of),
         SpaceField::Used => ("used", amount_of),
         SpaceField::Inodes => ("inodes", share_of),
