@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = Condition::MAX_DEPTH / 2;
 /// The longest name of an extended attribute on Linux, in bytes.
 const LONGEST_XATTR: usize = 255;
 
+/// Reads the value of a comparison; the key is for what is said about a bad one.
+type ReadAmount = fn(&'static str, &str) -> Result<Amount, Problem>;
+
 /// The conditions of a rule, all of which must hold.
 pub(super) fn read(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     let hysteresis = Hysteresis::read(c, when);
@@ -88,7 +91,7 @@ fn table(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: us
 /// What `not`, `any` and `all` join.
 fn joined(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: usize, conditions: &mut Vec<Condition>) {
     if let Some(not) = &when.not {
-        let inner = inner(c, "not", not.get_ref(), &not.span(), (hysteresis, depth));
+        let inner = inner(c, "not", &not.get_ref().0, &not.span(), (hysteresis, depth));
         conditions.push(Condition::Not(Box::new(Condition::All(inner))));
     }
     for (key, list) in [("any", &when.any), ("all", &when.all)] {
@@ -98,7 +101,7 @@ fn joined(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: u
             c.fail(list.span(), Problem::EmptyList { what: "condition" });
         }
         let each =
-            tables.iter().map(|one| Condition::All(inner(c, key, one.get_ref(), &one.span(), (hysteresis, depth))));
+            tables.iter().map(|one| Condition::All(inner(c, key, &one.get_ref().0, &one.span(), (hysteresis, depth))));
         let each = each.collect();
         conditions.push(if key == "any" { Condition::Any(each) } else { Condition::All(each) });
     }
@@ -366,7 +369,7 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
                 key: "extension",
                 given: word.clone(),
                 what: "what stands after the last dot of a name",
-                examples: "\"avi\" or [\"jpg\", \"png\"]; write name = \"*.tar.gz\" for longer ones",
+                examples: "\"avi\" or [\"jpg\", \"png\"], and name = \"*.tar.gz\" for longer ones",
             };
             c.fail(span, problem);
             continue;
@@ -418,7 +421,7 @@ fn space(
     hysteresis: Amount,
     conditions: &mut Vec<Condition>,
 ) {
-    let (key, read): (_, fn(&'static str, &str) -> Result<Amount, Problem>) = match of {
+    let (key, read): (_, ReadAmount) = match of {
         SpaceField::Free => ("free", amount_of),
         SpaceField::Used => ("used", amount_of),
         SpaceField::Inodes => ("inodes", share_of),

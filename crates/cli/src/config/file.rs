@@ -5,7 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use serde::de::{DeserializeOwned, SeqAccess, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
@@ -177,7 +178,7 @@ pub(super) struct WhenFile {
     pub(super) offline: Option<Spanned<Names>>,
     #[serde(default)]
     pub(super) xattr: XattrFile,
-    pub(super) not: Option<Spanned<Box<WhenFile>>>,
+    pub(super) not: Option<Spanned<InnerFile>>,
     pub(super) any: Option<Spanned<Alternatives>>,
     pub(super) all: Option<Spanned<Alternatives>>,
     pub(super) hysteresis: Option<Spanned<Scalar>>,
@@ -187,17 +188,39 @@ impl WhenFile {
     /// This table and those inside.
     pub(super) fn tables(&self) -> Vec<&WhenFile> {
         let lists = [&self.any, &self.all].into_iter().flatten().flat_map(|list| &list.get_ref().0);
-        let inside = lists.map(Spanned::get_ref).chain(self.not.as_ref().map(|not| &**not.get_ref()));
-        std::iter::once(self).chain(inside.flat_map(WhenFile::tables)).collect()
+        let inside = lists.map(Spanned::get_ref).chain(self.not.as_ref().map(Spanned::get_ref));
+        std::iter::once(self).chain(inside.flat_map(|inner| inner.0.tables())).collect()
     }
 }
 
 /// A map whose keys are names of extended attributes.
 pub(super) type XattrFile = BTreeMap<Spanned<String>, Spanned<XattrValues>>;
 
+/// A table of conditions inside another. Unlike a derived one, it is never a list.
+#[derive(Debug)]
+pub(super) struct InnerFile(pub(super) Box<WhenFile>);
+
+impl<'de> Deserialize<'de> for InnerFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<InnerFile, D::Error> {
+        struct Table;
+        impl<'de> Visitor<'de> for Table {
+            type Value = InnerFile;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("conditions in braces: { path = \"/films/**\", size = \"> 1GiB\" }")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<InnerFile, A::Error> {
+                WhenFile::deserialize(MapAccessDeserializer::new(map)).map(|table| InnerFile(Box::new(table)))
+            }
+        }
+        deserializer.deserialize_any(Table)
+    }
+}
+
 /// The tables of `any` or `all`.
 #[derive(Debug)]
-pub(super) struct Alternatives(pub(super) Vec<Spanned<WhenFile>>);
+pub(super) struct Alternatives(pub(super) Vec<Spanned<InnerFile>>);
 
 impl<'de> Deserialize<'de> for Alternatives {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Alternatives, D::Error> {

@@ -183,7 +183,7 @@ fn a_file_that_does_not_exist_is_explained_by_what_it_would_be() {
     let pool = pool(["small", "large"], LARGE_FILES);
     let ask = |facts: &str| {
         let pool_at = pool.mount_point();
-        pool.json(["explain", "--json", "--pool", pool_at.to_str().unwrap(), "--what-if", facts]).remove(0)
+        pool.json(["explain", "--pool", pool_at.to_str().unwrap(), "--what-if", facts]).remove(0)
     };
     let large = ask("size=2MiB,mtime=30d,path=/x");
     assert_eq!((&large["belongs"], &large["rule"]), (&"large".into(), &"large files".into()));

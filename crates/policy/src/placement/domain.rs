@@ -230,7 +230,13 @@ impl<'a> Domain<'a> {
         if matches!(&self.extensions, Extensions::Only(none) if none.is_empty()) {
             return Some(Fact::Extension);
         }
-        self.torn.map(Fact::Online).or_else(|| Requirement::contradiction(&self.requirements))
+        let required = || {
+            Requirement::contradiction(&self.requirements).map(|requirement| match requirement {
+                Requirement::Path { .. } => Fact::Path,
+                Requirement::Xattr { name, .. } => Fact::Xattr(name),
+            })
+        };
+        self.torn.map(Fact::Online).or_else(required)
     }
 
     /// Whether everything that this admits is admitted by the other.

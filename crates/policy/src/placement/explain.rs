@@ -150,10 +150,8 @@ impl Rules {
         let place = parts.len();
         parts.push(Part { depth, holds: None, text: text.to_owned() });
         let each: Vec<Option<bool>> = joined.iter().map(|one| self.part(one, case, depth + 1, parts)).collect();
-        let holds = match each.contains(&Some(decisive)) {
-            true => Some(decisive),
-            false => (!each.contains(&None)).then_some(!decisive),
-        };
+        let holds =
+            if each.contains(&Some(decisive)) { Some(decisive) } else { (!each.contains(&None)).then_some(!decisive) };
         parts[place].holds = holds;
         holds
     }

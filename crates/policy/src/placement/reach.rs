@@ -138,7 +138,9 @@ impl Rules {
     /// Admits only what an entry is not passed over for.
     fn require_active(&self, possible: &mut [Domain<'_>], entry: EntryId) {
         if let Some(first) = self.first_that_must_be_online(entry) {
-            possible.iter_mut().for_each(|one| one.require(first, true));
+            for one in possible {
+                one.require(first, true);
+            }
         }
     }
 
@@ -195,11 +197,11 @@ fn concerns(test: &Test, fact: Fact<'_>) -> bool {
         (Test::Mode { .. } | Test::Access { .. }, Fact::Mode)
         | (Test::Kind { .. }, Fact::Kind)
         | (Test::Extension { .. }, Fact::Extension)
+        | (Test::Path { .. }, Fact::Path)
         | (Test::Size { .. }, Fact::Quantity(Quantity::Size))
         | (Test::Uid { .. }, Fact::Quantity(Quantity::Uid))
         | (Test::Gid { .. }, Fact::Quantity(Quantity::Gid))
         | (Test::Links { .. }, Fact::Quantity(Quantity::Links)) => true,
-        (Test::Path { .. }, Fact::Path) => true,
         (Test::Xattr { name, .. }, Fact::Xattr(other)) => **name == *other,
         (Test::Age { of, .. }, Fact::Quantity(Quantity::Age(other))) => *of == other,
         (

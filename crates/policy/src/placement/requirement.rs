@@ -3,7 +3,6 @@
 //! Their values have no order and no end, so a [`super::domain::Domain`] keeps what is required instead of a set of values. What is not certain is not claimed.
 
 use super::condition::Test;
-use super::domain::Fact;
 use super::glob::Glob;
 
 /// What is required of a path or of an extended attribute.
@@ -24,14 +23,6 @@ impl<'a> Requirement<'a> {
                 Some(Requirement::Xattr { name, any_of: any_of.as_deref(), negated: *negated })
             }
             _ => None,
-        }
-    }
-
-    /// The fact it is about.
-    pub(super) fn fact(self) -> Fact<'a> {
-        match self {
-            Requirement::Path { .. } => Fact::Path,
-            Requirement::Xattr { name, .. } => Fact::Xattr(name),
         }
     }
 
@@ -77,10 +68,10 @@ impl<'a> Requirement<'a> {
         }
     }
 
-    /// A fact for which no file fulfils all of these.
-    pub(super) fn contradiction(all: &[Requirement<'a>]) -> Option<Fact<'a>> {
+    /// One of these that no file fulfils together with the others.
+    pub(super) fn contradiction(all: &[Requirement<'a>]) -> Option<Requirement<'a>> {
         let refuted = |one: &Requirement<'a>| all.iter().any(|other| other.implies(one.negated()));
-        all.iter().find(|one| one.is_impossible() || refuted(one)).map(|one| one.fact())
+        all.iter().find(|one| one.is_impossible() || refuted(one)).copied()
     }
 }
 

@@ -114,8 +114,6 @@ pub struct Asked {
     pub names: bool,
     /// The last access.
     pub access_times: bool,
-    /// Extended attributes.
-    pub xattrs: bool,
 }
 
 impl Asked {
@@ -129,7 +127,6 @@ impl Asked {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
                         asked.access_times |= test.is_of_access_time();
-                        asked.xattrs |= matches!(test, Test::Xattr { .. });
                     }
                 }
             }

@@ -28,6 +28,7 @@ pub enum Comparison {
 
 impl Comparison {
     /// The comparison that holds where this one does not.
+    #[must_use]
     pub fn negated(self) -> Comparison {
         match self {
             Comparison::Less => Comparison::GreaterOrEqual,
