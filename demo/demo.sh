@@ -135,7 +135,7 @@ make_branch crypt 24
 mkdir "$UMBRELLA_RUN_DIR" "$UMBRELLA_STATE_DIR"
 cat >/pool.toml <<CONFIG
 mount = "$pool"
-default = ["disk"]                       # where a file goes that no rule names
+default = ["disk", "any"]                # where a file goes that no rule names
 
 [[branch]]
 name = "disk"
@@ -151,19 +151,19 @@ path = "/crypt"
 [[rule]]
 name = "read-only files on flash"
 when = { access = "read-only" }
-to = ["flash", "disk"]
+to = ["flash", "any"]
 
 [[rule]]
 name = "by name"
 match = [                                # the name table: the longest match wins
-  { glob = "/home/dave/**",     to = ["crypt"], spill = false },
-  { glob = "/home/dave/**.avi", to = ["disk", "crypt"] },
+  { glob = "/home/dave/**",     to = ["crypt"] },
+  { glob = "/home/dave/**.avi", to = ["disk", "any"] },
 ]
 
 [[rule]]
 name = "small files on flash"
 when = { size = "< 16KiB", hysteresis = "4KiB" }   # hysteresis keeps a file from moving to and fro
-to = ["flash", "disk"]
+to = ["flash", "any"]
 CONFIG
 cat /pool.toml
 printf '\n'
@@ -240,7 +240,7 @@ table_row /recording.raw
 [[ $(sha256sum <"$pool/recording.raw") == "$(data $((96 * MIB)) | sha256sum)" ]] || fail "/recording.raw is not what was written"
 say "its 96 MiB are what was written (sha256)"
 printf '\n'
-say "what may live on one disk only never spills: 40 MiB into /home/dave, on 24 MiB"
+say "a list is complete: 40 MiB into /home/dave, on 24 MiB"
 if data $((40 * MIB)) 2>/dev/null | dd of="$pool/home/dave/secret.bin" bs=1M iflag=fullblock status=none 2>"$work/dd.log"; then
     fail "/home/dave/secret.bin went where it must not: $(found_on /home/dave/secret.bin)"
 fi

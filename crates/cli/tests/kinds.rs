@@ -41,9 +41,9 @@ impl std::ops::Deref for Everything {
 fn everything() -> Everything {
     let local = [Disk::ext4(64 * MIB), Disk::xfs(320 * MIB), Disk::btrfs(256 * MIB), Disk::tmpfs(64 * MIB)];
     let (crypt, remote) = (Encrypted::new(), Remote::new());
-    let mut entries = String::from("{ glob = \"/secret/**\", to = [\"crypt\"], spill = false },\n");
+    let mut entries = String::from("{ glob = \"/secret/**\", to = [\"crypt\"] },\n");
     for kind in KINDS {
-        entries += &format!("{{ glob = \"/open/**.{kind}\", to = [\"{kind}\"] }},\n");
+        entries += &format!("{{ glob = \"/open/**.{kind}\", to = [\"{kind}\", \"default\", \"any\"] }},\n");
     }
     let mut builder = Pool::builder().default(&["ext4"]);
     for (kind, disk) in KINDS.iter().zip(&local) {

@@ -248,7 +248,7 @@ pub enum Error {
     },
     /// The configuration would not take the name.
     #[error(
-        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters, no \"/\" and no blank at its ends",
+        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters, no \"/\" and no blank at its ends; not \"any\", \"default\" or the name of a group",
         limit = crate::spec::LONGEST_NAME
     )]
     BranchName {

@@ -32,7 +32,7 @@ use crate::io::Io;
 use crate::migrate::Migrations;
 use crate::names::Names;
 use crate::node::{HandleId, NodeId, NodeTable};
-use crate::placement::{ActiveRules, Placement};
+use crate::placement::{ActiveRules, Holdings, Placement};
 use crate::spec::PoolSpec;
 use crate::staging::Staging;
 use crate::tree::{Tree, new_root};
@@ -97,6 +97,7 @@ impl Pool {
             nodes: Arc::clone(&nodes),
             inodes: Arc::clone(&inodes),
             rules: ArcSwap::from_pointee(rules),
+            holdings: Holdings::default(),
         });
         let tree = Tree::new(&placement, root);
         let migrate = Migrations::new(&tree, &write_back);

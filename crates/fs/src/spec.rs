@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 pub use umbrella_writeback::Status as FlusherStatus;
 use umbrella_writeback::{FlusherError, Limits, Settings};
@@ -249,10 +249,10 @@ pub const STAGING: &str = "(staging)";
 /// Names stand in tables and messages: no longer than this many characters.
 pub const LONGEST_NAME: usize = 64;
 
-/// Whether a branch may be called so. Without `/`, since names are shown beside paths.
+/// Whether a branch or group may be called so. Without `/`, since names are shown beside paths; and no word of the rules' lists.
 #[must_use]
 pub fn is_branch_name(name: &str) -> bool {
-    is_name(name) && !name.contains('/') && name != STAGING
+    is_name(name) && !name.contains('/') && ![STAGING, DEFAULT, ANY].contains(&name)
 }
 
 /// Whether anything that people name may be called so: printable, not empty, with no blank at its ends.

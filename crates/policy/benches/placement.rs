@@ -5,20 +5,21 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+    Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, Offline, RuleKindSpec, RuleSpec, RulesSpec,
 };
-use umbrella_policy::placement::{BranchView, FileFacts, Resident, Rules, Stage};
+use umbrella_policy::placement::{BranchView, Empty, FileFacts, Resident, Rules, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 const COUNTS: [usize; 3] = [1, 32, 1_000];
 
 fn to() -> DestinationSpec {
-    DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], spill: true }
+    DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], offline: Offline::Next }
 }
 
 fn compile(rules: Vec<RuleSpec>) -> Rules {
-    let spec = RulesSpec { rules, default: vec!["a".to_owned()] };
-    Rules::compile(&spec, &|name| Some(BranchId(u16::from(name == "b")))).expect("the rules of the benchmark are right")
+    let spec = RulesSpec { rules, default: vec!["a".to_owned()], groups: Vec::new() };
+    let names = [("a".to_owned(), BranchId(0)), ("b".to_owned(), BranchId(1))];
+    Rules::compile(&spec, &names).expect("the rules of the benchmark are right")
 }
 
 fn metadata(count: usize, condition: impl Fn(usize) -> Condition) -> Rules {
@@ -64,7 +65,7 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
         let rules = rules(count);
         let facts = file(path.as_bytes());
         group.bench_with_input(BenchmarkId::from_parameter(count), &rules, |bench, rules| {
-            bench.iter(|| rules.decide(black_box(&facts), black_box(&[branch; 2]), black_box(Some(&home))));
+            bench.iter(|| rules.decide(black_box(&facts), black_box(&[branch; 2]), black_box(Some(&home)), &Empty));
         });
     }
     group.finish();

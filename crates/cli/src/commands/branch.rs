@@ -139,9 +139,17 @@ fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
     }
 }
 
-/// The rules (or the default list) that send files to a branch.
+/// The rules (or the default list) whose lists name a branch.
 fn rules_naming(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
+    rules_with(client, |rule| rule.to.iter().any(|to| to == branch))
+}
+
+/// The rules (or the default list) that send files to a branch, also through a group or as one of any.
+fn rules_reaching(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
+    rules_with(client, |rule| rule.branches.iter().any(|to| to == branch))
+}
+
+fn rules_with(client: &Client, wanted: impl Fn(&RuleStatus) -> bool) -> Result<Vec<String>, ClientError> {
     let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected) };
-    let names = |rule: &RuleStatus| rule.to.iter().any(|to| to == branch);
-    Ok(status.rules.into_iter().filter(names).map(|rule| rule.name).collect())
+    Ok(status.rules.into_iter().filter(wanted).map(|rule| rule.name).collect())
 }

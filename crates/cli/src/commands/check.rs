@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use umbrella_fs::spec::AccessTimes;
-use umbrella_policy::placement::Rules;
+use umbrella_policy::placement::Group;
 use umbrella_units::BranchId;
 
 use crate::config::{self, Config, ErrorReport, Finding};
@@ -84,9 +84,7 @@ fn report(name: String, config: &Config, findings: &[Finding]) -> Report {
 }
 
 fn unreachable(config: &Config) -> Vec<UnreachableReport> {
-    let position = |name: &str| config.spec.branches.iter().position(|branch| branch.name == name);
-    let resolve = |name: &str| position(name).map(|index| BranchId(index as u16));
-    let Ok(rules) = Rules::compile(&config.spec.rules, &resolve) else { return Vec::new() };
+    let Ok(rules) = config.rules() else { return Vec::new() };
     let reports = rules.unreachable().into_iter().map(|found| {
         let message = format!("rule {} can never match: {}", quoted(&found.rule), visible(&found.reason));
         UnreachableReport { report: config.report(&config.span_of_rule(&found.rule), message), rule: found.rule }
@@ -94,12 +92,24 @@ fn unreachable(config: &Config) -> Vec<UnreachableReport> {
     reports.collect()
 }
 
+/// A line for each group: who its members are.
+fn groups(config: &Config) -> Vec<String> {
+    let Ok(rules) = config.rules() else { return Vec::new() };
+    let name = |id: &BranchId| config.spec.branches.get(id.index()).map_or("", |branch| branch.name.as_str());
+    let line = |group: &Group| {
+        let members: Vec<&str> = group.members.iter().map(name).collect();
+        format!("group {}: {}", quoted(&group.name), visible(&members.join(", ")))
+    };
+    rules.groups().iter().map(line).collect()
+}
+
 fn summary(report: &Report, config: &Config) -> String {
     let unreachable = report.unreachable.iter().map(|unreachable| &unreachable.report);
     let mut lines: Vec<String> = report.warnings.iter().chain(unreachable).map(ErrorReport::as_warning).collect();
+    let warnings = count(lines.len() as u64, "warning");
+    lines.extend(groups(config));
     let branches = count(config.spec.branches.len() as u64, "branch").replace("branchs", "branches");
     let rules = count(config.spec.rules.rules.len() as u64, "rule");
-    let warnings = count(lines.len() as u64, "warning");
     let verdict = match report.missing.as_slice() {
         [] => "ok".to_owned(),
         missing => {

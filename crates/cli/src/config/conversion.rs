@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{LONGEST_NAME, is_branch_name, is_name};
+use umbrella_policy::placement::spec::{ANY, DEFAULT};
 use umbrella_units::Amount;
 
 use super::Spans;
@@ -14,10 +15,12 @@ use super::values::{Names, Scalar, all_names};
 
 const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 
-/// What conversion works with: the text, what went wrong so far, and the names of the branches.
+/// What conversion works with: the text, what went wrong so far, and the names of branches and groups.
 pub(super) struct Conversion {
     pub(super) complaints: Complaints,
-    pub(super) branches: Vec<String>,
+    /// Each branch's name, and the line that it stands in.
+    pub(super) branches: Vec<(String, usize)>,
+    pub(super) groups: Vec<String>,
     pub(super) spans: Spans,
 }
 
@@ -26,20 +29,26 @@ impl Conversion {
         self.complaints.fail(span, problem);
     }
 
+    pub(super) fn branch_names(&self) -> impl Iterator<Item = &String> {
+        self.branches.iter().map(|(name, _)| name)
+    }
+
     /// The line of a span, for "the first is at line 3".
     pub(super) fn line(&self, span: &Range<usize>) -> usize {
         self.complaints.source.place(span.start).line
     }
 
-    /// A list of branch names: known, not empty, none twice.
-    pub(super) fn branch_list(&mut self, names: &Spanned<Names>) -> Vec<String> {
+    /// A list of names of branches and groups: known, not empty, none twice. `words` may stand in it too.
+    pub(super) fn branch_list(&mut self, names: &Spanned<Names>, words: &[&str]) -> Vec<String> {
         let named = all_names(names);
         if named.is_empty() {
             self.fail(names.span(), Problem::EmptyList { what: "branch" });
         }
         let mut list: Vec<String> = Vec::with_capacity(named.len());
         for (span, name) in named {
-            self.known_branch(span.clone(), name);
+            if !words.contains(&name) {
+                self.known_branch(span.clone(), name);
+            }
             if list.iter().any(|earlier| earlier == name) {
                 self.fail(span, Problem::Repeated { name: name.to_owned() });
             } else {
@@ -49,19 +58,21 @@ impl Conversion {
         list
     }
 
-    /// Complains about a branch that does not exist.
+    /// Complains about a branch or group that does not exist.
     pub(super) fn known_branch(&mut self, span: Range<usize>, name: &str) {
-        if !self.branches.iter().any(|known| known == name) {
-            let valid = self.branches.clone();
+        if !self.branch_names().chain(&self.groups).any(|known| known == name) {
+            let valid = self.branch_names().chain(&self.groups).cloned().collect();
             self.fail(span, Problem::UnknownBranch { name: name.to_owned(), valid });
         }
     }
 
-    /// A name for people: a branch's or a rule's.
+    /// A name for people: a branch's, a group's or a rule's.
     pub(super) fn name(&mut self, what: &'static str, name: &Spanned<String>) -> String {
         let text = name.get_ref();
-        let good = if what == "a branch" { is_branch_name(text) } else { is_name(text) };
-        if !good {
+        let good = if what == "a rule" { is_name(text) } else { is_branch_name(text) };
+        if what != "a rule" && [DEFAULT, ANY].contains(&text.as_str()) {
+            self.fail(name.span(), Problem::ReservedWord { name: text.clone() });
+        } else if !good {
             self.fail(name.span(), Problem::BadName { what, limit: LONGEST_NAME });
         }
         text.clone()

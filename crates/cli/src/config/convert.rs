@@ -1,21 +1,24 @@
 //! From the shape of the file to a [`PoolSpec`]; every mistake is collected, so that one run shows them all.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
-use umbrella_policy::placement::spec::RulesSpec;
+use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
+use super::branch_paths;
 use super::complaints::Complaints;
 use super::conversion::Conversion;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
+use super::groups;
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
+use super::values::all_names;
 use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
@@ -25,19 +28,26 @@ const MOST_THREADS: i64 = 256;
 /// The write-back that is left to the kernel.
 const KERNEL: &str = "kernel";
 
-/// Turns the shape into a pool.
-pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErrors> {
-    let mut conversion =
-        Conversion { complaints: Complaints::new(source), branches: Vec::new(), spans: Spans::default() };
+/// Turns the shape into a pool, which is mounted `at` a place other than the one in the file, if one is given.
+pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result<Config, ConfigErrors> {
+    let mut conversion = Conversion {
+        complaints: Complaints::new(source),
+        branches: Vec::new(),
+        groups: Vec::new(),
+        spans: Spans::default(),
+    };
     let c = &mut conversion;
     let mount = c.complaints.absolute_path("mount", &file.mount);
     c.spans.mount = file.mount.span();
     if mount == Path::new("/") {
         c.fail(file.mount.span(), Problem::MountOnRoot);
     }
-    let branches = branches(c, file);
+    let mount = at.map_or(mount, Path::to_owned);
+    let branches = branches(c, file, &mount);
+    groups::names(c, &file.group);
+    let groups = groups::groups(c, &file.group);
     let default = default_list(c, file);
-    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default };
+    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
     let spec = PoolSpec {
         mount,
         branches,
@@ -60,34 +70,38 @@ pub(super) fn pool(file: &PoolFile, source: Source) -> Result<Config, ConfigErro
     complaints.end().map(|source| Config { spec, source, spans })
 }
 
-fn branches(c: &mut Conversion, file: &PoolFile) -> Vec<BranchSpec> {
+fn branches(c: &mut Conversion, file: &PoolFile, mount: &Path) -> Vec<BranchSpec> {
     if file.branch.is_empty() {
         c.fail(0..0, Problem::NoBranch);
     }
-    if let Some(surplus) = file.branch.get(MOST_BRANCHES) {
-        c.fail(surplus.span(), Problem::TooManyBranches { limit: MOST_BRANCHES });
-    }
     let mut first_lines: HashMap<String, usize> = HashMap::new();
     let mut branches = Vec::with_capacity(file.branch.len().min(MOST_BRANCHES));
-    for branch in file.branch.iter().take(MOST_BRANCHES).map(Spanned::get_ref) {
-        let name = c.name("a branch", &branch.name);
-        let line = c.line(&branch.name.span());
-        if let Some(&first_line) = first_lines.get(&name) {
-            c.fail(branch.name.span(), Problem::DuplicateBranch { name: name.clone(), first_line });
-        } else {
-            first_lines.insert(name.clone(), line);
+    for branch in &file.branch {
+        let common = branch_spec(c, branch.get_ref());
+        for place in branch_paths::places(c, branch.get_ref(), mount) {
+            if branches.len() == MOST_BRANCHES {
+                c.fail(branch.span(), Problem::TooManyBranches { limit: MOST_BRANCHES });
+                return branches;
+            }
+            let line = c.line(&place.span);
+            if let Some(&first_line) = first_lines.get(&place.name) {
+                c.fail(place.span, Problem::DuplicateBranch { name: place.name.clone(), first_line });
+            } else {
+                first_lines.insert(place.name.clone(), line);
+            }
+            c.branches.push((place.name.clone(), line));
+            c.spans.branches.push(branch.get_ref().path.span());
+            branches.push(BranchSpec { name: place.name, path: place.path, ..common.clone() });
         }
-        c.branches.push(name.clone());
-        c.spans.branches.push(branch.path.span());
-        branches.push(branch_spec(c, name, branch));
     }
     branches
 }
 
-fn branch_spec(c: &mut Conversion, name: String, branch: &BranchFile) -> BranchSpec {
+/// What the keys of a `[[branch]]` say of each branch that it makes.
+fn branch_spec(c: &mut Conversion, branch: &BranchFile) -> BranchSpec {
     BranchSpec {
-        name,
-        path: c.complaints.absolute_path("path", &branch.path),
+        name: String::new(),
+        path: PathBuf::new(),
         min_free: c.amount("min_free", branch.min_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
         headroom: c.amount("headroom", branch.headroom.as_ref()),
         read_only: branch.read_only,
@@ -135,17 +149,15 @@ fn write_back(c: &mut Conversion, branch: &BranchFile) -> Option<WriteBackSpec> 
     Some(spec)
 }
 
-/// The default list; the only branch when there is one.
+/// The default list; empty when the file has none.
 fn default_list(c: &mut Conversion, file: &PoolFile) -> Vec<String> {
-    if let Some(names) = &file.default {
-        c.spans.default = names.span();
-        return c.branch_list(names);
+    let Some(names) = &file.default else { return Vec::new() };
+    c.spans.default = names.span();
+    if let Some((span, _)) = all_names(names).into_iter().find(|(_, name)| *name == DEFAULT) {
+        c.fail(span, Problem::DefaultInDefault);
+        return Vec::new();
     }
-    if c.branches.len() > 1 {
-        let branches = c.branches.clone();
-        c.fail(0..0, Problem::NoDefault { branches });
-    }
-    c.branches.clone()
+    c.branch_list(names, &[ANY])
 }
 
 fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {

@@ -8,9 +8,10 @@ use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
+use umbrella_policy::placement::spec::Offline;
 
 use super::problem::Problem;
-use super::values::{ModeValues, Names, Scalar, Values};
+use super::values::{ModeValues, Names, Patterns, Scalar, Values};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -30,6 +31,8 @@ pub(super) struct PoolFile {
     pub(super) staging: Option<Spanned<StagingFile>>,
     #[serde(default)]
     pub(super) branch: Vec<Spanned<BranchFile>>,
+    #[serde(default)]
+    pub(super) group: Vec<Spanned<GroupFile>>,
     #[serde(default)]
     pub(super) rule: Vec<Spanned<RuleFile>>,
 }
@@ -57,7 +60,7 @@ pub(super) struct StagingFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BranchFile {
-    pub(super) name: Spanned<String>,
+    pub(super) name: Option<Spanned<String>>,
     pub(super) path: Spanned<String>,
     pub(super) min_free: Option<Spanned<Scalar>>,
     pub(super) headroom: Option<Spanned<Scalar>>,
@@ -73,14 +76,25 @@ pub(super) struct BranchFile {
     pub(super) write_back_background: Option<Spanned<Scalar>>,
 }
 
-/// `[[rule]]`: either `when`, `to` and `spill`, or `match`.
+/// `[[group]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GroupFile {
+    pub(super) name: Spanned<String>,
+    pub(super) branches: Spanned<Names>,
+    pub(super) spread: Option<Spanned<Names>>,
+    pub(super) together: Option<Spanned<Patterns>>,
+    pub(super) together_spill: Option<bool>,
+}
+
+/// `[[rule]]`: either `when`, `to` and `offline`, or `match`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
     pub(super) name: Option<Spanned<String>>,
     pub(super) when: Option<Spanned<WhenFile>>,
     pub(super) to: Option<Spanned<Names>>,
-    pub(super) spill: Option<Spanned<bool>>,
+    pub(super) offline: Option<Spanned<Offline>>,
     #[serde(rename = "match")]
     pub(super) names: Option<Spanned<NameTable>>,
 }
@@ -117,7 +131,7 @@ impl<'de> Deserialize<'de> for NameTable {
 pub(super) struct EntryFile {
     pub(super) glob: Spanned<String>,
     pub(super) to: Spanned<Names>,
-    pub(super) spill: Option<bool>,
+    pub(super) offline: Option<Offline>,
 }
 
 /// A map whose keys are branch names.
@@ -174,6 +188,9 @@ pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)
     parse(text).map_err(|(problem, span)| match problem.unless_renamed(&RENAMED_KEYS) {
         Problem::UnknownKey { key, valid } if is_of_paths(&key) && valid.iter().any(|key| key == "atime") => {
             (Problem::PathInWhen { key }, span)
+        }
+        Problem::UnknownKey { key, valid } if key == "spill" && valid.iter().any(|key| key == "to") => {
+            (Problem::SpillIsGone, span)
         }
         Problem::UnknownKey { key, .. } if POOL_KEYS.contains(&key.as_str()) => (Problem::KeyOfPool { key }, span),
         Problem::Toml { message } if message.starts_with("invalid type: map, expected a sequence") => {

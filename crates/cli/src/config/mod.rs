@@ -7,12 +7,14 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod branch_paths;
 mod complaints;
 mod conversion;
 mod convert;
 pub(crate) mod disk;
 mod disks;
 mod file;
+mod groups;
 mod notice;
 mod odd_rules;
 mod problem;
@@ -33,6 +35,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use umbrella_fs::spec::{AccessTimes, PoolSpec};
+use umbrella_policy::placement::{RuleError, Rules};
+use umbrella_units::BranchId;
 
 use crate::mounts;
 
@@ -61,12 +65,22 @@ impl Config {
         ErrorReport::at(&self.source, span, message)
     }
 
+    /// Its rules, compiled for its own branches.
+    pub(crate) fn rules(&self) -> Result<Rules, RuleError> {
+        Rules::compile(&self.spec.rules, &ids(self.spec.branches.iter().map(|branch| &branch.name)))
+    }
+
     /// Where a rule, or a pattern of the name table, stands.
     pub(crate) fn span_of_rule(&self, name: &str) -> Range<usize> {
         let rule = self.spec.rules.rules.iter().position(|rule| rule.name == name);
         let span = rule.and_then(|index| self.spans.rules.get(index)).or_else(|| self.spans.globs.get(name));
         span.cloned().unwrap_or_default()
     }
+}
+
+/// Branches by name, with the ids that they have in a pool of just these.
+fn ids<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(String, BranchId)> {
+    names.cloned().zip((0..=u16::MAX).map(BranchId)).collect()
 }
 
 /// Where things stand in the text.
@@ -119,21 +133,23 @@ pub(crate) fn load(
     at: Option<&Path>,
     access_times: AccessTimes,
 ) -> Result<(Config, Vec<Finding>), ConfigErrors> {
-    let mut config = read(path)?;
+    let mut config = parse_for(path, bytes_of(path, "docs/configuration.md")?, at)?;
     config.spec.access_times = access_times;
-    if let Some(at) = at {
-        at.clone_into(&mut config.spec.mount);
-    }
     let findings = disks::look(&mut config)?;
     Ok((config, findings))
 }
 
 /// Parses the text of a configuration. `name` is only used in messages.
 pub(crate) fn parse(name: &Path, bytes: Vec<u8>) -> Result<Config, ConfigErrors> {
+    parse_for(name, bytes, None)
+}
+
+/// As [`parse`], for a mount `at` a place other than the one in the file.
+fn parse_for(name: &Path, bytes: Vec<u8>, at: Option<&Path>) -> Result<Config, ConfigErrors> {
     let source = Source::new(name, bytes)?;
     let shape = match file::parse_pool(source.text()) {
         Ok(shape) => shape,
         Err((problem, span)) => return Err(ConfigErrors::one(source, problem, span)),
     };
-    convert::pool(&shape, source)
+    convert::pool(&shape, source, at)
 }

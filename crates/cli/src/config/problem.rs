@@ -61,13 +61,26 @@ pub(crate) enum Problem {
         quoted_strings(valid)
     )]
     UnknownValue { value: String, valid: Vec<String> },
+    #[error(
+        "the path is a pattern, which makes a branch of each directory that it matches; leave the name out: each is called like its directory"
+    )]
+    NameOfSeveral,
+    #[error("only the last part of a path may be a pattern (\"/mnt/disk*\")")]
+    PatternInFolder,
+    #[error("no directory matches this path; mount the disks, or create their mount points")]
+    PathMatchesNothing,
     #[error("no branch: write at least one [[branch]] with a name and a path")]
     NoBranch,
     #[error("volatile = false needs a path on memory that keeps its contents")]
     StagingWithoutPath,
     #[error("more than {limit} branches")]
     TooManyBranches { limit: usize },
-    #[error("unknown branch {}{}; branches: {}", quoted(name), did_you_mean(name, valid), quoted_strings(valid))]
+    #[error(
+        "no branch or group is called {}{}; there are: {}",
+        quoted(name),
+        did_you_mean(name, valid),
+        quoted_strings(valid)
+    )]
     UnknownBranch { name: String, valid: Vec<String> },
     #[error("a second branch {}; the first is at line {first_line}, and names must differ", quoted(name))]
     DuplicateBranch { name: String, first_line: usize },
@@ -79,12 +92,33 @@ pub(crate) enum Problem {
     WriteBackLimit { key: &'static str, reason: String },
     #[error("a limit needs a policy in write_back (for example write_back = \"cscan\")")]
     LimitOfTheKernel,
-    #[error("branch {} is in the list twice", quoted(name))]
+    #[error("{} is in the list twice", quoted(name))]
     Repeated { name: String },
     #[error("{what} needs a name: 1 to {limit} characters, no slash, no control characters, no space at either end")]
     BadName { what: &'static str, limit: usize },
     #[error("no rule may be named \"default\": reports use this name for the default list")]
     ReservedName,
+    #[error("no branch or group may be named {}: the word has a meaning of its own in lists", quoted(name))]
+    ReservedWord { name: String },
+    #[error(
+        "a second group or branch {}; the first is at line {first_line}, and names of branches and groups must differ",
+        quoted(name)
+    )]
+    DuplicateGroup { name: String, first_line: usize },
+    #[error(
+        "\"default\" in the default list is the list itself; leave it out (\"any\" stands for all branches that are left)"
+    )]
+    DefaultInDefault,
+    #[error(
+        "\"spill\" is gone, because a list is complete now: when its branches are full, there is no space. For spill = false delete the key; for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
+    )]
+    SpillIsGone,
+    #[error("{error}")]
+    Group { error: RuleError },
+    #[error(
+        "spread takes one word, or two, the first of which is \"same-path\", \"only-same-path\" or \"nearest-path\": for example [\"same-path\", \"most-free\"]"
+    )]
+    SpreadWords,
     #[error("{key} does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)")]
     WithoutTls { key: &'static str },
     #[error("{key} must be an absolute path without \"..\" (it begins with \"/\"), not {}", quoted(path))]
@@ -95,11 +129,6 @@ pub(crate) enum Problem {
     MountOnRoot,
     #[error("the list is empty; name at least one {what}")]
     EmptyList { what: &'static str },
-    #[error(
-        "default is missing; with more than one branch, say where files go that no rule names: default = [{}]",
-        quoted_strings(branches)
-    )]
-    NoDefault { branches: Vec<String> },
     #[error("a rule needs either \"when\" and \"to\", or \"match\" (the name table)")]
     RuleWithoutKind,
     #[error("\"when\" and \"match\" cannot both be in one rule; write two rules")]

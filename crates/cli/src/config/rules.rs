@@ -8,11 +8,11 @@ use nix::unistd::{Group, User};
 use toml::Spanned;
 use umbrella_fs::spec::PoolSpec;
 use umbrella_policy::placement::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
-    SpaceField, TimeField,
+    ANY, Access, Comparison, Condition, DEFAULT, DestinationSpec, FileKind, NameEntrySpec, Offline, RuleKindSpec,
+    RuleSpec, RulesSpec, SpaceField, TimeField,
 };
 use umbrella_policy::placement::{RuleError, Rules};
-use umbrella_units::{Amount, BranchId, ByteSize, parse_duration};
+use umbrella_units::{Amount, ByteSize, parse_duration};
 
 use super::conversion::Conversion;
 use super::file::{EntryFile, PerBranch, RuleFile, WhenFile};
@@ -74,19 +74,19 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
         (Some(when), None) => {
             let conditions = conditions(c, when.get_ref());
             let Some(to) = &file.to else {
-                let branches = c.branches.iter().take(2).cloned().collect();
+                let branches = c.branch_names().take(2).cloned().collect();
                 c.fail(span.clone(), Problem::RuleWithoutTo { branches });
                 return None;
             };
-            let to = destination(c, to, file.spill.as_ref().map(|spill| *spill.get_ref()));
+            let to = destination(c, to, file.offline.as_ref().map(|offline| *offline.get_ref()));
             Some(RuleKindSpec::When { conditions, to })
         }
         (None, Some(names)) => {
             if let Some(to) = &file.to {
                 c.fail(to.span(), Problem::KeyBesideMatch { key: "to" });
             }
-            if let Some(spill) = &file.spill {
-                c.fail(spill.span(), Problem::KeyBesideMatch { key: "spill" });
+            if let Some(offline) = &file.offline {
+                c.fail(offline.span(), Problem::KeyBesideMatch { key: "offline" });
             }
             if names.get_ref().0.is_empty() {
                 c.fail(names.span(), Problem::EmptyList { what: "pattern" });
@@ -106,13 +106,13 @@ fn name_table(c: &mut Conversion, entries: &[EntryFile]) -> Vec<NameEntrySpec> {
         } else {
             c.spans.globs.insert(glob.clone(), entry.glob.span());
         }
-        table.push(NameEntrySpec { glob, to: destination(c, &entry.to, entry.spill) });
+        table.push(NameEntrySpec { glob, to: destination(c, &entry.to, entry.offline) });
     }
     table
 }
 
-fn destination(c: &mut Conversion, to: &Spanned<Names>, spill: Option<bool>) -> DestinationSpec {
-    DestinationSpec { branches: c.branch_list(to), spill: spill.unwrap_or(true) }
+fn destination(c: &mut Conversion, to: &Spanned<Names>, offline: Option<Offline>) -> DestinationSpec {
+    DestinationSpec { branches: c.branch_list(to, &[DEFAULT, ANY]), offline: offline.unwrap_or_default() }
 }
 
 fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
@@ -157,7 +157,7 @@ fn conditions(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     space(c, SpaceField::Used, &when.used, hysteresis.space, &mut conditions);
     for (names, value) in [(&when.online, true), (&when.offline, false)] {
         let Some(names) = names else { continue };
-        let branches = c.branch_list(names);
+        let branches = c.branch_list(names, &[]);
         conditions.extend(branches.into_iter().map(|branch| Condition::Online { branch, value }));
     }
     conditions
@@ -451,17 +451,13 @@ impl Hysteresis {
 
 /// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone first.
 pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
-    let branches = c.branches.clone();
-    let resolve = |name: &str| branches.iter().position(|known| known == name).map(|index| BranchId(index as u16));
+    let names = super::ids(c.branch_names());
     for rule in &spec.rules.rules {
         let RuleKindSpec::Names(entries) = &rule.kind else { continue };
         for entry in entries {
             let kind = RuleKindSpec::Names(vec![entry.clone()]);
-            let alone = RulesSpec {
-                rules: vec![RuleSpec { name: rule.name.clone(), kind }],
-                default: spec.rules.default.clone(),
-            };
-            if let Err(RuleError::BadGlob { glob, reason, .. }) = Rules::compile(&alone, &resolve) {
+            let alone = RulesSpec { rules: vec![RuleSpec { name: rule.name.clone(), kind }], ..spec.rules.clone() };
+            if let Err(RuleError::BadGlob { glob, reason, .. }) = Rules::compile(&alone, &names) {
                 let span = c.spans.globs.get(&glob).cloned().unwrap_or_default();
                 c.fail(span, Problem::BadGlob { glob, reason });
             }
@@ -470,7 +466,7 @@ pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
     if !c.complaints.is_empty() {
         return;
     }
-    if let Err(error) = Rules::compile(&spec.rules, &resolve) {
+    if let Err(error) = Rules::compile(&spec.rules, &names) {
         c.fail(0..0, Problem::Rules { error });
     }
 }

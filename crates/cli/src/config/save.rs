@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
 use umbrella_fs::spec::BranchSpec;
+use umbrella_policy::placement::NamePattern;
+use umbrella_policy::placement::spec::ANY;
 
 use crate::mounts;
 use crate::text::{quoted, visible_path};
@@ -75,10 +77,32 @@ fn branches(document: &mut DocumentMut) -> anyhow::Result<&mut ArrayOfTables> {
     tables.context("its branches are not written as [[branch]]")
 }
 
+/// Whether a `[[branch]]` makes the branch of this name: by its name, else by the last part of its path.
+fn is_of(table: &Table, name: &str) -> bool {
+    let path = || Path::new(table.get("path").and_then(Item::as_str)?).file_name()?.to_str();
+    table.get("name").and_then(Item::as_str).or_else(path) == Some(name)
+}
+
+/// A branch of a pattern has no lines of its own that could be changed.
+fn refuse_pattern(tables: &ArrayOfTables, name: &str) -> anyhow::Result<()> {
+    let matches = |table: &&Table| {
+        let path = table.get("path").and_then(Item::as_str).filter(|_| table.get("name").is_none());
+        let last = path.and_then(|path| path.rsplit('/').next()).filter(|last| NamePattern::is_one(last));
+        last.is_some_and(|last| NamePattern::new(last).is_ok_and(|pattern| pattern.matches(name)))
+    };
+    match tables.iter().find(matches).and_then(|table| table.get("path")?.as_str()) {
+        Some(path) if !tables.iter().any(|table| is_of(table, name)) => {
+            bail!("branch {} comes from the pattern {}: change that by hand", quoted(name), quoted(path))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn moved(text: &str, name: &str, path: &Path) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse()?;
-    let named = |table: &&mut Table| table.get("name").and_then(Item::as_str) == Some(name);
-    let Some(table) = branches(&mut document)?.iter_mut().find(named) else {
+    let tables = branches(&mut document)?;
+    refuse_pattern(tables, name)?;
+    let Some(table) = tables.iter_mut().find(|table| is_of(table, name)) else {
         bail!("it has no branch {}", quoted(name));
     };
     let path = path.to_str().with_context(|| format!("{} is not UTF-8", visible_path(path)))?;
@@ -107,12 +131,12 @@ fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>
         }
     }
     let mut list = spec.rules.default.clone();
-    if addition.to_default && !list.contains(name) {
+    // Without a list, and behind "any", every branch is on it.
+    if addition.to_default && !list.is_empty() && !list.iter().any(|listed| listed == name || listed == ANY) {
         list.push(name.clone());
     }
     match document.get_mut("default") {
-        // Without a list the only branch was it.
-        None => drop(document.insert("default", Item::Value(Value::Array(list.iter().collect())))),
+        None => {}
         Some(item) if list.len() > spec.rules.default.len() => {
             if let Some(names) = item.as_array_mut() {
                 append(names, name);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, RuleKindSpec, SpaceField, TimeField,
+    Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, Narrow, Offline, RuleKindSpec, SpaceField,
+    Spread, SpreadOrder, TimeField, TogetherFull,
 };
 use umbrella_units::{Amount, ByteSize};
 
@@ -30,10 +31,11 @@ path = "/mnt/crypt"
 name = "read-only files on flash"
 when = { access = "read-only" }
 to = ["flash", "disk"]
+offline = "pass"
 [[rule]]
 name = "by name"
 match = [                                # the name table: the longest match wins
-  { glob = "/home/dave/**",     to = ["crypt"], spill = false },
+  { glob = "/home/dave/**",     to = ["crypt"] },
   { glob = "/home/dave/**.avi", to = ["disk", "crypt"] },
 ]
 "#;
@@ -109,24 +111,73 @@ fn figure_8_is_read_as_it_stands() {
     let branches: Vec<_> = spec.branches.iter().map(|branch| (branch.name.as_str(), branch.min_free)).collect();
     let none = Amount::Bytes(ByteSize(0));
     assert_eq!(branches, [("disk", none), ("flash", Amount::MilliPercent(5000)), ("crypt", none)]);
-    let to = |branches: &[&str], spill| DestinationSpec { branches: list(branches), spill };
+    let to = |branches: &[&str], offline| DestinationSpec { branches: list(branches), offline };
     assert_eq!(
         spec.rules.rules[0].kind,
         RuleKindSpec::When {
             conditions: vec![Condition::Access { is: Comparison::Equal, value: Access::ReadOnly }],
-            to: to(&["flash", "disk"], true),
+            to: to(&["flash", "disk"], Offline::Pass),
         }
     );
     let RuleKindSpec::Names(table) = &spec.rules.rules[1].kind else { panic!("the second rule is the name table") };
     assert_eq!(table[0].glob, "/home/dave/**");
-    assert_eq!(table[0].to, to(&["crypt"], false));
-    assert_eq!(table[1].to, to(&["disk", "crypt"], true));
+    assert_eq!(table[0].to, to(&["crypt"], Offline::Next));
+    assert_eq!(table[1].to, to(&["disk", "crypt"], Offline::Next));
+}
+
+#[test]
+fn a_pattern_of_paths_makes_a_branch_of_each_directory_named_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["disk1", "disk2", "disk10", "ssd"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    std::fs::write(dir.path().join("disk0"), "a file").unwrap();
+    let at = dir.path().display();
+    let text = format!(
+        "mount = \"/pool\"\ndefault = \"hdds\"\n[[branch]]\npath = \"{at}/ssd\"\n[[branch]]\npath = \"{at}/disk*\"\nmin_free = \"5%\"\n\
+         [[group]]\nname = \"hdds\"\nbranches = \"disk*\"\n"
+    );
+    let spec = read_text(&text).unwrap().spec;
+    let names: Vec<_> = spec.branches.iter().map(|branch| branch.name.as_str()).collect();
+    assert_eq!(names, ["ssd", "disk1", "disk2", "disk10"]);
+    assert_eq!(spec.branches[3].path, dir.path().join("disk10"));
+    assert_eq!(spec.branches[3].min_free, Amount::MilliPercent(5000));
+    let twice = format!("{text}[[branch]]\npath = \"/mnt/disk2\"\n");
+    assert!(error(&twice).contains("a second branch \"disk2\""), "{}", error(&twice));
+}
+
+#[test]
+fn groups_are_read_with_their_spread_and_what_they_keep_together() {
+    let text = format!(
+        "default = [\"hdds\", \"any\"]\n{TWO}[[group]]\nname = \"hdds\"\nbranches = [\"d*\", \"flash\", \"!flash\"]\n\
+         spread = [\"same-path\", \"high-water\"]\ntogether = [\"/TV/*/*\", \"/Music/*\"]\ntogether_spill = false\n\
+         [[group]]\nname = \"all\"\nbranches = \"*\"\ntogether = 2\n\
+         [[rule]]\nname = \"r\"\nwhen = {{ free = {{ hdds = \"< 5%\" }}, online = \"all\" }}\nto = [\"all\", \"default\", \"any\"]\n\
+         offline = \"fail\"\n"
+    );
+    let rules = read_text(&text).unwrap().spec.rules;
+    assert_eq!(rules.default, ["hdds", "any"]);
+    let spread = Spread { narrow: Some(Narrow::SamePath), order: SpreadOrder::HighWater };
+    let hdds = GroupSpec {
+        name: "hdds".to_owned(),
+        branches: list(&["d*", "flash", "!flash"]),
+        spread,
+        together: list(&["/TV/*/*", "/Music/*"]),
+        together_full: TogetherFull::NoRoom,
+    };
+    assert_eq!(rules.groups[0], hdds);
+    assert_eq!(
+        (rules.groups[1].together.as_slice(), rules.groups[1].spread),
+        (&list(&["/*/*"])[..], Spread::default())
+    );
+    let RuleKindSpec::When { to, .. } = &rules.rules[0].kind else { panic!("a rule with conditions") };
+    assert_eq!(*to, DestinationSpec { branches: list(&["all", "default", "any"]), offline: Offline::Fail });
 }
 
 #[test]
 fn what_is_left_out_has_a_default_that_works() {
     let spec = read_text("mount = \"/pool\"\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk/\"\n").unwrap().spec;
-    assert_eq!(spec.rules.default, ["disk"]);
+    assert_eq!(spec.rules.default, [] as [String; 0], "any branch");
     assert_eq!(spec.on_branch_error, OnBranchError::Skip);
     assert_eq!(spec.directories, DirectoryRule::Safe);
     assert_eq!(spec.cache_timeout, Duration::from_secs(3600));
@@ -355,13 +406,13 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
 fn an_unknown_branch_comes_with_its_place_a_hint_and_the_branches() {
     assert_eq!(
         error(&format!("default = [\"disk\", \"flsah\"]\n{TWO}")),
-        "pool.toml:1:20: unknown branch \"flsah\" (did you mean \"flash\"?); branches: \"disk\", \"flash\""
+        "pool.toml:1:20: no branch or group is called \"flsah\" (did you mean \"flash\"?); there are: \"disk\", \"flash\""
     );
     assert_eq!(
         when_error("free = { flahs = \"< 10%\" }"),
-        "unknown branch \"flahs\" (did you mean \"flash\"?); branches: \"disk\", \"flash\""
+        "no branch or group is called \"flahs\" (did you mean \"flash\"?); there are: \"disk\", \"flash\""
     );
-    assert!(when_error("online = \"remote\"").starts_with("unknown branch \"remote\"; branches"));
+    assert!(when_error("online = \"remote\"").starts_with("no branch or group is called \"remote\"; there are: "));
 }
 
 #[test]
@@ -427,13 +478,14 @@ fn the_texts_of_all_errors_are_as_agreed() {
     let branch = |text: &str| format!("mount = \"/pool\"\n[[branch]]\n{text}\n");
     let top = |text: &str| format!("{text}\n{TWO}");
     let table = |text: &str| rule(&format!("match = [{text}]"));
+    let group = |text: &str| with_default(&format!("[[group]]\n{text}\n"));
     let cases = [
         String::new(),
         "mount = ".to_owned(),
         "mount = \"/pool\"\nmount = \"/pool\"".to_owned(),
         "mount = \"/pool\"".to_owned(),
         "mount = 5".to_owned(),
-        branch("path = \"/a\""),
+        branch("path = \"/a\"\n[[branch]]\npath = \"/b/a\""),
         branch("name = \"a\"\npath = \"a\""),
         branch("name = \"a\"\npath = \"/a/../b\""),
         branch("name = \"a/b\"\npath = \"/a\""),
@@ -443,7 +495,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         branch("name = \"a\"\npath = \"/a\"\nmin_stay = \"soon\""),
         branch("name = \"a\"\npath = \"/a\"\nread_only = \"yes\""),
         branch("name = \"a\"\npath = \"/a\"\n[[branch]]\nname = \"a\"\npath = \"/b\""),
-        TWO.to_owned(),
+        top("default = [\"disk\", \"default\"]"),
         TWO.replacen("/pool", "/", 1),
         top("default = []"),
         top("default = [\"disk\", \"disk\"]"),
@@ -463,7 +515,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         rule("name = \"x\"\nwhen = {}\nto = \"disk\"\n[[rule]]\nname = \"x\"\nwhen = {}\nto = \"disk\""),
         rule("name = \"x\"\nwhen = {}\nto = []"),
         rule("name = \"x\"\nwhen = {}\nmatch = []"),
-        rule("name = \"x\"\nmatch = []\nto = \"disk\"\nspill = true"),
+        rule("name = \"x\"\nmatch = []\nto = \"disk\"\noffline = \"fail\""),
         table("{ glob = \"/a/**\", to = \"disk\" }, { glob = \"/a/**\", to = \"flash\" }"),
         table("{ glob = \"/[a\", to = \"disk\" }, { glob = \"\", to = \"flash\" }"),
         table("{ glob = \"/a\" }"),
@@ -511,6 +563,31 @@ fn the_texts_of_all_errors_are_as_agreed() {
         format!("{ONE}write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"4MiB\"\n"),
         format!("{ONE}write_back = \"cscan\"\nwrite_back_background = \"50%\"\n"),
         "mount = \"/pool\"\n[branch]\nname = \"a\"\npath = \"/a\"\n".to_owned(),
+        rule("when = {}\nto = \"disk\"\nspill = false"),
+        table("{ glob = \"/a\", to = \"disk\", spill = true }"),
+        rule("when = {}\nto = \"disk\"\noffline = \"wait\""),
+        rule("when = {}\nto = [\"flash\", \"rest\"]"),
+        branch("name = \"any\"\npath = \"/a\""),
+        branch("path = \"/no such folder/disk*\""),
+        branch("name = \"a\"\npath = \"/no such folder/disk*\""),
+        branch("path = \"/no*/disk*\""),
+        branch("path = \"/no such folder/di[\""),
+        branch("path = \"/\""),
+        group("branches = \"disk\""),
+        group("name = \"default\"\nbranches = \"disk\""),
+        group("name = \"disk\"\nbranches = \"disk\""),
+        group("name = \"g\"\nbranches = \"disk\"\n[[group]]\nname = \"g\"\nbranches = \"flash\""),
+        group("name = \"g\"\nbranches = []"),
+        group("name = \"g\"\nbranches = [\"disk\", \"falsh\"]"),
+        group("name = \"g\"\nbranches = [\"flash\", \"hdd*\"]"),
+        group("name = \"g\"\nbranches = [\"disk\", \"!flash\"]"),
+        group("name = \"g\"\nbranches = [\"d[\"]"),
+        group("name = \"g\"\nbranches = \"h\"\n[[group]]\nname = \"h\"\nbranches = [\"disk\", \"g\"]"),
+        group("name = \"g\"\nbranches = \"*\"\nspread = \"most-fre\""),
+        group("name = \"g\"\nbranches = \"*\"\nspread = [\"most-free\", \"same-path\"]"),
+        group("name = \"g\"\nbranches = \"*\"\ntogether = \"/TV/\""),
+        group("name = \"g\"\nbranches = \"*\"\ntogether = 0"),
+        group("name = \"g\"\nbranches = \"*\"\ntogether = true"),
     ];
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {

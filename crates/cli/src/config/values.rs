@@ -34,6 +34,13 @@ pub(super) enum Names {
     List(Vec<Spanned<String>>),
 }
 
+/// Patterns of directories, or how many components those have.
+#[derive(Debug)]
+pub(super) enum Patterns {
+    Depth(i64),
+    List(Names),
+}
+
 /// What `mode` may be.
 #[derive(Debug)]
 pub(super) enum ModeValues {
@@ -206,6 +213,34 @@ impl<'de> Visitor<'de> for NamesVisitor {
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NamesVisitor)
+    }
+}
+
+struct PatternsVisitor;
+
+impl<'de> Visitor<'de> for PatternsVisitor {
+    type Value = Patterns;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a pattern of directories in quotes (\"/TV/*/*\"), a list of them, or a number of components")
+    }
+
+    fn visit_i64<E: Error>(self, depth: i64) -> Result<Patterns, E> {
+        Ok(Patterns::Depth(depth))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Patterns, E> {
+        Ok(Patterns::List(Names::One(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Patterns, A::Error> {
+        NamesVisitor.visit_seq(list).map(Patterns::List)
+    }
+}
+
+impl<'de> Deserialize<'de> for Patterns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PatternsVisitor)
     }
 }
 

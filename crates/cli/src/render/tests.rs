@@ -48,10 +48,17 @@ fn pool() -> Status {
             RuleStatus {
                 name: "recent".to_owned(),
                 to: vec!["usb".to_owned(), "disk".to_owned()],
+                branches: Vec::new(),
                 hits: 0,
                 inactive: Some("usb is offline".to_owned()),
             },
-            RuleStatus { name: "default".to_owned(), to: vec!["disk".to_owned()], hits: 1234, inactive: None },
+            RuleStatus {
+                name: "default".to_owned(),
+                to: vec!["disk".to_owned()],
+                branches: Vec::new(),
+                hits: 1234,
+                inactive: None,
+            },
         ],
         open_files: 1,
         open_passthrough: 1,

@@ -16,7 +16,7 @@ use crate::support::tree::{Times, entry};
 use crate::support::{MIB, assert_errno, bytes, eventually, run};
 use crate::{LARGE_FILES, disks, names, pool};
 
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[test]
 fn a_branch_is_added_to_a_live_mount() {
@@ -246,7 +246,8 @@ fn a_drain_is_remembered_until_it_is_stopped() {
 
 #[test]
 fn where_every_branch_is_drained_there_is_no_room() {
-    let pool = pool(["a", "b"], "");
+    let (_disks, builder) = disks(["a", "b"]);
+    let pool = builder.default(&["a", "any"]).mount();
     for name in ["a", "b"] {
         pool.say(["branch", "drain", name]);
     }

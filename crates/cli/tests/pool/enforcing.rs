@@ -293,7 +293,7 @@ fn the_names_of_one_file_move_together() {
 
 #[test]
 fn names_of_one_file_that_belong_apart_come_to_rest() {
-    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
     let pool = pool(["a", "b"], rules);
     fs::write(pool.join("one"), "shared").unwrap();
     fs::hard_link(pool.join("one"), pool.join("two.b")).unwrap();
@@ -308,8 +308,8 @@ fn names_of_one_file_that_belong_apart_come_to_rest() {
 }
 
 #[test]
-fn of_the_names_of_one_file_one_that_must_not_spill_decides() {
-    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n";
+fn of_the_names_of_one_file_one_with_a_list_of_named_branches_decides() {
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"] }]\n";
     let pool = pool(["a", "b"], rules);
     fs::create_dir(pool.join("secret")).unwrap();
     fs::write(pool.join("secret/letter"), "x").unwrap();
@@ -325,7 +325,7 @@ fn of_the_names_of_one_file_one_that_must_not_spill_decides() {
 #[test]
 fn an_exchange_takes_no_file_to_where_its_rule_forbids_it() {
     let rule = |name: &str, uid: u32, to: &str| {
-        format!("[[rule]]\nname = {name:?}\nwhen = {{ uid = {uid} }}\nto = [{to:?}]\nspill = false\n")
+        format!("[[rule]]\nname = {name:?}\nwhen = {{ uid = {uid} }}\nto = [{to:?}]\n")
     };
     let pool = pool(["a", "b"], &(rule("eves", 1001, "a") + &rule("daves", 1000, "b")));
     let exchange = |one: &str, other: &str| {
@@ -356,7 +356,7 @@ fn an_exchange_takes_no_file_to_where_its_rule_forbids_it() {
 #[test]
 fn files_that_each_name_binds_to_another_branch_can_be_exchanged() {
     let rules = "[[rule]]\nname = \"n\"\nmatch = [\
-                 { glob = \"/one/**\", to = [\"a\"], spill = false }, { glob = \"/two/**\", to = [\"b\"], spill = false }]\n";
+                 { glob = \"/one/**\", to = [\"a\"] }, { glob = \"/two/**\", to = [\"b\"] }]\n";
     let pool = pool(["a", "b"], rules);
     for dir in ["one", "two"] {
         fs::create_dir(pool.join(dir)).unwrap();
@@ -391,12 +391,11 @@ fn the_enforcer_runs_by_itself_in_its_window() {
 #[test]
 fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
     let (warm, cold) = (crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(MIB));
-    let rules = COLD_FILES.replace("to = [\"cold\"]", "to = [\"cold\"]\nspill = false");
     let pool = Pool::builder()
         .branch("warm", warm.path())
         .branch("cold", cold.path())
         .default(&["warm"])
-        .rules(&rules)
+        .rules(COLD_FILES)
         .mount();
     fs::write(pool.join("huge"), bytes(1, 4 * MIB)).unwrap();
     last_read_days_ago(&pool.join("huge"), 40);
@@ -405,7 +404,9 @@ fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
     assert_eq!((summary.files_moved, summary.files_no_room, summary.files_failed), (0, 1, 0), "{summary:?}");
     let told = text(&pool.umbrella(["enforce"]));
     assert!(told.contains("no room") && told.contains("/huge"), "{told}");
-    let warned = |pool: &Pool| pool.status().warnings.iter().any(|one| one.contains("/huge") && one.contains("spill"));
+    let warned = |pool: &Pool| {
+        pool.status().warnings.iter().any(|one| one.contains("/huge") && one.contains("(cold) does not name"))
+    };
     assert!(warned(&pool), "{:?}", pool.status().warnings);
     pool.expect_stays_on("warm", "huge");
     assert!(fs::read(pool.join("huge")).unwrap() == bytes(1, 4 * MIB));
@@ -432,7 +433,7 @@ fn a_dry_run_promises_no_more_than_there_is_room_for() {
     let done = pool.enforce();
     assert_eq!((done.files_moved, done.files_no_room, done.files_failed), (1, 2, 0), "as it was promised");
     let rest = pool.enforce();
-    assert_eq!((rest.files_moved, rest.files_no_room), (0, 2), "those that spilled are still in the wrong place");
+    assert_eq!((rest.files_moved, rest.files_no_room), (0, 2), "the others are still in the wrong place");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
 const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[derive(Debug)]
 struct Two {
@@ -366,13 +366,13 @@ fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_ret
 
 /// What may be on one branch only is refused while that is away, and lands nowhere else.
 #[test]
-fn what_must_not_spill_is_refused_while_its_branch_is_away() {
+fn what_has_a_list_of_its_own_is_refused_while_all_of_that_is_away() {
     let (a, b) = (Disk::tmpfs(32 * MIB), Disk::ext4(32 * MIB));
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch_with("b", b.path(), "require_mount = true\noptional = true")
         .default(&["a"])
-        .rules("[[rule]]\nname = \"secret\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n")
+        .rules("[[rule]]\nname = \"secret\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"] }]\n")
         .keys(PROBES)
         .keys("on_branch_error = \"skip\"")
         .mount();
@@ -392,6 +392,47 @@ fn what_must_not_spill_is_refused_while_its_branch_is_away() {
     fs::write(pool.join("secret/new"), "b").unwrap();
     pool.expect_on("b", "secret/new");
     assert_eq!(fs::read(pool.join("secret/kept")).unwrap(), b"b");
+}
+
+/// Each word of `offline`, while the first of a list is away.
+#[test]
+fn a_rule_skips_passes_or_fails_while_the_first_of_its_list_is_away() {
+    let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::ext4(32 * MIB)];
+    let rule = |word: &str| {
+        format!(
+            "[[rule]]\nname = {word:?}\nwhen = {{ extension = {word:?} }}\nto = [\"away\", \"second\"]\noffline = {word:?}\n"
+        )
+    };
+    let pool = Pool::builder()
+        .branch("first", disks[0].path())
+        .branch("second", disks[1].path())
+        .branch_with("away", disks[2].path(), "require_mount = true\noptional = true")
+        .default(&["first"])
+        .rules(&["next", "pass", "fail"].map(rule).concat())
+        .keys(PROBES);
+    let pool = pool.mount();
+    let write = |name: &str| fs::write(pool.join(name), "x");
+    disks[2].vanish();
+    wait_until(&pool, "away", false);
+    write("1.next").unwrap();
+    write("1.pass").unwrap();
+    assert_errno(write("1.fail"), libc::EIO);
+    pool.expect_on("second", "1.next");
+    pool.expect_on("first", "1.pass");
+    let rules = pool.status().rules;
+    let inactive: Vec<_> = rules.iter().filter(|rule| rule.inactive.is_some()).map(|rule| &rule.name).collect();
+    assert_eq!(inactive, ["pass"]);
+    disks[2].mount();
+    wait_until(&pool, "away", true);
+    for word in ["next", "pass", "fail"] {
+        let name = format!("2.{word}");
+        write(&name).unwrap();
+        pool.expect_on("away", &name);
+    }
+    pool.enforce();
+    for name in ["1.next", "1.pass"] {
+        pool.expect_on("away", name);
+    }
 }
 
 #[test]

@@ -37,10 +37,10 @@ fn tiny() -> Tiny {
     Tiny { pool, tiny, large }
 }
 
-fn only_tiny(spill: bool) -> Tiny {
+/// All files go to these branches; the default list is `large`.
+fn only(to: &[&str]) -> Tiny {
     let (tiny, large) = (Disk::tmpfs(MIB), Disk::tmpfs(32 * MIB));
-    let rules =
-        format!("[[rule]]\nname = \"sensitive\"\nmatch = [{{ glob = \"/**\", to = [\"tiny\"], spill = {spill} }}]\n");
+    let rules = format!("[[rule]]\nname = \"sensitive\"\nmatch = [{{ glob = \"/**\", to = {to:?} }}]\n");
     let pool =
         Pool::builder().branch("tiny", tiny.path()).branch("large", large.path()).default(&["large"]).rules(&rules);
     Tiny { pool: pool.mount(), tiny, large }
@@ -188,8 +188,8 @@ fn a_mapping_that_fills_holes_overflows_too() {
 }
 
 #[test]
-fn a_file_that_must_not_spill_fails_with_enospc_and_is_as_it_was() {
-    let tiny = only_tiny(false);
+fn a_file_whose_list_is_full_fails_with_enospc_and_is_as_it_was() {
+    let tiny = only(&["tiny"]);
     let mut file = File::create(tiny.join("secret")).unwrap();
     let (written, error) = fill(&mut file, 1);
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
@@ -202,16 +202,23 @@ fn a_file_that_must_not_spill_fails_with_enospc_and_is_as_it_was() {
     assert_eq!(tiny.large.files().len(), 0, "nothing of it was ever elsewhere");
     assert_errno(fs::write(tiny.join("another"), bytes(3, 500_000)), libc::ENOSPC);
     assert_eq!(tiny.large.files().len(), 0);
+    let warnings = tiny.status().warnings;
+    assert!(warnings.iter().any(|one| one.contains("\"sensitive: /**\" (tiny) is full")), "{warnings:?}");
     fs::remove_file(tiny.join("secret")).unwrap();
     fs::write(tiny.join("another"), bytes(3, 500_000)).expect("what was removed made room");
+    fs::write(tiny.join("third"), "x").unwrap();
+    let warnings = tiny.status().warnings;
+    assert!(!warnings.iter().any(|one| one.contains("is full")), "{warnings:?}");
 }
 
 #[test]
-fn a_file_that_may_spill_goes_to_the_default_list() {
-    let tiny = only_tiny(true);
-    fs::write(tiny.join("file"), bytes(1, 4 * MIB)).unwrap();
-    tiny.expect_on("large", "file");
-    assert!(fs::read(tiny.join("file")).unwrap() == bytes(1, 4 * MIB));
+fn a_list_that_ends_with_default_or_any_goes_on_there() {
+    for end in ["default", "any"] {
+        let tiny = only(&["tiny", end]);
+        fs::write(tiny.join("file"), bytes(1, 4 * MIB)).unwrap();
+        tiny.expect_on("large", "file");
+        assert!(fs::read(tiny.join("file")).unwrap() == bytes(1, 4 * MIB));
+    }
 }
 
 #[test]
@@ -371,7 +378,7 @@ fn files_without_a_name_obey_the_rule_of_the_place_where_they_were_made() {
     let pool = Pool::builder()
         .branch("tiny", tiny.path())
         .branch("large", large.path())
-        .rules("[[rule]]\nname = \"sensitive\"\nmatch = [{ glob = \"/secret/**\", to = [\"tiny\"], spill = false }]\n")
+        .rules("[[rule]]\nname = \"sensitive\"\nmatch = [{ glob = \"/secret/**\", to = [\"tiny\"] }]\n")
         .mount();
     fs::create_dir(pool.join("secret")).unwrap();
     let mut gone = File::create_new(pool.join("secret/gone")).unwrap();
@@ -395,11 +402,11 @@ fn a_copy_that_overflows_is_whole() {
     tiny.expect_on("large", "copy");
 }
 
-/// Of the names of one file one that must not spill decides, also where the file moves because its branch is full or because it leaves memory.
+/// Of the names of one file one whose list is of named branches decides, also where the file moves because its branch is full or because it leaves memory.
 #[test]
-fn a_file_that_has_a_name_that_must_not_spill_does_not_spill() {
+fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
     let (a, b) = (Disk::tmpfs(2 * MIB), Disk::tmpfs(32 * MIB));
-    let secret = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"a\"], spill = false }]\n";
+    let secret = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"a\"] }]\n";
     let builder = Pool::builder()
         .branch_with("a", a.path(), "passthrough = false")
         .branch("b", b.path())

@@ -17,7 +17,7 @@ to = ["fs2", "fs1"]
 [[rule]]
 name = "by name"
 match = [
-  { glob = "/home/dave/**", to = ["fs3"], spill = false },
+  { glob = "/home/dave/**", to = ["fs3"] },
   { glob = "/home/dave/**.avi", to = ["fs1", "fs3"] },
   { glob = "/**", to = ["fs1"] },
 ]
@@ -378,7 +378,7 @@ fn rules_on_the_age_since_birth_look_at_the_birth_that_a_move_keeps() {
 
 #[test]
 fn what_goes_to_and_fro_under_a_strict_rule_is_on_its_branch_in_the_end() {
-    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"], spill = false }]\n";
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/secret/**\", to = [\"b\"] }]\n";
     let pool = pool(["a", "b"], rules);
     for dir in ["secret", "out"] {
         fs::create_dir(pool.join(dir)).unwrap();

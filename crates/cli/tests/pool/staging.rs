@@ -74,8 +74,8 @@ fn a_file_that_is_deleted_young_never_reaches_a_branch() {
 #[test]
 fn what_must_be_on_one_branch_only_does_not_wait_in_memory() {
     let (disks, builder) = disks(["small", "large"]);
-    let secret = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"large\"], spill = false }]\n\
-                  [[rule]]\nname = \"closed\"\nwhen = { access = \"read-only\" }\nto = [\"large\"]\nspill = false\n";
+    let secret = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/secret/**\", to = [\"large\"] }]\n\
+                  [[rule]]\nname = \"closed\"\nwhen = { access = \"read-only\" }\nto = [\"large\"]\n";
     let pool = On { pool: builder.rules(secret).keys(LONG).mount(), disks };
     let waiting = || pool.status().staging.unwrap().files;
     fs::create_dir(pool.join("secret")).unwrap();
@@ -360,7 +360,7 @@ fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
         .branch("whole", whole.path())
         .branch("less", less.path())
         .default(&["less"])
-        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\"] }]\n")
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\", \"any\"] }]\n")
         .keys(LONG)
         .mount();
     fs::write(pool.join("file"), "x").unwrap();
@@ -384,7 +384,7 @@ fn a_file_that_replaces_one_on_another_branch_is_on_disk_before_that_is_gone() {
         .branch("a", disks[0].path())
         .branch("b", disks[1].path())
         .default(&["a"])
-        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n")
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n")
         .mount();
     fs::write(pool.join("file.b"), "old").unwrap();
     // The kernel may write it by itself when this machine stands still.

@@ -292,7 +292,9 @@ impl Admin {
 
     /// Takes a branch in, if the configuration could name it too.
     pub(crate) fn add_branch(&self, spec: BranchSpec) -> Result<(), Error> {
-        if !is_branch_name(&spec.name) {
+        // In lists a name means a branch or a group.
+        let is_group = self.placement.rules.load().rules.groups().iter().any(|group| group.name == spec.name);
+        if !is_branch_name(&spec.name) || is_group {
             return Err(Error::BranchName { name: spec.name });
         }
         if !spec.path.is_absolute() || spec.path.components().any(|part| part == Component::ParentDir) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, FileFacts, Stage};
+use umbrella_policy::placement::{Choice, EntryInfo, FileFacts, Slot, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp, format_duration};
 
 use crate::admin::Admin;
@@ -110,18 +110,28 @@ impl Admin {
         entries
             .map(|(index, (entry, hits))| {
                 let inactive = active.rules.inactive(umbrella_policy::placement::EntryId(index as u32), &views);
-                let why = |first: &BranchId| match self.placement.removed_name(*first) {
-                    Some(name) => format!("its first branch, {name:?}, was removed from the pool"),
-                    None => format!("its first branch, {:?}, is offline", self.placement.branch_name(*first)),
+                let why = |first: &Slot| match self.placement.removed_from(first) {
+                    Some(name) => format!("{name:?}, the first of its list, was removed from the pool"),
+                    None => format!("{:?}, the first of its list, is offline", first.name),
                 };
                 RuleStatus {
                     name: entry.name.clone(),
-                    to: entry.to.iter().map(|id| self.placement.branch_name(*id)).collect(),
+                    to: entry.to.iter().map(|slot| self.placement.slot_name(slot)).collect(),
+                    branches: self.reached(entry),
                     hits: hits.load(Ordering::Relaxed),
                     inactive: entry.to.first().filter(|_| inactive).map(why),
                 }
             })
             .collect()
+    }
+
+    /// The branches that a list reaches.
+    fn reached(&self, entry: &EntryInfo) -> Vec<String> {
+        let mut reached: Vec<BranchId> = entry.to.iter().flat_map(Slot::members).collect();
+        reached.sort_unstable();
+        reached.dedup();
+        let in_pool = reached.into_iter().filter_map(|id| self.branches.get(id).ok());
+        in_pool.map(|branch| branch.spec.name.clone()).filter(|name| !name.is_empty()).collect()
     }
 
     /// Why a file is where it is. The path begins with `/`.
@@ -193,7 +203,12 @@ impl Admin {
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
         let facts = settled_facts(&path, meta, self.placement.born(&dir.branch, meta));
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
-        let explained = active.rules.explain(&FileFacts { path: decides, ..facts }, &views, resident.as_ref());
+        let explained = active.rules.explain(
+            &FileFacts { path: decides, ..facts },
+            &views,
+            resident.as_ref(),
+            &self.placement.around(&active),
+        );
         let here = dir.branch.spec.name.clone();
         let belongs = match explained.decision.choice {
             Choice::Stay => Some(here.clone()),
@@ -276,7 +291,7 @@ impl Admin {
             stage: Stage::New,
         };
         let active = self.placement.rules.load();
-        let explained = active.rules.explain(&facts, &self.placement.views(), None);
+        let explained = active.rules.explain(&facts, &self.placement.views(), None, &self.placement.around(&active));
         let belongs = match explained.decision.choice {
             Choice::Place(id) => Some(self.placement.branch_name(id)),
             Choice::Stay | Choice::NoRoom => None,

@@ -275,9 +275,6 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
-    /// Those of them that may be elsewhere meanwhile: their rules let them spill.
-    #[serde(default)]
-    pub files_spilled: u64,
     /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,
@@ -392,11 +389,14 @@ pub struct WriteBackStatus {
 pub struct RuleStatus {
     /// Name; for an entry of the name table, its pattern.
     pub name: String,
-    /// Where it sends files.
+    /// Its list, as it was written.
     pub to: Vec<String>,
+    /// The branches that the list reaches, also through groups and words.
+    #[serde(default)]
+    pub branches: Vec<String>,
     /// How often it decided since the mount.
     pub hits: u64,
-    /// Why it is inactive just now (its first branch is offline), if it is.
+    /// Why it is inactive just now (the first of its list is offline), if it is.
     pub inactive: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, Rules};
+use umbrella_policy::placement::{Choice, Rules, Slot};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
@@ -90,7 +90,7 @@ impl Migrations {
     /// returning false, also in the middle of a file: what was copied of it is dropped.
     pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &Part::Whole, tell);
-        if !summary.stopped && walk.only.is_none() && summary.files_no_room == summary.files_spilled {
+        if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
             self.context.unwarn(ASTRAY);
         }
         self.revisits.hope_again();
@@ -336,7 +336,8 @@ impl Walker<'_> {
         for (view, planned) in views.iter_mut().zip(&self.planned) {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
         }
-        let decision = active.rules.decide(&facts, &views, Some(&resident));
+        let around = self.migrations.placement.around(&active);
+        let decision = active.rules.decide(&facts, &views, Some(&resident), &around);
         match decision.choice {
             Choice::Place(target) => {
                 if self.walk.dry_run {
@@ -347,16 +348,9 @@ impl Walker<'_> {
             }
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
-                if active.rules.forbids(decision, branch.id) {
-                    self.migrations.placement.warn_astray(path, branch);
-                } else {
-                    self.summary.files_spilled += 1;
+                if active.rules.is_misplaced(decision, branch.id) {
+                    self.migrations.placement.warn_astray(path, branch, decision.entry);
                 }
-                self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
-            }
-            Choice::Stay if active.rules.has_spilled(decision, &facts, &views, &resident) => {
-                self.summary.files_no_room += 1;
-                self.summary.files_spilled += 1;
                 self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }
             Choice::Stay => {}
@@ -365,8 +359,8 @@ impl Walker<'_> {
     }
 
     fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
-        let mut to = rules.entries().get(entry).map(|entry| entry.to.iter()).into_iter().flatten().copied();
-        let first = to.find(|to| *to != branch.id);
+        let slots = rules.entries().get(entry).map_or(&[][..], |entry| &entry.to);
+        let first = slots.iter().flat_map(Slot::members).find(|to| *to != branch.id);
         let mut event = self.event(path, [branch.id, first.unwrap_or(branch.id)], meta, rules, entry);
         if first.is_none() {
             event.to.clear();

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use umbrella_policy::placement::{Choice, FileFacts};
+use umbrella_policy::placement::FileFacts;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, Online};
@@ -161,6 +161,7 @@ impl Migrations {
         }
         let links = done?;
         let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
+        self.placement.note_used(target.id);
         if *cause == Cause::Staged {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
@@ -259,8 +260,10 @@ impl Migrations {
         let active = self.placement.rules.load();
         let names = paths.iter().map(Vec::as_slice);
         let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
-        let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident));
-        Ok(decided.choice == Choice::Place(target))
+        let around = self.placement.around(&active);
+        let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &around);
+        // Among equals another one may be better now; that is no reason to copy once more.
+        Ok(active.rules.is_as_good(decided, target))
     }
 
     fn commit_copy(

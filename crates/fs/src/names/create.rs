@@ -246,8 +246,16 @@ impl Names {
         let made = new.parent.change_entries(&dir, || call(&dir)).ok();
         if made.is_some() {
             self.placement.count_hit(decision);
+            self.note_made(new, dir.id());
         }
         Ok(made.map(|made| (dir, made)))
+    }
+
+    /// Groups that take turns count files, not the directories that are made for them.
+    fn note_made(&self, new: &NewFile<'_>, branch: BranchId) {
+        if new.kind != FileKind::Directory {
+            self.placement.note_used(branch);
+        }
     }
 
     /// Makes something on the branch that the rules choose, and on the next one when that is full.
@@ -281,7 +289,10 @@ impl Names {
                 }
             };
             match self.tree.ensure_dir(new.parent, branch).and_then(make) {
-                Ok(made) => return Ok(made),
+                Ok(made) => {
+                    self.note_made(new, branch);
+                    return Ok(made);
+                }
                 Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {
                     self.branches.get(branch)?.invalidate_space();
                     full.push(branch);

@@ -134,7 +134,7 @@ impl Names {
     }
 
     /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes where neither
-    /// rule of its names forbids it (`spill = false`); else where that of its new name does not.
+    /// rule of its names forbids it (its list has neither `default` nor `any`); else where that of its new name does not.
     fn ways_together<'a>(
         &self,
         from: &RenameSide<'_>,

@@ -3,20 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use umbrella_policy::placement::spec::RulesSpec;
-use umbrella_policy::placement::{RuleError, Rules};
+use umbrella_policy::placement::spec::{ANY, RulesSpec};
+use umbrella_policy::placement::{RuleError, Rules, Slot};
 use umbrella_units::BranchId;
 
 use crate::branch::Branch;
 use crate::error::Error;
 use crate::placement::Placement;
+use crate::spec::STAGING;
 
 /// Rules in force, with their counters.
 pub(crate) struct ActiveRules {
     pub(crate) rules: Rules,
     pub(crate) hits: Vec<AtomicU64>,
+    /// Entries whose lists were full when a file was to be made.
+    pub(crate) full: Vec<AtomicBool>,
+    /// By group the member that got its last file; more than any id: none did.
+    pub(crate) last_used: Vec<AtomicU32>,
     spec: RulesSpec,
     /// Which branch each name means; a removed one keeps its name until another has it.
     names: BTreeMap<String, BranchId>,
@@ -41,9 +46,13 @@ impl ActiveRules {
     }
 
     fn compile(spec: RulesSpec, names: BTreeMap<String, BranchId>) -> Result<ActiveRules, RuleError> {
-        let rules = Rules::compile(&spec, &|name| names.get(name).copied())?;
+        let mut in_order: Vec<(String, BranchId)> = names.iter().map(|(name, id)| (name.clone(), *id)).collect();
+        in_order.sort_by_key(|(_, id)| *id);
+        let rules = Rules::compile(&spec, &in_order)?;
         let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
-        Ok(ActiveRules { rules, hits, spec, names })
+        let full = rules.entries().iter().map(|_| AtomicBool::new(false)).collect();
+        let last_used = rules.groups().iter().map(|_| AtomicU32::new(u32::MAX)).collect();
+        Ok(ActiveRules { rules, hits, full, last_used, spec, names })
     }
 
     /// What a branch was called that is in the pool no more.
@@ -53,7 +62,8 @@ impl ActiveRules {
 }
 
 fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)> {
-    let named = branches.iter().filter(|branch| !branch.spec.name.is_empty());
+    // No list means the staging area, not even one of all branches.
+    let named = branches.iter().filter(|branch| !branch.spec.name.is_empty() && branch.spec.name != STAGING);
     named.map(|branch| (branch.spec.name.clone(), branch.id))
 }
 
@@ -62,7 +72,10 @@ impl Placement {
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _told = self.branches.told.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
-        self.rules.store(Arc::new(rules));
+        let before = self.rules.swap(Arc::new(rules));
+        for entry in before.rules.entries() {
+            self.context.unwarn(&full_list(&entry.name));
+        }
         Ok(())
     }
 
@@ -70,7 +83,8 @@ impl Placement {
     pub(crate) fn append_to_default(&self, branch: &str) -> Result<(), Error> {
         let _told = self.branches.told.lock();
         let active = self.rules.load();
-        if active.spec.default.iter().any(|name| name == branch) {
+        let default = &active.spec.default;
+        if default.is_empty() || default.iter().any(|name| name == branch || name == ANY) {
             return Ok(());
         }
         let spec =
@@ -103,10 +117,29 @@ impl Placement {
         removed.then(|| self.rules.load().former_name(id).unwrap_or("a branch").to_owned())
     }
 
+    /// An entry of a list, for people.
+    pub(crate) fn slot_name(&self, slot: &Slot) -> String {
+        match self.removed_from(slot) {
+            Some(name) => format!("{name} (removed)"),
+            None => slot.name.clone(),
+        }
+    }
+
+    /// The name of the branch that an entry of a list means, if it was removed.
+    pub(crate) fn removed_from(&self, slot: &Slot) -> Option<String> {
+        slot.branch().and_then(|id| self.removed_name(id)).filter(|name| *name == slot.name)
+    }
+
     /// Branches that rules name and that are in the pool no more.
     pub(crate) fn removed_in_rules(&self) -> Vec<String> {
         let active = self.rules.load();
-        let ids: std::collections::BTreeSet<_> = active.rules.entries().iter().flat_map(|entry| &entry.to).collect();
-        ids.into_iter().filter_map(|id| self.removed_name(*id)).collect()
+        let slots = active.rules.entries().iter().flat_map(|entry| &entry.to);
+        let names: std::collections::BTreeSet<_> = slots.filter_map(|slot| self.removed_from(slot)).collect();
+        names.into_iter().collect()
     }
+}
+
+/// What the warning of a full list is filed under.
+pub(crate) fn full_list(entry: &str) -> String {
+    format!("full list {entry}")
 }

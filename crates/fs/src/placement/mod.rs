@@ -1,6 +1,8 @@
 //! Where files belong: the rules in force, and the facts of the real world that they are asked with.
 
+mod around;
 mod bind;
+mod holdings;
 mod place;
 
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use crate::inode_map::InodeMap;
 use crate::node::NodeTable;
 
 pub(crate) use bind::ActiveRules;
+pub(crate) use holdings::Holdings;
 pub(crate) use place::{ASTRAY, NewFile, settled_facts};
 
 /// See the module.
@@ -24,4 +27,5 @@ pub(crate) struct Placement {
     pub(crate) nodes: Arc<NodeTable>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) rules: ArcSwap<ActiveRules>,
+    pub(crate) holdings: Holdings,
 }

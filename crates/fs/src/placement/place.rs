@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{BranchView, Choice, Decision, FileFacts, Resident, Stage};
+use umbrella_policy::placement::{BranchView, Choice, Decision, EntryId, FileFacts, Resident, Stage};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::branch::Branch;
@@ -14,10 +14,11 @@ use crate::error::{OpError, OpResult};
 use crate::ground::creds::Caller;
 use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, Node, inode_key};
-use crate::placement::Placement;
+use crate::placement::bind::full_list;
+use crate::placement::{ActiveRules, Placement};
 
-/// What the warning of files that must not spill and lie elsewhere is filed under.
-pub(crate) const ASTRAY: &str = "spill = false";
+/// What the warning of files outside of their lists is filed under.
+pub(crate) const ASTRAY: &str = "misplaced files";
 
 /// One view a branch.
 pub(crate) type Views = SmallVec<[BranchView; 8]>;
@@ -52,23 +53,51 @@ impl Placement {
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }
-        if decision.choice == Choice::NoRoom && self.rules.load().rules.forbids(decision, branch.id) {
-            self.warn_astray(path, branch);
+        if self.rules.load().rules.is_misplaced(decision, branch.id) {
+            self.warn_astray(path, branch, decision.entry);
         }
         decision.choice
     }
 
-    /// A file is where its rule does not allow it (a rename or a link brought it there), and cannot be moved. One line for all, until a walk of
-    /// the enforcer finds none.
-    pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch) {
+    /// A file is on no branch of its list (a rename, a link, or a change of the rules or the file did that), and cannot be moved. One line for all,
+    /// until a walk of the enforcer finds none.
+    pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch, entry: EntryId) {
         let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
+        let list = self.list_of(entry);
         self.context.warn(
             ASTRAY,
             format!(
-                "{path} is on branch {on:?}, where its rule (spill = false) does not allow it, and its branches have no room, are offline, or take nothing new \
-                 (`umbrella explain` says which): correct that, then run `umbrella enforce`, which moves it and names all such files"
+                "{path} is on branch {on:?}, and {list} does not name that. No branch of the list can take it: they have no room, are offline, or take nothing new \
+                 (`umbrella explain` says which). Correct that, then run `umbrella enforce`, which moves it and names all such files"
             ),
         );
+    }
+
+    /// No branch of a list could take a file. One line a list, until a file finds room again.
+    fn warn_full(&self, active: &ActiveRules, entry: EntryId) {
+        let (Some(info), Some(full)) = (active.rules.entries().get(entry.index()), active.full.get(entry.index()))
+        else {
+            return;
+        };
+        full.store(true, Ordering::Relaxed);
+        self.context.warn(
+            full_list(&info.name),
+            format!(
+                "no room: {} is full, and it is complete. Make room, or let files go elsewhere with \"default\" or \"any\" at its end",
+                self.list_of(entry)
+            ),
+        );
+    }
+
+    /// A list, for people: whose it is, and its branches.
+    fn list_of(&self, entry: EntryId) -> String {
+        let active = self.rules.load();
+        let Some(info) = active.rules.entries().get(entry.index()) else { return "its list".to_owned() };
+        let slots: Vec<String> = info.to.iter().map(|slot| self.slot_name(slot)).collect();
+        let is_default = entry.index() + 1 == active.rules.entries().len();
+        let whose =
+            if is_default { "the default list".to_owned() } else { format!("the list of rule {:?}", info.name) };
+        format!("{whose} ({})", slots.join(", "))
     }
 
     /// As `evaluate`, without counting.
@@ -79,7 +108,7 @@ impl Placement {
         let facts = settled_facts(path, meta, self.born(branch, meta));
         let all = names.iter().map(Vec::as_slice).chain([path]);
         let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
-        active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident))
+        active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &self.around(&active))
     }
 
     /// Whether reading a file may give it another place.
@@ -92,7 +121,7 @@ impl Placement {
         names.iter().map(Vec::as_slice).chain([path]).any(depends)
     }
 
-    /// The name that decides where a file with these attributes belongs: of several, one whose rule must not be passed over comes first.
+    /// The name that decides where a file with these attributes belongs: of several, one whose list has neither `default` nor `any` comes first.
     pub(crate) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
         let names = node.paths();
         let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
@@ -137,10 +166,25 @@ impl Placement {
         Ok(chosen)
     }
 
+    /// Where a file that leaves the staging area belongs.
+    pub(crate) fn decide_leaving(&self, facts: &FileFacts<'_>) -> Decision {
+        let (active, views) = (self.rules.load(), self.views());
+        let decide = || active.rules.decide(facts, &views, None, &self.around(&active));
+        let decision = decide();
+        if self.begin(&active, facts.path, decision) { decide() } else { decision }
+    }
+
     /// Counts a new file for the rule that decided.
     pub(crate) fn count_hit(&self, decision: Decision) {
-        if let Some(hits) = self.rules.load().hits.get(decision.entry.0 as usize) {
+        let active = self.rules.load();
+        if let Some(hits) = active.hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
+        }
+        let full = active.full.get(decision.entry.index());
+        if full.is_some_and(|full| full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed))
+            && let Some(info) = active.rules.entries().get(decision.entry.index())
+        {
+            self.context.unwarn(&full_list(&info.name));
         }
     }
 
@@ -164,34 +208,47 @@ impl Placement {
             now: time,
             stage: Stage::New,
         };
-        let rules = self.rules.load();
+        let active = self.rules.load();
         // What waits in memory has been promised room.
         let mut views = self.views();
         let promised = self.staged.bytes();
         for view in &mut views {
             view.free = ByteSize(view.free.0.saturating_sub(promised));
         }
-        let decision = rules.rules.decide(&facts, &views, None);
+        let decide = || active.rules.decide(&facts, &views, None, &self.around(&active));
+        let mut decision = decide();
+        if full.is_empty() && self.begin(&active, &path, decision) {
+            decision = decide();
+        }
         let chosen = match decision.choice {
             Choice::Place(branch) if !full.contains(&branch) => Some(branch),
             // Below min_free everywhere, or full against what was thought: any room that is left serves.
-            _ => rules.rules.next_choice(&facts, &views, full, ByteSize(0)),
+            _ => active.rules.next_choice(&facts, &views, full, ByteSize(0), &self.around(&active)),
         };
+        if let Some(branch) = chosen {
+            return Ok((branch, decision));
+        }
         // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
-        let is_away = rules.rules.is_away(decision.entry, &views);
-        let refusal = || if is_away { OpError::Offline } else { self.refusal() };
-        chosen.map(|branch| (branch, decision)).ok_or_else(refusal)
+        if active.rules.is_away(decision.entry, &views) {
+            return Err(OpError::Offline);
+        }
+        let refusal = self.refusal();
+        // With branches to leave out, others than full ones may be among them.
+        if refusal == OpError::NoRoom && full.is_empty() {
+            self.warn_full(&active, decision.entry);
+        }
+        Err(refusal)
     }
 
-    /// Whether a file with these names and attributes must not be on a branch (`spill = false`).
+    /// Whether a file with these names and attributes must not be on a branch: its list has neither `default` nor `any`, and leaves the branch out.
     pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, branch: BranchId) -> bool {
         let rules = &self.rules.load().rules;
-        let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| !entry.spill)) else {
+        let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| entry.is_strict)) else {
             return false;
         };
         let (views, facts) = (self.views(), settled_facts(first, meta, meta.btime));
         let deciding = rules.deciding_name(names.iter().map(Vec::as_slice), &facts, &views, None).unwrap_or(first);
-        rules.forbids(rules.decide(&FileFacts { path: deciding, ..facts }, &views, None), branch)
+        rules.forbids(rules.deciding_entry(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
 
     /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
@@ -212,8 +269,13 @@ impl Placement {
     /// The next branch for a file that needs `need` bytes and must leave those in `full`. The answer is none only after the branches were
     /// asked for their room anew.
     pub(crate) fn place_next(&self, facts: &FileFacts<'_>, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
-        let next = |views: &Views| self.rules.load().rules.next_choice(facts, views, full, need);
-        next(&self.views()).or_else(|| next(&self.views_by(Branch::view_now)))
+        let active = self.rules.load();
+        let next = |views: &Views| active.rules.next_choice(facts, views, full, need, &self.around(&active));
+        let found = next(&self.views()).or_else(|| next(&self.views_by(Branch::view_now)));
+        if found.is_none() {
+            self.warn_full(&active, active.rules.deciding_entry(facts, &self.views(), None));
+        }
+        found
     }
 }
 

@@ -187,7 +187,7 @@ impl Staging {
         let facts = settled_facts(path, meta, meta.btime);
         let mut heading = Heading { rule: None, target: None };
         if full.len() <= 1 {
-            let decision = self.placement.rules.load().rules.decide(&facts, &self.placement.views(), None);
+            let decision = self.placement.decide_leaving(&facts);
             heading.rule = Some(decision.entry);
             if let Choice::Place(target) = decision.choice
                 && !full.contains(&target)
@@ -198,7 +198,9 @@ impl Staging {
         }
         let as_new = || {
             let facts = FileFacts { stage: Stage::New, ..settled_facts(path, meta, meta.btime) };
-            self.placement.rules.load().rules.next_choice(&facts, &self.placement.views(), full, need)
+            let active = self.placement.rules.load();
+            let around = self.placement.around(&active);
+            active.rules.next_choice(&facts, &self.placement.views(), full, need, &around)
         };
         heading.target = self.placement.place_next(&facts, full, need).or_else(as_new);
         heading

@@ -11,7 +11,7 @@
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
-//! - a rule that must not be passed over (`spill = false`) comes to decide; where one decides from the first, nothing is staged;
+//! - a rule whose list has neither `default` nor `any` comes to decide; where one decides from the first, nothing is staged;
 //! - the tree is unmounted, or staging is no longer configured.
 //!
 //! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that neighbours lie
@@ -95,7 +95,7 @@ impl Staging {
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let (home, decision) = self.placement.place_by(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
-        if self.placement.rules.load().rules.forbids(decision, area.branch.id) || !is_stageable(new.name, 1) {
+        if self.placement.rules.load().rules.forbids(decision.entry, area.branch.id) || !is_stageable(new.name, 1) {
             return Ok(None);
         }
         let home = self.branches.get(home)?;

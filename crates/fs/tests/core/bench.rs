@@ -9,7 +9,9 @@ use umbrella_fs::pool::Pool;
 use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{
+    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec,
+};
 use umbrella_units::{Amount, ByteSize};
 
 /// In the order of the configuration.
@@ -180,20 +182,22 @@ pub(crate) const RULE_SETS: usize = 4;
 pub(crate) fn rule_set(number: usize) -> RulesSpec {
     let size = |is| Condition::Size { is, value: ByteSize(BIG), hysteresis: ByteSize(0) };
     let extension = |name: &str| Condition::Extension { any_of: vec![name.to_owned()], negated: false };
-    // What no rule names goes back to a default list of one, and stays where it is on one of several.
+    // What no rule names stays where it is on a default list of several. A last rule for all files is an order of preference instead.
+    let rest = |to: &str| when_all("rest", Vec::new(), to);
     let (rules, default): (_, &[&str]) = match number % RULE_SETS {
-        0 => (vec![when("big", size(Comparison::Greater), "slow")], &["fast"]),
+        0 => (vec![when("big", size(Comparison::Greater), "slow"), rest("fast")], &["any"]),
         1 => (vec![when("small", size(Comparison::LessOrEqual), "fast")], &["slow", "fast", "tiny"]),
         2 => (
             vec![
                 when("users", Condition::Uid { is: Comparison::Equal, value: 1000 }, "slow"),
                 when("logs", extension("log"), "tiny"),
+                rest("fast"),
             ],
-            &["fast"],
+            &["any"],
         ),
         _ => (vec![when("logs", extension("log"), "slow")], &["tiny", "fast", "slow"]),
     };
-    RulesSpec { rules, default: default.iter().map(|&name| name.to_owned()).collect() }
+    RulesSpec { rules, default: default.iter().map(|&name| name.to_owned()).collect(), groups: Vec::new() }
 }
 
 /// Whether a set of rules sends nothing to the branch that is soon full.
@@ -202,6 +206,11 @@ pub(crate) fn has_room_always(rules: usize) -> bool {
 }
 
 fn when(name: &str, condition: Condition, to: &str) -> RuleSpec {
-    let to = DestinationSpec { branches: vec![to.to_owned()], spill: true };
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions: vec![condition], to } }
+    when_all(name, vec![condition], to)
+}
+
+/// A rule that prefers a branch, and takes any other where that is full or away.
+fn when_all(name: &str, conditions: Vec<Condition>, to: &str) -> RuleSpec {
+    let to = DestinationSpec { branches: vec![to.to_owned(), "any".to_owned()], offline: Offline::Next };
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions, to } }
 }

@@ -1,34 +1,19 @@
-//! Which branch of a preference list: the first that can take the file, with as little moving as the list allows.
+//! Which branch of a list: the first entry that can take the file, with as little moving as the list allows.
 //!
-//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision.
-//! So does a file that no rule names on any branch of the default list: that list says where such a file begins, not where it is to go.
-//! Any other file that is on a branch of its list leaves it only for an earlier branch that has room for it. A file that had to spill
-//! stays where it is until a branch of its list has room again. A branch that takes nothing new (draining) is left in any case.
+//! The list is complete: a file goes nowhere else, and when no entry has room there is none. Preference is between entries. Inside an entry any
+//! branch is right, so a file leaves an entry only for an earlier one that has room for it. The default list is no preference at all: a file on any of its
+//! branches stays, because that list says where a file begins, not where it is to go.
+//!
+//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision. A branch that takes
+//! nothing new (draining) is left in any case.
 
-use umbrella_units::{BranchId, ByteSize, Timestamp};
+use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::rules::{Choice, Decision, EntryInfo, Found, Rules};
-
-/// Where an entry sends its files.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Destination<'a> {
-    /// Order of preference.
-    pub(super) to: &'a [BranchId],
-    /// The default list, when the entry may spill.
-    pub(super) spill: Option<&'a [BranchId]>,
-    /// Only a hysteresis keeps the file here.
-    pub(super) by_band: bool,
-    /// No rule names the file: `to` is the default list.
-    pub(super) by_default: bool,
-}
-
-impl Destination<'_> {
-    /// Whether a file may be on this branch at all.
-    fn allows(&self, branch: BranchId) -> bool {
-        self.spill.is_some() || self.to.contains(&branch)
-    }
-}
+use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules};
+use super::spec::Offline;
+use super::spread::{How, Pick, Question};
+use super::surroundings::Surroundings;
 
 /// Why a choice is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,145 +26,155 @@ pub(super) enum Because {
     Hysteresis,
     /// Only the default list decides, and it is on a branch of that.
     DefaultHome,
-    /// It is on its list, and no earlier branch has room.
+    /// It is on its list, and no earlier entry has room.
     Home,
-    /// The first of its list with room.
-    Listed,
-    /// No branch of its list has room; it has spilled already.
-    Spilled,
-    /// No branch of its list has room; the first of the default list with room.
-    Default,
-    /// No branch of either list has room; the one with most free space.
-    Roomiest,
-    /// No branch has room.
+    /// Of the entry at this place in the list.
+    Picked(usize, How),
+    /// The entry at this place keeps its directory on one branch, which is full.
+    TogetherFull(usize, BranchId),
+    /// The branches of the entry at this place that have its directory are full.
+    PathFull(usize),
+    /// The first entry is offline, and the rule says that nothing is created meanwhile.
+    FirstOffline,
+    /// No branch of its list has room.
     Full,
 }
 
-/// Where a file of `need` bytes belongs, and why.
-pub(super) fn choose(
-    destination: Destination<'_>,
-    need: ByteSize,
-    now: Timestamp,
-    branches: &[BranchView],
-    resident: Option<&Resident>,
-) -> (Choice, Because) {
-    let mut home = None;
-    if let Some(resident) = resident {
-        match view(branches, resident.branch) {
-            Some(branch) if branch.open() && resident.is_held(now) && destination.allows(resident.branch) => {
-                return (Choice::Stay, Because::Held);
-            }
-            Some(branch) if branch.open() => home = Some(resident.branch),
-            // It is being drained: as good as nowhere.
-            Some(branch) if branch.online => {}
-            _ => return (Choice::Stay, Because::HomeOffline),
-        }
-    }
-    if home.is_some() && destination.by_band {
-        return (Choice::Stay, Because::Hysteresis);
-    }
-    if destination.by_default && home.is_some_and(|home| destination.to.contains(&home)) {
-        return (Choice::Stay, Because::DefaultHome);
-    }
-    for &branch in destination.to {
-        if home == Some(branch) {
-            return (Choice::Stay, Because::Home);
-        }
-        if takes(branches, branch, need) {
-            return (Choice::Place(branch), Because::Listed);
-        }
-    }
-    let Some(default) = destination.spill else {
-        return (Choice::NoRoom, Because::Full);
-    };
-    if home.is_some() {
-        return (Choice::Stay, Because::Spilled);
-    }
-    if let Some(&branch) = default.iter().find(|&&branch| takes(branches, branch, need)) {
-        return (Choice::Place(branch), Because::Default);
-    }
-    match roomiest(branches, |branch| branch.has_room(need), &[]) {
-        Some(branch) => (Choice::Place(branch), Because::Roomiest),
-        None => (Choice::NoRoom, Because::Full),
-    }
-}
-
-/// The next branch for a file that has to leave those in `excluding`.
-pub(super) fn next(
-    destination: Destination<'_>,
-    need: ByteSize,
-    branches: &[BranchView],
-    excluding: &[BranchId],
-) -> Option<BranchId> {
-    let first_with = |fits: &dyn Fn(&BranchView) -> bool| {
-        let listed = destination.to.iter().chain(destination.spill.unwrap_or_default()).copied();
-        let mut open = listed.filter(|branch| !excluding.contains(branch));
-        open.find(|&branch| view(branches, branch).is_some_and(|view| view.open() && fits(view)))
-            .or_else(|| destination.spill.and_then(|_| roomiest(branches, fits, excluding)))
-    };
-    first_with(&|branch| branch.has_room(need)).or_else(|| first_with(&|branch| branch.free >= need))
-}
-
 impl Rules {
-    /// Decides where a file belongs. Allocates nothing.
-    pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
+    /// Decides where a file belongs.
+    pub fn decide(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+        around: &dyn Surroundings,
+    ) -> Decision {
         let found = self.entry_for(facts, branches, resident);
-        let (choice, _) = choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        let (choice, _) = self.choose(found, facts, branches, resident, around);
         Decision { entry: found.entry, choice }
     }
 
-    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list (then, if the
-    /// entry may spill, of the default list, then the one with most free space) that has `need` bytes above its `min_free`; when
-    /// there is none, the first that has them at all.
+    /// Where a file belongs by one entry, and why.
+    pub(super) fn choose(
+        &self,
+        found: Found,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+        around: &dyn Surroundings,
+    ) -> (Choice, Because) {
+        let info = &self.entries[found.entry.index()];
+        let mut home = None;
+        if let Some(resident) = resident {
+            match view(branches, resident.branch) {
+                Some(branch) if branch.open() => home = Some(resident.branch),
+                // It is being drained: as good as nowhere.
+                Some(branch) if branch.online => {}
+                _ => return (Choice::Stay, Because::HomeOffline),
+            }
+            // A name does not swing to and fro by itself, as sizes and ages do.
+            let must_leave = info.is_pattern && self.forbids(found.entry, resident.branch);
+            if home.is_some() && resident.is_held(facts.now) && !must_leave {
+                return (Choice::Stay, Because::Held);
+            }
+        }
+        if home.is_some() && found.by_band {
+            return (Choice::Stay, Because::Hysteresis);
+        }
+        let is_listed = home.is_some_and(|home| info.contains(home));
+        if is_listed && found.entry == self.default_entry() {
+            return (Choice::Stay, Because::DefaultHome);
+        }
+        let (choice, because) = if info.blocked(branches) {
+            (Choice::NoRoom, Because::FirstOffline)
+        } else {
+            let question = Question {
+                path: facts.path,
+                need: facts.need(),
+                branches,
+                excluding: &[],
+                room: BranchView::has_room,
+                around,
+            };
+            self.along(info, &question, home)
+        };
+        match choice {
+            Choice::NoRoom if is_listed => (Choice::Stay, Because::Home),
+            choice => (choice, because),
+        }
+    }
+
+    /// Goes along a list, up to the entry that a file is on already.
+    fn along(&self, info: &EntryInfo, question: &Question<'_>, home: Option<BranchId>) -> (Choice, Because) {
+        for (place, slot) in info.to.iter().enumerate() {
+            if home.is_some_and(|home| slot.contains(home)) {
+                return (Choice::Stay, Because::Home);
+            }
+            for set in &slot.sets {
+                match set.pick(&self.groups, question) {
+                    Pick::Member(branch, how) => return (Choice::Place(branch), Because::Picked(place, how)),
+                    Pick::TogetherFull(holder) => return (Choice::NoRoom, Because::TogetherFull(place, holder)),
+                    Pick::PathFull => return (Choice::NoRoom, Because::PathFull(place)),
+                    Pick::Full => {}
+                }
+            }
+        }
+        (Choice::NoRoom, Because::Full)
+    }
+
+    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list that has `need`
+    /// bytes above its `min_free`; when there is none, the first that has them at all.
     pub fn next_choice(
         &self,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         excluding: &[BranchId],
         need: ByteSize,
+        around: &dyn Surroundings,
     ) -> Option<BranchId> {
         let found = self.entry_for(facts, branches, None);
-        next(self.destination(found), need, branches, excluding)
-    }
-
-    pub(super) fn destination(&self, found: Found) -> Destination<'_> {
         let info = &self.entries[found.entry.index()];
-        let default = &self.entries[self.default_entry().index()].to;
-        let by_default = found.entry == self.default_entry();
-        Destination { to: &info.to, spill: info.spill.then_some(default), by_band: found.by_band, by_default }
+        if info.blocked(branches) {
+            return None;
+        }
+        let with = |room: fn(&BranchView, ByteSize) -> bool| {
+            let question = Question { path: facts.path, need, branches, excluding, room, around };
+            match self.along(info, &question, None).0 {
+                Choice::Place(branch) => Some(branch),
+                Choice::Stay | Choice::NoRoom => None,
+            }
+        };
+        with(BranchView::has_room).or_else(|| with(|view, need| view.free >= need))
     }
 
-    /// Whether a file must not be on a branch: what decides does not let it spill, and its list leaves the branch out.
-    pub fn forbids(&self, decision: Decision, branch: BranchId) -> bool {
-        self.entries.get(decision.entry.index()).is_some_and(|entry| !entry.spill && !entry.to.contains(&branch))
+    /// Whether a branch serves a decision as well as the one that it chose: both are of the same entry of the list.
+    pub fn is_as_good(&self, decision: Decision, branch: BranchId) -> bool {
+        let Choice::Place(chosen) = decision.choice else { return false };
+        let slots = self.entries.get(decision.entry.index()).map_or(&[][..], |info| &info.to);
+        let place = |id| slots.iter().position(|slot| slot.contains(id));
+        chosen == branch || place(chosen).is_some() && place(chosen) == place(branch)
     }
 
-    /// Whether a file that stays by this decision is on none of the branches of its list, for they have no room: it spilled.
-    pub fn has_spilled(
-        &self,
-        decision: Decision,
-        facts: &FileFacts<'_>,
-        branches: &[BranchView],
-        resident: &Resident,
-    ) -> bool {
-        let listed = |entry: &EntryInfo| entry.to.contains(&resident.branch);
-        decision.choice == Choice::Stay
-            && self.entries.get(decision.entry.index()).is_some_and(|entry| !listed(entry))
-            && view(branches, resident.branch).is_some_and(BranchView::open)
-            && !resident.is_held(facts.now)
+    /// Whether a file that could not be placed is on a branch that its list does not name.
+    pub fn is_misplaced(&self, decision: Decision, branch: BranchId) -> bool {
+        let entry = self.entries.get(decision.entry.index());
+        decision.choice == Choice::NoRoom && entry.is_some_and(|entry| !entry.contains(branch))
+    }
+
+    /// Whether a file must not be on a branch, not even for a moment: what decides names its branches one by one, and leaves this one out.
+    pub fn forbids(&self, entry: EntryId, branch: BranchId) -> bool {
+        self.entries.get(entry.index()).is_some_and(|info| info.is_strict && !info.contains(branch))
     }
 }
 
-fn takes(branches: &[BranchView], branch: BranchId, need: ByteSize) -> bool {
-    view(branches, branch).is_some_and(|branch| branch.open() && branch.has_room(need))
-}
+impl EntryInfo {
+    /// Whether nothing may be created because the first entry is offline.
+    fn blocked(&self, branches: &[BranchView]) -> bool {
+        self.offline == Offline::Fail && self.to.first().is_some_and(|slot| !slot.is_online(branches))
+    }
 
-/// The open branch with most free space, the lowest id on a tie.
-fn roomiest(branches: &[BranchView], fits: impl Fn(&BranchView) -> bool, excluding: &[BranchId]) -> Option<BranchId> {
-    (0..=u16::MAX)
-        .map(BranchId)
-        .zip(branches)
-        .filter(|(id, branch)| branch.open() && fits(branch) && !excluding.contains(id))
-        .max_by_key(|(id, branch)| (branch.free, std::cmp::Reverse(*id)))
-        .map(|(id, _)| id)
+    /// Whether a branch is on the list.
+    pub fn contains(&self, branch: BranchId) -> bool {
+        self.to.iter().any(|slot| slot.contains(branch))
+    }
 }

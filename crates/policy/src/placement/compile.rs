@@ -1,28 +1,38 @@
 //! From rules as they were written to [`Rules`]: names become ids, patterns are compiled, mistakes become errors.
 
+use std::cell::Cell;
+
+use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
 use super::condition::{BadCondition, Test};
 use super::error::RuleError;
 use super::glob::Glob;
+use super::group::{self, Known};
 use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When};
-use super::spec::{Condition, DestinationSpec, NameEntrySpec, RuleKindSpec, RulesSpec};
-
-/// Name of the default list in entries and errors.
-pub(super) const DEFAULT: &str = "default";
-
-type Resolve<'a> = &'a dyn Fn(&str) -> Option<BranchId>;
+use super::slot::{Set, Slot};
+use super::spec::{
+    ANY, Condition, DEFAULT, DestinationSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
+};
 
 impl Rules {
-    /// Compiles rules. `resolve` gives the id of a branch name.
-    pub fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
-        compile(spec, resolve)
+    /// Compiles rules for the branches of these names, in order; says what is wrong first.
+    pub fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, RuleError> {
+        compile(spec, branches)
+    }
+
+    /// All that is wrong with groups.
+    pub fn mistakes_of_groups(groups: &[GroupSpec], branches: &[(String, BranchId)]) -> Vec<RuleError> {
+        group::compile(groups, branches).err().unwrap_or_default()
     }
 }
 
-fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
-    let mut compiler = Compiler { spec, resolve, entries: Vec::new() };
+fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, RuleError> {
+    let known = group::compile(&spec.groups, branches).map_err(|mut errors| errors.remove(0))?;
+    let mut compiler =
+        Compiler { known: &known, default: Vec::new(), entries: Vec::new(), asks_groups: Cell::new(false) };
+    compiler.default = compiler.default_list(&spec.default)?;
     let mut ordered = Vec::with_capacity(spec.rules.len());
     let mut table: Option<&str> = None;
     for rule in &spec.rules {
@@ -36,33 +46,44 @@ fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
             }
         });
     }
-    if spec.default.is_empty() {
-        return Err(RuleError::EmptyDefault);
-    }
-    let to = compiler.branches(DEFAULT, &spec.default)?;
-    compiler.entry(DEFAULT.to_owned(), to, true);
-    let names = known_names(spec, resolve);
-    Ok(Rules { asked: Asked::of(&ordered), ordered, entries: compiler.entries, names })
+    let to = std::mem::take(&mut compiler.default);
+    compiler.entry(EntryInfo {
+        name: DEFAULT.to_owned(),
+        to,
+        offline: Offline::Next,
+        is_strict: false,
+        is_pattern: false,
+    });
+    let first_group_id = compiler.asks_groups.get().then(|| known.first_group_id());
+    let entries = compiler.entries;
+    let names = known.names().into_iter().filter_map(|name| Some((known.id(&name)?, name))).collect();
+    Ok(Rules { asked: Asked::of(&ordered), ordered, entries, names, first_group_id, groups: known.groups })
 }
 
 struct Compiler<'a> {
-    spec: &'a RulesSpec,
-    resolve: Resolve<'a>,
+    known: &'a Known<'a>,
+    default: Vec<Slot>,
     entries: Vec<EntryInfo>,
+    /// A condition names a group.
+    asks_groups: Cell<bool>,
 }
 
 impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
+        let resolve = |name: &str| {
+            self.asks_groups.set(self.asks_groups.get() || self.known.branch(name).is_none());
+            self.known.id(name)
+        };
         let tests = conditions
             .iter()
-            .map(|condition| Test::compile(condition, self.resolve))
+            .map(|condition| Test::compile(condition, &resolve))
             .collect::<Result<Box<[Test]>, BadCondition<'_>>>()
             .map_err(|bad| match bad {
                 BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
                 BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
             })?;
-        let (entry, first) = self.destination(rule, rule.to_owned(), to)?;
-        Ok(When { entry, first, has_band: tests.iter().any(Test::has_band), tests })
+        let entry = self.destination(rule, None, to)?;
+        Ok(When { entry, has_band: tests.iter().any(Test::has_band), tests })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {
@@ -75,73 +96,71 @@ impl Compiler<'_> {
                 reason,
             })?;
             globs.push((pattern.glob.clone(), glob));
-            self.destination(rule, format!("{rule}: {}", pattern.glob), &pattern.to)?;
+            self.destination(rule, Some(&pattern.glob), &pattern.to)?;
         }
         let table = NameTable::new(&globs);
         Ok(Names { name: rule.to_owned(), first_entry, globs, table })
     }
 
-    fn destination(
-        &mut self,
-        rule: &str,
-        name: String,
-        to: &DestinationSpec,
-    ) -> Result<(EntryId, BranchId), RuleError> {
-        let branches = self.branches(rule, &to.branches)?;
-        let Some(&first) = branches.first() else {
+    /// The entry of a rule, or of a pattern of the name table.
+    fn destination(&mut self, rule: &str, pattern: Option<&str>, to: &DestinationSpec) -> Result<EntryId, RuleError> {
+        let name = pattern.map_or_else(|| rule.to_owned(), |pattern| format!("{rule}: {pattern}"));
+        let slots = self.slots(rule, &to.branches)?;
+        if slots.is_empty() {
             return Err(RuleError::EmptyDestination { rule: name });
-        };
-        Ok((self.entry(name, branches, to.spill), first))
+        }
+        let is_strict = slots.iter().all(|slot| slot.id.is_some());
+        Ok(self.entry(EntryInfo { name, to: slots, offline: to.offline, is_strict, is_pattern: pattern.is_some() }))
     }
 
-    fn entry(&mut self, name: String, to: Vec<BranchId>, spill: bool) -> EntryId {
-        self.entries.push(EntryInfo { name, to, spill });
+    fn entry(&mut self, info: EntryInfo) -> EntryId {
+        self.entries.push(info);
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    fn branches(&self, rule: &str, names: &[String]) -> Result<Vec<BranchId>, RuleError> {
-        let mut ids = Vec::with_capacity(names.len());
+    fn default_list(&self, names: &[String]) -> Result<Vec<Slot>, RuleError> {
+        if names.iter().any(|name| name == DEFAULT) {
+            return Err(RuleError::DefaultInDefault);
+        }
+        if names.is_empty() {
+            return self.slots(DEFAULT, &[ANY.to_owned()]);
+        }
+        self.slots(DEFAULT, names)
+    }
+
+    fn slots(&self, rule: &str, names: &[String]) -> Result<Vec<Slot>, RuleError> {
+        let mut slots: Vec<Slot> = Vec::with_capacity(names.len());
         for name in names {
-            let id = (self.resolve)(name).ok_or_else(|| self.unknown(rule, name))?;
-            if ids.contains(&id) {
+            if slots.iter().any(|slot| slot.name == *name) {
                 return Err(RuleError::DuplicateBranch { rule: rule.to_owned(), branch: name.clone() });
             }
-            ids.push(id);
+            let sets = match name.as_str() {
+                DEFAULT => self.default.iter().flat_map(|slot| slot.sets.iter().cloned()).collect(),
+                ANY => SmallVec::from_iter([self.left(&slots)]),
+                name => SmallVec::from_iter([self.set(name).ok_or_else(|| self.unknown(rule, name))?]),
+            };
+            let id = self.known.id(name).filter(|_| ![DEFAULT, ANY].contains(&name.as_str()));
+            slots.push(Slot { name: name.clone(), id, sets });
         }
-        Ok(ids)
+        Ok(slots)
+    }
+
+    /// The branches that a list has not named yet.
+    fn left(&self, slots: &[Slot]) -> Set {
+        let ids = self.known.branches.iter().map(|(_, id)| *id);
+        Set { members: ids.filter(|id| !slots.iter().any(|slot| slot.contains(*id))).collect(), group: None }
+    }
+
+    fn set(&self, name: &str) -> Option<Set> {
+        if let Some(id) = self.known.branch(name) {
+            return Some(Set { members: SmallVec::from_iter([id]), group: None });
+        }
+        let group = self.known.group(name)?;
+        let members = self.known.groups.get(group)?.members.iter().copied().collect();
+        Some(Set { members, group: Some(group) })
     }
 
     fn unknown(&self, rule: &str, branch: &str) -> RuleError {
-        let known = known_names(self.spec, self.resolve).into_iter().map(|(_, name)| name).collect();
-        RuleError::UnknownBranch { rule: rule.to_owned(), branch: branch.to_owned(), known }
+        RuleError::UnknownBranch { rule: rule.to_owned(), branch: branch.to_owned(), known: self.known.names() }
     }
-}
-
-/// Branch names that the rules use and that exist, in order of first use.
-fn known_names(spec: &RulesSpec, resolve: Resolve<'_>) -> Vec<(BranchId, String)> {
-    let mut known: Vec<(BranchId, String)> = Vec::new();
-    let mut note = |name: &String| {
-        if let Some(id) = resolve(name)
-            && !known.iter().any(|(other, _)| *other == id)
-        {
-            known.push((id, name.clone()));
-        }
-    };
-    spec.default.iter().for_each(&mut note);
-    for rule in &spec.rules {
-        match &rule.kind {
-            RuleKindSpec::When { conditions, to } => {
-                to.branches.iter().for_each(&mut note);
-                for condition in conditions {
-                    if let Condition::Space { branch, .. } | Condition::Online { branch, .. } = condition {
-                        note(branch);
-                    }
-                }
-            }
-            RuleKindSpec::Names(patterns) => {
-                patterns.iter().flat_map(|pattern| &pattern.to.branches).for_each(&mut note);
-            }
-        }
-    }
-    known
 }

@@ -7,14 +7,14 @@ use super::glob::GlobError;
 /// Rules that cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuleError {
-    /// A name that no branch has.
-    #[error("rule \"{rule}\": there is no branch \"{branch}\"{}", known_names(.known))]
+    /// A name that no branch and no group has.
+    #[error("rule \"{rule}\": there is no branch or group \"{branch}\"{}", known_names(.known))]
     UnknownBranch {
         /// The rule, or `default`.
         rule: String,
         /// The name it uses.
         branch: String,
-        /// Names in these rules that do exist.
+        /// Names that do exist.
         known: Vec<String>,
     },
     /// A destination without a branch.
@@ -23,16 +23,90 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
-    /// A default list without a branch.
-    #[error("`default` names no branch (give at least one: files that no rule matches go there)")]
-    EmptyDefault,
-    /// A branch that stands twice in one list.
-    #[error("rule \"{rule}\": branch \"{branch}\" is in the list twice (keep the first)")]
+    /// The default list as a part of itself.
+    #[error(
+        "`default` cannot name itself (leave \"default\" out of that list; \"any\" stands for all branches that are left)"
+    )]
+    DefaultInDefault,
+    /// A name that stands twice in one list.
+    #[error("rule \"{rule}\": \"{branch}\" is in the list twice (keep the first)")]
     DuplicateBranch {
         /// The rule, or `default`.
         rule: String,
         /// The branch.
         branch: String,
+    },
+    /// A group named like a branch or another group.
+    #[error("group \"{group}\": a branch or another group has this name (names must differ)")]
+    NameTaken {
+        /// The group.
+        group: String,
+    },
+    /// A group named like a word of the lists.
+    #[error("\"{name}\" has a meaning of its own in lists (choose another name)")]
+    ReservedName {
+        /// The name.
+        name: String,
+    },
+    /// A member that no branch and no group is.
+    #[error("group \"{group}\": there is no branch or group \"{item}\"{}", known_names(.known))]
+    UnknownMember {
+        /// The group.
+        group: String,
+        /// As it is written.
+        item: String,
+        /// Names that do exist.
+        known: Vec<String>,
+    },
+    /// A group that is a member of itself, perhaps through others.
+    #[error("group \"{group}\": \"{item}\" contains this group (leave one of the two out of the other)")]
+    GroupInItself {
+        /// The group.
+        group: String,
+        /// The member that leads back to it.
+        item: String,
+    },
+    /// A pattern of names that no branch has.
+    #[error("group \"{group}\": no branch is called like \"{item}\" (`umbrella check` lists the branches)")]
+    MatchesNothing {
+        /// The group.
+        group: String,
+        /// The pattern.
+        item: String,
+    },
+    /// `!x` without an `x` to leave out.
+    #[error("group \"{group}\": \"{item}\" leaves nothing out (the entries without \"!\" do not name it)")]
+    LeavesNothingOut {
+        /// The group.
+        group: String,
+        /// As it is written.
+        item: String,
+    },
+    /// A group without a member.
+    #[error("group \"{group}\" has no member (name a branch, a group, or \"*\" for all branches)")]
+    EmptyGroup {
+        /// The group.
+        group: String,
+    },
+    /// A pattern of names that cannot be read.
+    #[error("group \"{group}\": \"{item}\" {reason}")]
+    BadMembers {
+        /// The group.
+        group: String,
+        /// As it is written.
+        item: String,
+        /// What is wrong with it.
+        reason: GlobError,
+    },
+    /// A pattern of directories that cannot be read.
+    #[error("group \"{group}\": together = \"{glob}\" {reason}")]
+    BadTogether {
+        /// The group.
+        group: String,
+        /// The pattern.
+        glob: String,
+        /// What is wrong with it.
+        reason: GlobError,
     },
     /// More than one name table.
     #[error("rule \"{rule}\": a second name table (the first is \"{first}\"; put all patterns there)")]

@@ -2,10 +2,14 @@
 
 use umbrella_units::{BranchId, format_duration};
 
-use super::choose::{Because, choose};
+use super::choose::Because;
 use super::condition::Verdict;
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, When};
+use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, Views, When};
+use super::slot::Slot;
+use super::spec::SpreadOrder;
+use super::spread::How;
+use super::surroundings::Surroundings;
 use super::words;
 
 /// A decision and how it came about.
@@ -32,10 +36,18 @@ pub struct Step {
 
 impl Rules {
     /// Decides as [`Rules::decide`] does, and says why.
-    pub fn explain(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Explained {
+    pub fn explain(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+        around: &dyn Surroundings,
+    ) -> Explained {
         let mut steps = Vec::new();
-        let found = self.entry_by_steps(facts, branches, resident, &mut steps);
-        let (choice, because) = choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        let mut buffer = Views::new();
+        let for_conditions = self.for_conditions(branches, &mut buffer);
+        let found = self.entry_by_steps(facts, for_conditions, resident, &mut steps);
+        let (choice, because) = self.choose(found, facts, branches, resident, around);
         let why = self.why(found.entry, choice, because, facts, branches, resident);
         Explained { decision: Decision { entry: found.entry, choice }, steps, why }
     }
@@ -108,7 +120,7 @@ impl Rules {
             return None;
         }
         if self.inactive(when.entry, branches) {
-            steps.push(self.step(when.entry, false, self.passed_over(when.first)));
+            steps.push(self.step(when.entry, false, self.passed_over(when.entry)));
             return None;
         }
         let reason = if held.is_empty() { "it has no conditions".to_owned() } else { held.join("; ") };
@@ -132,8 +144,7 @@ impl Rules {
         for (place, &pattern) in matching.iter().enumerate() {
             let entry = names.entry(pattern);
             if self.inactive(entry, branches) {
-                let first = self.entries[entry.index()].to[0];
-                steps.push(self.step(entry, false, self.passed_over(first)));
+                steps.push(self.step(entry, false, self.passed_over(entry)));
                 continue;
             }
             let mut reason = format!("{} literal characters match", names.globs[pattern as usize].1.literals);
@@ -147,8 +158,14 @@ impl Rules {
         None
     }
 
-    fn passed_over(&self, first: BranchId) -> String {
-        format!("passed over: its first branch {} is offline", self.branch_name(first))
+    fn passed_over(&self, entry: EntryId) -> String {
+        format!("passed over: {}, the first of its list, is offline", self.first_name(entry))
+    }
+
+    /// The first of an entry's list, quoted.
+    pub(super) fn first_name(&self, entry: EntryId) -> String {
+        let first = self.entries[entry.index()].to.first();
+        first.map_or_else(String::new, |slot| format!("\"{}\"", slot.name))
     }
 
     fn why(
@@ -166,21 +183,20 @@ impl Rules {
             Choice::Place(branch) => self.branch_name(branch),
             Choice::Stay | Choice::NoRoom => home.clone(),
         };
-        // What stood before the chosen branch in its list.
-        let stop = match (choice, because) {
-            (Choice::Place(branch), Because::Listed) => Some(branch),
-            (Choice::Stay, Because::Home) => resident.map(|resident| resident.branch),
-            _ => None,
+        // How many entries of the list were passed by.
+        let passed = match because {
+            Because::Picked(place, _) | Because::TogetherFull(place, _) | Because::PathFull(place) => place,
+            Because::Home => {
+                let is_home = |slot: &Slot| resident.is_some_and(|resident| slot.contains(resident.branch));
+                info.to.iter().position(is_home).unwrap_or(0)
+            }
+            Because::Full => info.to.len(),
+            _ => 0,
         };
-        let passed: Vec<String> = info
-            .to
-            .iter()
-            .take_while(|branch| Some(**branch) != stop)
-            .map(|branch| self.obstacle(*branch, facts, branches))
-            .collect();
-        let passed = passed.join("; ");
-        let after = |text: String| if passed.is_empty() { text } else { format!("{passed}; {text}") };
-        match because {
+        let mut said: Vec<String> =
+            info.to.iter().take(passed).map(|slot| self.obstacle_of(slot, facts, branches)).collect();
+        let slot = info.to.get(passed).map_or("", |slot| slot.name.as_str());
+        said.push(match because {
             Because::HomeOffline => format!("it is on {home}, which is offline: nothing can be moved from there"),
             Because::Held => {
                 let stays = resident.map_or_else(String::new, |resident| format_duration(resident.min_stay));
@@ -188,13 +204,61 @@ impl Rules {
             }
             Because::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
             Because::DefaultHome => format!("no rule names it, and the default list names {home}"),
-            Because::Home => after(format!("it is on {home}")),
-            Because::Listed => after(format!("{chosen} has room")),
-            Because::Spilled => after(format!("it has spilled to {home} and stays there until its list has room")),
-            Because::Default => after(format!("{chosen} of the default list has room")),
-            Because::Roomiest => after(format!("{chosen} has most free space")),
-            Because::Full if info.spill => after("no other branch has room".to_owned()),
-            Because::Full => after("it may go nowhere else (spill = false)".to_owned()),
+            Because::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
+            Because::Picked(_, how) => {
+                let of = of_group(info.to.get(passed));
+                let words = self.picked(how, info.to.get(passed), facts.path);
+                format!("{chosen}{of} {words}")
+            }
+            Because::TogetherFull(_, holder) => format!(
+                "{} of \"{slot}\" holds most of its directory and is full, and the file may be nowhere else (together_spill = false)",
+                self.branch_name(holder)
+            ),
+            Because::PathFull(_) => {
+                format!("those of \"{slot}\" that have its directory are full (spread = \"only-same-path\")")
+            }
+            Because::FirstOffline => {
+                format!("{} is offline, and nothing is created meanwhile (offline = \"fail\")", self.first_name(entry))
+            }
+            Because::Full => format!("the list of {} is full, and it is complete", self.list_name(entry)),
+        });
+        said.join("; ")
+    }
+
+    /// What a list is called in messages.
+    fn list_name(&self, entry: EntryId) -> String {
+        let name = &self.entries[entry.index()].name;
+        if entry == self.default_entry() { "`default`".to_owned() } else { format!("rule \"{name}\"") }
+    }
+
+    fn picked(&self, how: How, slot: Option<&Slot>, path: &[u8]) -> String {
+        let group = slot.and_then(|slot| slot.sets.iter().find_map(|set| self.groups.get(set.group?)));
+        match how {
+            How::Together => {
+                let dir = group.and_then(|group| group.kept_together(path)).unwrap_or_default();
+                format!("holds most of {}, which is kept together", String::from_utf8_lossy(dir))
+            }
+            How::Only => "has room".to_owned(),
+            How::SamePath => "has its directory".to_owned(),
+            How::Order(SpreadOrder::MostFree) => "has most free space".to_owned(),
+            How::Order(SpreadOrder::MostFreeShare) => "has the largest share of free space".to_owned(),
+            How::Order(SpreadOrder::LeastFree) => "has least free space that is enough".to_owned(),
+            How::Order(SpreadOrder::LeastUsed) => "has least used space".to_owned(),
+            How::Order(SpreadOrder::InOrder) => "is the first with room".to_owned(),
+            How::Order(SpreadOrder::RoundRobin) => "is next in turn".to_owned(),
+            How::Order(SpreadOrder::Random) => "was drawn by chance".to_owned(),
+            How::Order(SpreadOrder::RandomByFree) => "was drawn by chance, weighted by free space".to_owned(),
+            How::Order(SpreadOrder::HighWater) => "is the first above the high-water mark".to_owned(),
+        }
+    }
+
+    /// Why no branch of an entry can take a file.
+    fn obstacle_of(&self, slot: &Slot, facts: &FileFacts<'_>, branches: &[BranchView]) -> String {
+        let each: Vec<String> = slot.members().map(|branch| self.obstacle(branch, facts, branches)).collect();
+        match each.as_slice() {
+            [] => format!("\"{}\" has no branch left", slot.name),
+            [one] => one.clone(),
+            several => format!("no branch of \"{}\" can take it: {}", slot.name, several.join(", ")),
         }
     }
 
@@ -210,4 +274,10 @@ impl Rules {
             }
         }
     }
+}
+
+/// Says which group a branch was chosen from.
+fn of_group(slot: Option<&Slot>) -> String {
+    let several = slot.filter(|slot| slot.branch().is_none());
+    several.map_or_else(String::new, |slot| format!(" of \"{}\"", slot.name))
 }

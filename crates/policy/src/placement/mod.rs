@@ -1,7 +1,8 @@
-//! Which branch a file belongs on: ordered rules, the name table, preference lists, room and hysteresis.
+//! Which branch a file belongs on: ordered rules, the name table, lists of branches and groups, room and hysteresis.
 //!
 //! Source: UmbrellaFS, chapter III. Rules are looked at in order and the first match wins; the name table stands at one
-//! place in that order, and inside it the pattern with the longest overall match wins. No match: the default list.
+//! place in that order, and inside it the pattern with the longest overall match wins. No match: the default list. Groups are of our own: they answer
+//! which of several equal disks gets a file.
 
 mod choose;
 mod compile;
@@ -11,10 +12,14 @@ mod error;
 mod explain;
 mod facts;
 mod glob;
+mod group;
 mod name_table;
 mod reach;
 mod rules;
+mod slot;
 pub mod spec;
+mod spread;
+mod surroundings;
 mod words;
 
 #[cfg(test)]
@@ -24,5 +29,8 @@ pub use error::RuleError;
 pub use explain::{Explained, Step};
 pub use facts::{BranchView, FileFacts, Resident, Stage};
 pub use glob::GlobError;
+pub use group::{Group, NamePattern};
 pub use reach::Unreachable;
 pub use rules::{Asked, Choice, Decision, EntryId, EntryInfo, Rules};
+pub use slot::Slot;
+pub use surroundings::{Empty, Held, Surroundings};

@@ -3,10 +3,13 @@
 //! A rule is out of reach when its own conditions contradict each other, or when one earlier rule admits every file that it admits.
 //! Only what is certain is reported; a rule that several earlier rules cover together is not found.
 
+use umbrella_units::BranchId;
+
 use super::condition::Test;
 use super::domain::{Domain, Fact, Quantity, Reading};
 use super::glob::Glob;
 use super::rules::{EntryId, Names, Rule, Rules, When};
+use super::spec::Offline;
 
 /// A rule, or a pattern of the name table, that can never match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +66,8 @@ impl Rules {
         }
         self.require_active(&mut possible, when.entry);
         if possible.contradiction().is_some() {
-            let first = self.branch_name(when.first);
-            let reason = format!("it wants {first} offline, but is passed over while its first branch is");
+            let first = self.first_name(when.entry);
+            let reason = format!("it wants {first} offline, but is passed over while the first of its list is");
             return Some(self.out_of_reach(when.entry, reason, false));
         }
         None
@@ -124,22 +127,26 @@ impl Rules {
         Some(self.out_of_reach(entry, reason, fallback))
     }
 
-    /// Admits only what an entry is not passed over for: its first branch is online, unless it must not spill.
+    /// Admits only what an entry is not passed over for.
     fn require_active(&self, possible: &mut Domain, entry: EntryId) {
-        let info = &self.entries[entry.index()];
-        if info.spill {
-            possible.require(info.to[0], true);
+        if let Some(first) = self.first_that_must_be_online(entry) {
+            possible.require(first, true);
         }
     }
 
     fn may_be_passed_over(&self, entry: EntryId, possible: &Domain) -> bool {
+        let is_passed = self.entries[entry.index()].offline == Offline::Pass;
+        is_passed && self.first_that_must_be_online(entry).is_none_or(|first| !possible.needs_online(first))
+    }
+
+    /// The branch or group without which an entry is passed over.
+    fn first_that_must_be_online(&self, entry: EntryId) -> Option<BranchId> {
         let info = &self.entries[entry.index()];
-        info.spill && !possible.needs_online(info.to[0])
+        info.to.first().filter(|_| info.offline == Offline::Pass)?.id
     }
 
     fn unless_offline(&self, entry: EntryId) -> String {
-        let first = self.entries[entry.index()].to[0];
-        format!(" (unless its first branch {} is offline)", self.branch_name(first))
+        format!(" (unless {}, the first of its list, is offline)", self.first_name(entry))
     }
 
     fn out_of_reach(&self, entry: EntryId, reason: String, only_as_fallback: bool) -> Unreachable {

@@ -1,15 +1,19 @@
 //! Compiled rules and the decision: which entry a file falls under, and which branch of that entry's list it belongs on.
 //!
 //! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that matches
-//! wins. An entry whose first branch is offline is inactive: it is passed over, and revives when the branch returns. One with `spill = false` is
-//! never passed over. What only the default list decides stays on whichever of its branches it is.
+//! wins. An entry with `offline = "pass"` is inactive while the first of its list is offline: it is passed over, and revives when the branch returns.
+//! What only the default list decides stays on whichever of its branches it is.
 
-use umbrella_units::BranchId;
+use smallvec::SmallVec;
+use umbrella_units::{BranchId, ByteSize};
 
 use super::condition::{Test, Verdict};
-use super::facts::{BranchView, FileFacts, Resident, is_online, view};
+use super::facts::{BranchView, FileFacts, Resident, view};
 use super::glob::Glob;
+use super::group::Group;
 use super::name_table::NameTable;
+use super::slot::Slot;
+use super::spec::Offline;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,10 +31,14 @@ impl EntryId {
 pub struct EntryInfo {
     /// The rule's name; for a pattern, the table's name and the pattern; `default` for the default list.
     pub name: String,
-    /// Order of preference.
-    pub to: Vec<BranchId>,
-    /// Whether the default list and then any other branch may be used when none of `to` has room.
-    pub spill: bool,
+    /// Order of preference; complete.
+    pub to: Vec<Slot>,
+    /// What it does while entries of its list are offline.
+    pub offline: Offline,
+    /// A rule's list without `default` and `any`: its files are to be on these branches only, not in the staging area either.
+    pub is_strict: bool,
+    /// A pattern of the name table.
+    pub(super) is_pattern: bool,
 }
 
 /// Where a file belongs, and what says so.
@@ -49,7 +57,7 @@ pub enum Choice {
     Stay,
     /// It belongs on this branch; a new file is created here.
     Place(BranchId),
-    /// No branch of its list (or, with spill, of the pool) has room; a resident file stays where it is.
+    /// No branch of its list has room; a file that exists stays where it is, which is not on its list.
     NoRoom,
 }
 
@@ -67,14 +75,24 @@ impl Found {
     }
 }
 
+/// Views of branches and groups.
+pub(super) type Views = SmallVec<[BranchView; 16]>;
+
+/// A branch or group that nothing is known of.
+const AWAY: BranchView =
+    BranchView { online: false, writable: false, total: ByteSize(0), free: ByteSize(0), min_free: ByteSize(0) };
+
 /// All rules of a pool, compiled.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// As they were written: the first that matches wins.
     pub(super) ordered: Vec<Rule>,
     pub(super) entries: Vec<EntryInfo>,
-    /// Names of branches that the rules use.
+    pub(super) groups: Vec<Group>,
+    /// Names of branches and groups.
     pub(super) names: Vec<(BranchId, String)>,
+    /// For conditions the groups stand behind the branches, from this id on; none where no condition names a group.
+    pub(super) first_group_id: Option<u16>,
     pub(super) asked: Asked,
 }
 
@@ -117,7 +135,6 @@ pub(super) enum Rule {
 #[derive(Debug, Clone)]
 pub(super) struct When {
     pub(super) entry: EntryId,
-    pub(super) first: BranchId,
     pub(super) has_band: bool,
     pub(super) tests: Box<[Test]>,
 }
@@ -150,22 +167,44 @@ impl Rules {
         &self.entries
     }
 
-    /// Whether an entry is passed over because its first branch is offline. The default never is, nor is one that must not spill: what belongs on
-    /// its branches only is refused while they are away, not put elsewhere.
-    pub fn inactive(&self, entry: EntryId, branches: &[BranchView]) -> bool {
-        entry != self.default_entry()
-            && self
-                .entries
-                .get(entry.index())
-                .filter(|info| info.spill)
-                .and_then(|info| info.to.first())
-                .is_some_and(|first| !is_online(branches, *first))
+    /// The groups, in the order in which they were written.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
     }
 
-    /// Whether all branches that an entry allows are offline.
+    /// Whether an entry is passed over because the first of its list is offline.
+    pub fn inactive(&self, entry: EntryId, branches: &[BranchView]) -> bool {
+        self.entries
+            .get(entry.index())
+            .filter(|info| info.offline == Offline::Pass)
+            .and_then(|info| info.to.first())
+            .is_some_and(|first| !first.is_online(branches))
+    }
+
+    /// Whether nothing can be created by an entry because branches of its list are offline.
     pub fn is_away(&self, entry: EntryId, branches: &[BranchView]) -> bool {
-        let info = self.entries.get(entry.index()).filter(|info| !info.spill);
-        info.is_some_and(|info| info.to.iter().all(|branch| !is_online(branches, *branch)))
+        self.entries.get(entry.index()).is_some_and(|info| match info.offline {
+            Offline::Fail => info.to.first().is_some_and(|first| !first.is_online(branches)),
+            Offline::Next | Offline::Pass => !info.to.iter().any(|slot| slot.is_online(branches)),
+        })
+    }
+
+    /// What conditions look at: the branches and, where one names a group, the groups behind them.
+    pub(super) fn for_conditions<'v>(&self, branches: &'v [BranchView], buffer: &'v mut Views) -> &'v [BranchView] {
+        let Some(first) = self.first_group_id else { return branches };
+        buffer.extend(branches.iter().copied());
+        buffer.resize(usize::from(first), AWAY);
+        for group in &self.groups {
+            let members = group.members.iter().filter_map(|id| view(branches, *id)).filter(|view| view.online);
+            buffer.push(members.fold(AWAY, |sum, member| BranchView {
+                online: true,
+                writable: sum.writable || member.writable,
+                total: ByteSize(sum.total.0.saturating_add(member.total.0)),
+                free: ByteSize(sum.free.0.saturating_add(member.free.0)),
+                min_free: ByteSize(sum.min_free.0.saturating_add(member.min_free.0)),
+            }));
+        }
+        buffer
     }
 
     /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that it asks for holds.
@@ -175,6 +214,8 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
     ) -> bool {
+        let mut buffer = Views::new();
+        let branches = self.for_conditions(branches, &mut buffer);
         for rule in self.ordered.iter().filter(|_| self.asked.access_times) {
             match rule {
                 Rule::When(when) if when.tests.iter().any(Test::is_of_access_time) => {
@@ -198,7 +239,7 @@ impl Rules {
         false
     }
 
-    /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule must not spill, else the first.
+    /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule's list is strict, else the first.
     pub fn deciding_name<'a, I>(
         &self,
         names: I,
@@ -209,11 +250,21 @@ impl Rules {
     where
         I: IntoIterator<Item = &'a [u8]>,
     {
-        let may_spill = |path: &'a [u8]| {
+        let is_lenient = |path: &'a [u8]| {
             let found = self.entry_for(&FileFacts { path, ..*facts }, branches, resident);
-            self.entries.get(found.entry.index()).is_none_or(|entry| entry.spill)
+            self.entries.get(found.entry.index()).is_none_or(|entry| !entry.is_strict)
         };
-        names.into_iter().min_by_key(|path| (may_spill(path), *path))
+        names.into_iter().min_by_key(|path| (is_lenient(path), *path))
+    }
+
+    /// The entry that decides where a file belongs.
+    pub fn deciding_entry(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> EntryId {
+        self.entry_for(facts, branches, resident).entry
     }
 
     /// The entry that a file falls under.
@@ -223,6 +274,8 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
     ) -> Found {
+        let mut buffer = Views::new();
+        let branches = self.for_conditions(branches, &mut buffer);
         let found = self.ordered.iter().find_map(|rule| self.decided_by(rule, facts, branches, resident));
         found.unwrap_or(Found::outright(self.default_entry()))
     }
@@ -249,10 +302,13 @@ impl Rules {
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    /// Whether the hystereses of a rule count for a file: it is on the rule's list, and not on a branch that it has to leave in any case.
+    /// Whether the hystereses of a rule count for a file: it is on a branch that the rule's list names, and not on one that it has to leave in any case.
     pub(super) fn is_home(&self, when: &When, branches: &[BranchView], resident: Option<&Resident>) -> bool {
         let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
-        let listed = |branch| self.entries[when.entry.index()].to.contains(&branch);
+        let listed = |branch| {
+            let named = self.entries[when.entry.index()].to.iter().filter(|slot| slot.id.is_some());
+            named.clone().any(|slot| slot.contains(branch))
+        };
         when.has_band && resident.is_some_and(|resident| listed(resident.branch) && may_stay(resident.branch))
     }
 

@@ -5,13 +5,93 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{Amount, ByteSize};
 
-/// All rules of a pool, in order, and the default list.
+/// The word for the default list in a rule's list.
+pub const DEFAULT: &str = "default";
+/// The word for all branches that a list has not named before it.
+pub const ANY: &str = "any";
+
+/// All rules of a pool, in order, the default list and the groups.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RulesSpec {
     /// First match wins.
     pub rules: Vec<RuleSpec>,
-    /// Where a file goes that no rule names: branch names in order of preference.
+    /// Where a file begins that no rule names: branches, groups or [`ANY`]. Empty: [`ANY`].
     pub default: Vec<String>,
+    /// Sets of branches that are of equal worth.
+    #[serde(default)]
+    pub groups: Vec<GroupSpec>,
+}
+
+/// A set of branches of equal worth: a file on any of them is in its place.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupSpec {
+    /// Stands wherever the name of a branch does.
+    pub name: String,
+    /// Names of branches and groups, patterns of names (`disk*`), and `!` before what is left out. Their order breaks ties.
+    pub branches: Vec<String>,
+    /// How a new file's branch is chosen.
+    pub spread: Spread,
+    /// Patterns of directories. All that is below one such directory goes to one member.
+    pub together: Vec<String>,
+    /// What happens to a file of such a directory when its member is full.
+    pub together_full: TogetherFull,
+}
+
+/// What happens to a file whose directory is kept together, when the member that holds the directory is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TogetherFull {
+    /// The file goes to another member.
+    #[default]
+    Spill,
+    /// There is no room for the file.
+    NoRoom,
+}
+
+/// How a group chooses the member for a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Which members come into question first.
+    pub narrow: Option<Narrow>,
+    /// Which of those is taken.
+    pub order: SpreadOrder,
+}
+
+/// Which members of a group come into question for a file, by the directories that they have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Narrow {
+    /// Those that have the file's directory; when none of them has room, all.
+    SamePath,
+    /// Those that have the file's directory, or all when none has it. When they are full, there is no room.
+    OnlySamePath,
+    /// Those that have the nearest directory above the file that any member with room has.
+    NearestPath,
+}
+
+/// Which member of a group is taken. The first in order on a tie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpreadOrder {
+    /// Most free bytes.
+    #[default]
+    MostFree,
+    /// Most free space as a share of the size.
+    MostFreeShare,
+    /// Fewest free bytes.
+    LeastFree,
+    /// Fewest used bytes.
+    LeastUsed,
+    /// The first in order.
+    InOrder,
+    /// The next in order after the one that got the last file.
+    RoundRobin,
+    /// By chance.
+    Random,
+    /// By chance; twice the free space, twice the chance.
+    RandomByFree,
+    /// The first with more free space than a mark, which begins at half of the largest member's size and is halved until a member has more.
+    HighWater,
 }
 
 /// One rule, or the name table.
@@ -47,13 +127,27 @@ pub struct NameEntrySpec {
     pub to: DestinationSpec,
 }
 
-/// Branches in order of preference.
+/// Branches and groups in order of preference. The list is complete: a file goes nowhere else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DestinationSpec {
-    /// Branch names; the first that is online and has room is used.
+    /// Names of branches or groups, [`DEFAULT`], [`ANY`]; the first that is online and has room is used.
     pub branches: Vec<String>,
-    /// Whether, when none of them has room, the default list and then any other branch may be used.
-    pub spill: bool,
+    /// What happens while entries of the list are offline.
+    #[serde(default)]
+    pub offline: Offline,
+}
+
+/// What a rule does while entries of its list are offline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offline {
+    /// An entry that is offline is skipped like one without room; while all are, nothing can be created.
+    #[default]
+    Next,
+    /// While the first entry is offline, the rule is passed over.
+    Pass,
+    /// While the first entry is offline, nothing can be created.
+    Fail,
 }
 
 /// How a value is compared with the file's.
@@ -205,9 +299,9 @@ pub enum Condition {
         /// Threshold.
         value: u32,
     },
-    /// State of a branch: its free or used space.
+    /// Free or used space of a branch, or of a group's members together.
     Space {
-        /// Branch name.
+        /// Name of a branch or group.
         branch: String,
         /// What is compared.
         of: SpaceField,
@@ -218,9 +312,9 @@ pub enum Condition {
         /// Hysteresis, as for `Size`.
         hysteresis: Amount,
     },
-    /// Whether a branch is online.
+    /// Whether a branch, or any member of a group, is online.
     Online {
-        /// Branch name.
+        /// Name of a branch or group.
         branch: String,
         /// Required state.
         value: bool,

@@ -12,7 +12,7 @@ use umbrella_fs::control::protocol::Request;
 use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
-use super::rules_naming;
+use super::rules_reaching;
 use crate::commands::PoolOption;
 use crate::config::save::{self, Addition, Change};
 use crate::text::{quoted, quoted_list, visible_path};
@@ -101,7 +101,7 @@ impl AddArgs {
                 format!("branch {} is in the pool, but not in its configuration (add it there by hand)", quoted(&name))
             })?;
         }
-        let lists = rules_naming(&client, &name)?;
+        let lists = rules_reaching(&client, &name)?;
         if self.json {
             let added = json!({ "branch": name, "added": true, "configuration": lines, "lists": lists, "saved": file });
             output::json(&added)?;

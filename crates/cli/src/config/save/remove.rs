@@ -11,7 +11,8 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
     let Some(tables) = document.get("branch").and_then(Item::as_array_of_tables) else {
         bail!("its branches are not written as [[branch]]");
     };
-    let table = tables.iter().find(|table| table.get("name").and_then(Item::as_str) == Some(name));
+    super::refuse_pattern(tables, name)?;
+    let table = tables.iter().find(|table| super::is_of(table, name));
     // Somebody has taken it out already.
     let Some(table) = table else { return Ok(text.to_owned()) };
     let heading = table.span().context("its branch cannot be found")?;
@@ -22,6 +23,13 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
     let mut document: DocumentMut = rest.parse()?;
     if let Some(names) = document.get_mut("default").and_then(Item::as_array_mut) {
         remove(names, name);
+    }
+    let groups = document.get_mut("group").and_then(Item::as_array_of_tables_mut);
+    for group in groups.into_iter().flat_map(ArrayOfTables::iter_mut) {
+        if let Some(members) = group.get_mut("branches").and_then(Item::as_array_mut) {
+            remove(members, name);
+            remove(members, &format!("!{name}"));
+        }
     }
     let rules = document.get_mut("rule").and_then(Item::as_array_of_tables_mut);
     for rule in rules.into_iter().flat_map(ArrayOfTables::iter_mut) {

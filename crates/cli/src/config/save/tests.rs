@@ -73,11 +73,14 @@ fn what_somebody_writes_meanwhile_is_kept() {
 }
 
 #[test]
-fn a_default_list_that_is_not_written_is_written_with_what_it_was() {
+fn a_default_list_that_has_every_branch_already_stays_as_it_is() {
     let bare = TEXT.replace("default = [\"a\"] # files\n", "");
-    let new = with_b(&bare, "/mnt/b", false).unwrap();
-    assert!(new.contains("\ndefault = [\"a\"]\n") && new.contains("# where"), "{new}");
-    assert!(with_b(&bare, "/mnt/b", true).unwrap().contains("\ndefault = [\"a\", \"b\"]\n"));
+    for to_default in [false, true] {
+        let new = with_b(&bare, "/mnt/b", to_default).unwrap();
+        assert!(!new.contains("default =") && new.contains("# where"), "{new}");
+    }
+    let any = TEXT.replace("default = [\"a\"]", "default = [\"a\", \"any\"]");
+    assert!(with_b(&any, "/mnt/b", true).unwrap().contains("default = [\"a\", \"any\"]"));
     let name_alone = TEXT.replace("default = [\"a\"]", "default = \"a\"");
     assert!(with_b(&name_alone, "/mnt/b", true).unwrap().contains("default = [\"a\", \"b\"]"));
 }
@@ -184,7 +187,7 @@ fn a_branch_that_goes_takes_its_own_comments_and_leaves_the_others() {
 fn a_branch_that_a_rule_sends_files_to_alone_is_not_taken_out() {
     let alone = THREE.replace("[\"c\", \"a\"]", "[\"a\"]");
     let error = format!("{:#}", after(&alone, &Change::Remove { name: "a" }).unwrap_err());
-    assert!(error.contains("would become invalid") && error.contains("unknown branch \"a\""), "{error}");
+    assert!(error.contains("would become invalid") && error.contains("no branch or group is called \"a\""), "{error}");
 }
 
 #[test]

@@ -197,7 +197,6 @@ impl Glob {
     }
 
     /// Whether the pattern matches a whole path.
-    #[cfg(test)]
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         self.alternatives.iter().any(|flat| flat.matches(path))
     }
@@ -239,7 +238,6 @@ impl Flat {
     }
 
     /// Whether it matches a whole path.
-    #[cfg(test)]
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         path.starts_with(&self.prefix) && path.ends_with(&self.suffix) && self.matches_between(path)
     }

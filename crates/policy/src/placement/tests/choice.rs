@@ -1,4 +1,4 @@
-//! Preference lists, room, spilling, draining, branches that are away.
+//! Lists that are complete, room, draining, branches that are away.
 
 use super::*;
 
@@ -6,8 +6,14 @@ fn list() -> Rules {
     compile(vec![when("all", vec![], to(&["flash", "crypt"]))], &["disk"])
 }
 
-fn strict() -> Rules {
-    compile(vec![when("all", vec![], only(&["flash", "crypt"]))], &["disk"])
+fn list_with(offline: Offline) -> Rules {
+    let to = DestinationSpec { offline, ..to(&["flash", "crypt"]) };
+    compile(vec![when("all", vec![], to)], &["disk"])
+}
+
+/// A list that takes the default list, and then whatever is left.
+fn open_list() -> Rules {
+    compile(vec![when("all", vec![], to(&["flash", "crypt", "default", "any"]))], &["disk"])
 }
 
 fn new(rules: &Rules, branches: &[BranchView]) -> Choice {
@@ -38,23 +44,45 @@ fn the_largest_file_and_reserve_do_not_overflow() {
 }
 
 #[test]
-fn a_file_spills_to_the_default_list_and_then_where_most_is_free() {
-    assert_eq!(new(&list(), &[ROOMY, FULL, FULL, ROOMY]), Choice::Place(DISK));
-    assert_eq!(new(&list(), &[FULL, FULL, FULL, ROOMY]), Choice::Place(SPARE));
-    assert_eq!(new(&list(), &[FULL; 4]), Choice::NoRoom);
-    let rules = compile(vec![], &["crypt"]);
-    assert_eq!(
-        new(&rules, &[free(5_000), free(6_000), FULL, free(6_000)]),
-        Choice::Place(FLASH),
-        "the lower id on a tie"
-    );
+fn a_list_is_complete() {
+    assert_eq!(new(&list(), &[ROOMY, FULL, ROOMY, ROOMY]), Choice::Place(CRYPT));
+    assert_eq!(new(&list(), &[ROOMY, FULL, FULL, ROOMY]), Choice::NoRoom);
+    assert_eq!(choice(&list(), &file("/x"), &[ROOMY, FULL, FULL, ROOMY], Some(SPARE)), Choice::NoRoom);
+    let default = compile(vec![], &["disk"]);
+    assert_eq!(new(&default, &[FULL, ROOMY, ROOMY, ROOMY]), Choice::NoRoom, "the default list too");
 }
 
 #[test]
-fn a_file_that_may_not_spill_has_no_room() {
-    assert_eq!(new(&strict(), &[ROOMY, FULL, ROOMY, ROOMY]), Choice::Place(CRYPT));
-    assert_eq!(new(&strict(), &[ROOMY, FULL, FULL, ROOMY]), Choice::NoRoom);
-    assert_eq!(choice(&strict(), &file("/x"), &[ROOMY, FULL, FULL, ROOMY], Some(SPARE)), Choice::NoRoom);
+fn default_stands_for_the_default_list_and_any_for_all_that_is_left() {
+    assert_eq!(new(&open_list(), &[ROOMY, FULL, FULL, ROOMY]), Choice::Place(DISK));
+    assert_eq!(new(&open_list(), &[FULL, FULL, FULL, ROOMY]), Choice::Place(SPARE));
+    assert_eq!(new(&open_list(), &[FULL; 4]), Choice::NoRoom);
+    let listed: Vec<Vec<BranchId>> = open_list().entries()[0].to.iter().map(|slot| slot.members().collect()).collect();
+    assert_eq!(listed, [vec![FLASH], vec![CRYPT], vec![DISK], vec![SPARE]]);
+}
+
+#[test]
+fn any_goes_by_most_free_space() {
+    let rules = compile(vec![], &["crypt", "any"]);
+    assert_eq!(new(&rules, &[free(5_000), free(6_000), FULL, free(6_000)]), Choice::Place(FLASH), "the first on a tie");
+    assert_eq!(new(&rules, &[free(5_000), free(6_000), free(1_000), free(6_000)]), Choice::Place(CRYPT));
+}
+
+#[test]
+fn without_a_default_list_a_file_goes_anywhere() {
+    let rules = compile(vec![], &[]);
+    assert_eq!(new(&rules, &[free(5_000), free(6_000), FULL, ROOMY]), Choice::Place(SPARE));
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(FLASH)), Choice::Stay);
+}
+
+#[test]
+fn a_file_on_any_branch_of_the_default_list_is_in_its_place_by_a_rule_that_names_the_list() {
+    let rules = compile(vec![when("all", vec![], to(&["flash", "default"]))], &["disk", "spare"]);
+    let full_flash = [ROOMY, FULL, ROOMY, ROOMY];
+    assert_eq!(new(&rules, &full_flash), Choice::Place(DISK), "it begins on the first");
+    assert_eq!(choice(&rules, &file("/x"), &full_flash, Some(SPARE)), Choice::Stay, "but is not moved there");
+    assert_eq!(choice(&rules, &file("/x"), &full_flash, Some(CRYPT)), Choice::Place(DISK));
+    assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(SPARE)), Choice::Place(FLASH));
 }
 
 #[test]
@@ -77,7 +105,7 @@ fn a_file_that_no_rule_names_stays_on_whichever_branch_of_the_default_list_it_is
 
 #[test]
 fn a_rule_that_is_passed_over_leaves_files_on_the_default_list_where_they_are() {
-    let rules = compile(vec![when("all", vec![], to(&["spare"]))], &["disk", "flash"]);
+    let rules = compile(vec![when("all", vec![], passing(&["spare"]))], &["disk", "flash"]);
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE], Some(FLASH)), Choice::Stay);
     assert_eq!(choice(&rules, &file("/x"), &[ROOMY; 4], Some(FLASH)), Choice::Place(SPARE));
 }
@@ -98,19 +126,18 @@ fn a_file_on_an_earlier_branch_never_moves_to_a_later_one() {
 }
 
 #[test]
-fn a_file_that_has_spilled_stays_until_its_list_has_room() {
+fn a_file_at_the_end_of_its_list_waits_there_until_an_earlier_branch_has_room() {
     for home in [DISK, SPARE] {
-        assert_eq!(choice(&list(), &file("/x"), &[ROOMY, FULL, FULL, ROOMY], Some(home)), Choice::Stay);
-        assert_eq!(choice(&list(), &file("/x"), &[ROOMY, FULL, ROOMY, ROOMY], Some(home)), Choice::Place(CRYPT));
+        assert_eq!(choice(&open_list(), &file("/x"), &[ROOMY, FULL, FULL, ROOMY], Some(DISK)), Choice::Stay);
+        assert_eq!(choice(&open_list(), &file("/x"), &[ROOMY, FULL, ROOMY, ROOMY], Some(home)), Choice::Place(CRYPT));
     }
 }
 
 #[test]
 fn a_branch_that_is_drained_is_left() {
     assert_eq!(choice(&list(), &file("/x"), &[ROOMY, DRAINING, ROOMY, ROOMY], Some(FLASH)), Choice::Place(CRYPT));
-    assert_eq!(choice(&list(), &file("/x"), &[ROOMY, DRAINING, FULL, ROOMY], Some(FLASH)), Choice::Place(DISK));
-    assert_eq!(choice(&strict(), &file("/x"), &[ROOMY, DRAINING, FULL, ROOMY], Some(FLASH)), Choice::NoRoom);
-    assert_eq!(choice(&list(), &file("/x"), &[FULL, DRAINING, FULL, FULL], Some(FLASH)), Choice::NoRoom);
+    assert_eq!(choice(&open_list(), &file("/x"), &[ROOMY, DRAINING, FULL, ROOMY], Some(FLASH)), Choice::Place(DISK));
+    assert_eq!(choice(&list(), &file("/x"), &[ROOMY, DRAINING, FULL, ROOMY], Some(FLASH)), Choice::NoRoom);
 }
 
 #[test]
@@ -120,8 +147,8 @@ fn a_file_on_a_branch_that_is_offline_cannot_be_moved() {
 }
 
 #[test]
-fn a_rule_whose_first_branch_is_offline_is_passed_over_and_revives() {
-    let rules = list();
+fn with_pass_a_rule_whose_first_branch_is_offline_is_passed_over_and_revives() {
+    let rules = list_with(Offline::Pass);
     let away = [ROOMY, OFFLINE, ROOMY, ROOMY];
     assert_eq!(entry(&rules, &file("/x"), &away), "default");
     assert!(rules.inactive(EntryId(0), &away));
@@ -131,17 +158,32 @@ fn a_rule_whose_first_branch_is_offline_is_passed_over_and_revives() {
 }
 
 #[test]
-fn a_rule_that_must_not_spill_is_not_passed_over_when_its_branches_are_offline() {
-    let rules = strict();
-    for away in [[ROOMY, OFFLINE, OFFLINE, ROOMY], [ROOMY, OFFLINE, ROOMY, ROOMY]] {
+fn with_next_an_entry_that_is_offline_is_skipped_and_nothing_leaks_while_all_are() {
+    let rules = list_with(Offline::Next);
+    let (one, both) = ([ROOMY, OFFLINE, ROOMY, ROOMY], [ROOMY, OFFLINE, OFFLINE, ROOMY]);
+    for away in [one, both] {
         assert_eq!(entry(&rules, &file("/x"), &away), "all");
         assert!(!rules.inactive(EntryId(0), &away));
     }
-    assert_eq!(new(&rules, &[ROOMY, OFFLINE, OFFLINE, ROOMY]), Choice::NoRoom, "refused, and put nowhere else");
-    assert!(rules.is_away(EntryId(0), &[ROOMY, OFFLINE, OFFLINE, ROOMY]));
-    assert_eq!(new(&rules, &[ROOMY, OFFLINE, ROOMY, ROOMY]), Choice::Place(CRYPT), "another branch of its list serves");
-    assert!(!rules.is_away(EntryId(0), &[ROOMY, OFFLINE, ROOMY, ROOMY]));
-    assert_eq!(choice(&rules, &file("/x"), &[ROOMY, OFFLINE, OFFLINE, ROOMY], Some(DISK)), Choice::NoRoom);
+    assert_eq!(new(&rules, &one), Choice::Place(CRYPT));
+    assert!(!rules.is_away(EntryId(0), &one));
+    assert_eq!(new(&rules, &both), Choice::NoRoom, "refused, and put nowhere else");
+    assert!(rules.is_away(EntryId(0), &both));
+    assert_eq!(choice(&rules, &file("/x"), &both, Some(DISK)), Choice::NoRoom);
+}
+
+#[test]
+fn with_fail_nothing_is_created_or_moved_while_the_first_entry_is_offline() {
+    let rules = list_with(Offline::Fail);
+    let away = [ROOMY, OFFLINE, ROOMY, ROOMY];
+    assert_eq!(entry(&rules, &file("/x"), &away), "all");
+    assert_eq!(new(&rules, &away), Choice::NoRoom);
+    assert!(rules.is_away(EntryId(0), &away));
+    let facts = new_file("/x");
+    assert_eq!(rules.next_choice(&facts, &away, &[], ByteSize(0), &Empty), None);
+    assert_eq!(choice(&rules, &file("/x"), &away, Some(CRYPT)), Choice::Stay, "it is on its list");
+    assert_eq!(choice(&rules, &file("/x"), &away, Some(DISK)), Choice::NoRoom);
+    assert!(!rules.is_away(EntryId(0), &[ROOMY, ROOMY, OFFLINE, ROOMY]), "only the first counts");
 }
 
 #[test]
@@ -154,10 +196,10 @@ fn the_default_is_never_passed_over() {
 }
 
 #[test]
-fn the_next_choice_follows_the_list_then_the_default_then_the_free_space() {
-    let rules = list();
+fn the_next_choice_follows_the_list() {
+    let rules = open_list();
     let next = |branches: &[BranchView], excluding: &[BranchId]| {
-        rules.next_choice(&new_file("/x"), branches, excluding, ByteSize(1000))
+        rules.next_choice(&new_file("/x"), branches, excluding, ByteSize(1000), &Empty)
     };
     assert_eq!(next(&[ROOMY; 4], &[FLASH]), Some(CRYPT));
     assert_eq!(next(&[ROOMY; 4], &[FLASH, CRYPT]), Some(DISK));
@@ -171,16 +213,17 @@ fn the_next_choice_follows_the_list_then_the_default_then_the_free_space() {
 #[test]
 fn the_next_choice_takes_from_what_is_kept_free_before_it_gives_up() {
     let reserve = BranchView { min_free: ByteSize(5_000), ..free(2_000) };
-    let next = |branches: &[BranchView]| list().next_choice(&new_file("/x"), branches, &[FLASH], ByteSize(1000));
+    let next =
+        |branches: &[BranchView]| open_list().next_choice(&new_file("/x"), branches, &[FLASH], ByteSize(1000), &Empty);
     assert_eq!(next(&[reserve, ROOMY, FULL, free(1_000)]), Some(SPARE), "room above the reserve comes first");
     assert_eq!(next(&[reserve, ROOMY, FULL, FULL]), Some(DISK));
     assert_eq!(next(&[FULL, ROOMY, FULL, FULL]), None);
 }
 
 #[test]
-fn the_next_choice_keeps_to_the_list_where_spilling_is_forbidden() {
-    let rules = strict();
-    let next = |excluding: &[BranchId]| rules.next_choice(&new_file("/x"), &[ROOMY; 4], excluding, ByteSize(1));
+fn the_next_choice_keeps_to_a_complete_list() {
+    let rules = list();
+    let next = |excluding: &[BranchId]| rules.next_choice(&new_file("/x"), &[ROOMY; 4], excluding, ByteSize(1), &Empty);
     assert_eq!(next(&[FLASH]), Some(CRYPT));
     assert_eq!(next(&[FLASH, CRYPT]), None);
 }
@@ -195,7 +238,7 @@ fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
         hysteresis: Duration::ZERO,
     };
     let rules =
-        compile(vec![when("today", vec![today], to(&["disk"])), when("rest", vec![], to(&["spare"]))], &["disk"]);
+        compile(vec![when("today", vec![today], to(&["disk"])), when("rest", vec![], passing(&["spare"]))], &["disk"]);
     let fresh = FileFacts { atime: at(1_086_000), ..file("/x") };
     let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
     assert_eq!(choice(&rules, &fresh, &[ROOMY; 4], Some(SPARE)), Choice::Place(DISK));
@@ -207,24 +250,18 @@ fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
 #[test]
 fn a_file_with_holes_needs_the_room_that_it_occupies() {
     let sparse = FileFacts { size: ByteSize(1 << 30), occupied: ByteSize(4096), ..file("/x") };
-    assert_eq!(choice(&strict(), &sparse, &[FULL, free(4096), FULL, FULL], None), Choice::Place(FLASH));
-    assert_eq!(choice(&strict(), &sparse, &[FULL, free(4095), FULL, FULL], None), Choice::NoRoom);
+    assert_eq!(choice(&list(), &sparse, &[FULL, free(4096), FULL, FULL], None), Choice::Place(FLASH));
+    assert_eq!(choice(&list(), &sparse, &[FULL, free(4095), FULL, FULL], None), Choice::NoRoom);
     let reserved = FileFacts { size: ByteSize(1), occupied: ByteSize(1 << 20), ..file("/x") };
-    assert_eq!(choice(&strict(), &reserved, &[FULL, free(4096), FULL, FULL], None), Choice::NoRoom);
+    assert_eq!(choice(&list(), &reserved, &[FULL, free(4096), FULL, FULL], None), Choice::NoRoom);
 }
 
 #[test]
-fn a_file_that_stays_for_want_of_room_has_spilled() {
-    let rules = list();
-    let spilled = |branches: &[BranchView], resident: Resident| {
-        let decision = rules.decide(&file("/x"), branches, Some(&resident));
-        assert_eq!(decision.choice, Choice::Stay);
-        rules.has_spilled(decision, &file("/x"), branches, &resident)
-    };
-    let full = [ROOMY, FULL, FULL, ROOMY];
-    assert!(spilled(&full, on(DISK)));
-    assert!(!spilled(&full, on(CRYPT)), "it is on its list");
-    let lately = Resident { since: Some(file("/x").now), min_stay: Duration::from_secs(1), ..on(DISK) };
-    assert!(!spilled(&full, lately), "it would stay with room too");
-    assert!(!spilled(&[OFFLINE, FULL, FULL, ROOMY], on(DISK)));
+fn only_a_list_of_named_branches_forbids_the_others() {
+    assert!(list().forbids(EntryId(0), DISK));
+    assert!(!list().forbids(EntryId(0), FLASH));
+    assert!(!open_list().forbids(EntryId(0), SPARE));
+    let ends_with_default = compile(vec![when("all", vec![], to(&["flash", "default"]))], &["disk"]);
+    assert!(!ends_with_default.forbids(EntryId(0), SPARE));
+    assert!(!list().forbids(EntryId(1), FLASH), "the default list forbids nothing");
 }

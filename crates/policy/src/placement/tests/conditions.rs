@@ -258,7 +258,7 @@ fn only_files_that_a_rule_on_access_times_may_match_depend_on_them() {
     let rules = compile(
         vec![
             table("fixed", vec![("/fixed/**", to(&["disk"]))]),
-            when("hot films", vec![read, extension(&["avi"])], to(&["flash"])),
+            when("hot films", vec![read, extension(&["avi"])], passing(&["flash"])),
         ],
         &["disk"],
     );

@@ -10,13 +10,13 @@ fn error(rules: Vec<RuleSpec>, default: &[&str]) -> RuleError {
 #[test]
 fn an_unknown_branch_is_named_with_those_that_exist() {
     let rules = || vec![when("fast", vec![], to(&["flash", "falsh"]))];
-    let expected = RuleError::UnknownBranch {
-        rule: "fast".to_owned(),
-        branch: "falsh".to_owned(),
-        known: vec!["disk".to_owned(), "flash".to_owned()],
-    };
+    let expected =
+        RuleError::UnknownBranch { rule: "fast".to_owned(), branch: "falsh".to_owned(), known: owned(&NAMES) };
     assert_eq!(error(rules(), &["disk"]), expected);
-    assert_eq!(expected.to_string(), "rule \"fast\": there is no branch \"falsh\" (known here: \"disk\", \"flash\")");
+    assert_eq!(
+        expected.to_string(),
+        "rule \"fast\": there is no branch or group \"falsh\" (known here: \"disk\", \"flash\", \"crypt\", \"spare\")"
+    );
     assert!(matches!(error(vec![], &["nowhere"]), RuleError::UnknownBranch { rule, .. } if rule == "default"));
 }
 
@@ -37,7 +37,7 @@ fn a_condition_on_an_unknown_branch_is_an_error() {
 
 #[test]
 fn lists_must_name_a_branch_and_each_once() {
-    assert_eq!(error(vec![], &[]), RuleError::EmptyDefault);
+    assert_eq!(error(vec![], &["disk", "default"]), RuleError::DefaultInDefault);
     let empty = error(vec![when("rule", vec![], to(&[]))], &["disk"]);
     assert_eq!(empty, RuleError::EmptyDestination { rule: "rule".to_owned() });
     let empty = error(vec![table("t", vec![("/x", to(&[]))])], &["disk"]);

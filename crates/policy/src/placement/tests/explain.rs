@@ -8,13 +8,13 @@ fn steps(
     branches: &[BranchView],
     resident: Option<&Resident>,
 ) -> Vec<(String, bool, String)> {
-    let explained = rules.explain(facts, branches, resident);
-    assert_eq!(explained.decision, rules.decide(facts, branches, resident));
+    let explained = rules.explain(facts, branches, resident, &Empty);
+    assert_eq!(explained.decision, rules.decide(facts, branches, resident, &Empty));
     explained.steps.into_iter().map(|step| (step.rule, step.matched, step.reason)).collect()
 }
 
 fn why(rules: &Rules, branches: &[BranchView], resident: Option<&Resident>) -> String {
-    rules.explain(&file("/x"), branches, resident).why
+    rules.explain(&file("/x"), branches, resident, &Empty).why
 }
 
 fn step(rule: &str, matched: bool, reason: &str) -> (String, bool, String) {
@@ -69,14 +69,17 @@ fn a_new_file_lacks_facts() {
 #[test]
 fn a_rule_that_is_passed_over_names_the_branch() {
     let rules = compile(
-        vec![when("all", vec![], to(&["flash"])), table("t", vec![("/x", to(&["crypt"])), ("/**", to(&["disk"]))])],
+        vec![
+            when("all", vec![], passing(&["flash"])),
+            table("t", vec![("/x", passing(&["crypt"])), ("/**", to(&["disk"]))]),
+        ],
         &["disk"],
     );
     assert_eq!(
         steps(&rules, &file("/x"), &[ROOMY, OFFLINE, OFFLINE, ROOMY], None),
         [
-            step("all", false, "passed over: its first branch \"flash\" is offline"),
-            step("t: /x", false, "passed over: its first branch \"crypt\" is offline"),
+            step("all", false, "passed over: \"flash\", the first of its list, is offline"),
+            step("t: /x", false, "passed over: \"crypt\", the first of its list, is offline"),
             step("t: /**", true, "1 literal characters match"),
         ]
     );
@@ -101,7 +104,7 @@ fn a_band_that_holds_a_file_is_named() {
         steps(&rules, &sized(1280), &[ROOMY; 4], Some(&on(FLASH))),
         [step("small", true, "size is 1.2 KiB (1280 bytes), within the hysteresis of 512 B around < 1 KiB")]
     );
-    let explained = rules.explain(&sized(1280), &[ROOMY; 4], Some(&on(FLASH)));
+    let explained = rules.explain(&sized(1280), &[ROOMY; 4], Some(&on(FLASH)), &Empty);
     assert_eq!(explained.why, "it is on \"flash\" and stays there while it is within the hysteresis");
 }
 
@@ -113,25 +116,41 @@ fn every_choice_says_why() {
     assert_eq!(why(&rules, &[ROOMY; 4], None), "\"flash\" has room");
     assert_eq!(why(&rules, &flash_full, None), format!("{full}; \"crypt\" has room"));
     assert_eq!(why(&rules, &flash_full, Some(&on(CRYPT))), format!("{full}; it is on \"crypt\""));
-    let drained = why(&rules, &[ROOMY, DRAINING, DRAINING, ROOMY], None);
-    assert_eq!(
-        drained,
-        "\"flash\" takes nothing new; \"crypt\" takes nothing new; \"disk\" of the default list has room"
-    );
-    let nearly = [FULL, FULL, DRAINING, ROOMY];
-    assert!(why(&rules, &nearly, None).ends_with("#3 has most free space"));
-    assert!(
-        why(&rules, &nearly, Some(&on(SPARE)))
-            .ends_with("it has spilled to #3 and stays there until its list has room")
-    );
-    assert!(why(&rules, &[FULL; 4], None).ends_with("no other branch has room"));
     let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
-    assert_eq!(why(&rules, &away, Some(&on(SPARE))), "it is on #3, which is offline: nothing can be moved from there");
+    assert_eq!(
+        why(&rules, &away, Some(&on(SPARE))),
+        "it is on \"spare\", which is offline: nothing can be moved from there"
+    );
     let held = Resident { branch: DISK, since: Some(at(1_086_399)), min_stay: Duration::from_secs(3600) };
     assert_eq!(
         why(&rules, &[ROOMY; 4], Some(&held)),
         "it came to \"disk\" less than 1h ago and stays that long (min_stay)"
     );
-    let strict = compile(vec![when("all", vec![], only(&["flash"]))], &["disk"]);
-    assert_eq!(why(&strict, &flash_full, None), format!("{full}; it may go nowhere else (spill = false)"));
+}
+
+#[test]
+fn a_list_that_is_full_is_named_with_the_reason_of_each_branch() {
+    let rules = compile(vec![when("all", vec![], to(&["flash", "any"]))], &["disk"]);
+    let full = "has no room (0 B free, 0 B kept free, 1000 B needed)";
+    assert_eq!(
+        why(&rules, &[FULL, FULL, OFFLINE, DRAINING], None),
+        format!(
+            "\"flash\" {full}; no branch of \"any\" can take it: \"disk\" {full}, \"crypt\" is offline, \"spare\" takes nothing new; \
+             the list of rule \"all\" is full, and it is complete"
+        )
+    );
+    let default = compile(vec![], &["disk"]);
+    let views = [FULL, ROOMY, ROOMY, ROOMY];
+    assert_eq!(
+        why(&default, &views, None),
+        format!("\"disk\" {full}; the list of `default` is full, and it is complete")
+    );
+}
+
+#[test]
+fn a_choice_among_equals_says_what_made_it() {
+    let rules = compile(vec![when("all", vec![], to(&["any"]))], &["disk"]);
+    let most = [free(1_001), free(1_002), free(1_002), FULL];
+    assert_eq!(why(&rules, &most, None), "\"flash\" of \"any\" has most free space");
+    assert_eq!(why(&rules, &most, Some(&on(SPARE))), "it is on \"spare\" of \"any\"");
 }

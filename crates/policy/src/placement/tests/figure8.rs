@@ -9,9 +9,9 @@ fn rules() -> Rules {
             table(
                 "by name",
                 vec![
-                    ("/home/dave/**", only(&["crypt"])),
+                    ("/home/dave/**", to(&["crypt"])),
                     ("/home/dave/**.avi", to(&["disk", "crypt"])),
-                    ("/**", only(&["disk"])),
+                    ("/**", to(&["disk"])),
                 ],
             ),
         ],
@@ -25,7 +25,7 @@ fn read_only(path: &str) -> FileFacts<'_> {
 
 fn place(facts: &FileFacts<'_>) -> (String, Choice) {
     let rules = rules();
-    let decision = rules.decide(facts, &[ROOMY; 4], None);
+    let decision = rules.decide(facts, &[ROOMY; 4], None, &Empty);
     (rules.entries()[decision.entry.index()].name.clone(), decision.choice)
 }
 

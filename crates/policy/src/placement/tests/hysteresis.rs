@@ -141,7 +141,7 @@ fn came(branch: BranchId, secs_ago: i64) -> Resident {
 #[test]
 fn a_file_that_came_lately_stays() {
     let rules = small_on_flash(0);
-    let decide = |resident: Resident| rules.decide(&sized(10), &[ROOMY; 4], Some(&resident)).choice;
+    let decide = |resident: Resident| rules.decide(&sized(10), &[ROOMY; 4], Some(&resident), &Empty).choice;
     assert_eq!(decide(came(DISK, 59)), Choice::Stay);
     assert_eq!(decide(came(DISK, 60)), Choice::Place(FLASH));
     assert_eq!(decide(came(DISK, -100)), Choice::Stay, "a time in the future is just now");
@@ -150,8 +150,8 @@ fn a_file_that_came_lately_stays() {
 
 #[test]
 fn a_file_that_came_lately_to_where_it_must_not_be_does_not_stay() {
-    let rules = compile(vec![table("names", vec![("/secret/**", only(&["crypt", "flash"]))])], &["disk"]);
-    let decide = |resident: Resident| rules.decide(&file("/secret/key"), &[ROOMY; 4], Some(&resident)).choice;
+    let rules = compile(vec![table("names", vec![("/secret/**", to(&["crypt", "flash"]))])], &["disk"]);
+    let decide = |resident: Resident| rules.decide(&file("/secret/key"), &[ROOMY; 4], Some(&resident), &Empty).choice;
     assert_eq!(decide(came(DISK, 1)), Choice::Place(CRYPT));
     assert_eq!(decide(came(FLASH, 1)), Choice::Stay, "its list has this branch");
     assert_eq!(decide(came(FLASH, 61)), Choice::Place(CRYPT));
@@ -161,7 +161,7 @@ fn a_file_that_came_lately_to_where_it_must_not_be_does_not_stay() {
 fn a_branch_that_is_drained_is_left_at_once() {
     let rules = small_on_flash(0);
     let branches = [ROOMY, ROOMY, ROOMY, DRAINING];
-    assert_eq!(rules.decide(&sized(10), &branches, Some(&came(SPARE, 0))).choice, Choice::Place(FLASH));
+    assert_eq!(rules.decide(&sized(10), &branches, Some(&came(SPARE, 0)), &Empty).choice, Choice::Place(FLASH));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod conditions;
 mod errors;
 mod explain;
 mod figure8;
+mod groups;
 mod hysteresis;
 mod model;
 mod names;
@@ -15,7 +16,8 @@ use std::time::Duration;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+    Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, NameEntrySpec, Offline, RuleKindSpec,
+    RuleSpec, RulesSpec,
 };
 use super::*;
 
@@ -26,8 +28,12 @@ const FLASH: BranchId = BranchId(1);
 const CRYPT: BranchId = BranchId(2);
 const SPARE: BranchId = BranchId(3);
 
-fn resolve(name: &str) -> Option<BranchId> {
-    NAMES.iter().position(|known| *known == name).map(|index| BranchId(index as u16))
+fn names() -> Vec<(String, BranchId)> {
+    NAMES.iter().zip(0..).map(|(name, id)| ((*name).to_owned(), BranchId(id))).collect()
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
 }
 
 fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
@@ -35,16 +41,16 @@ fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
 }
 
 fn try_compile(rules: Vec<RuleSpec>, default: &[&str]) -> Result<Rules, RuleError> {
-    let default = default.iter().map(|&name| name.to_owned()).collect();
-    Rules::compile(&RulesSpec { rules, default }, &resolve)
+    Rules::compile(&RulesSpec { rules, default: owned(default), groups: Vec::new() }, &names())
 }
 
 fn to(branches: &[&str]) -> DestinationSpec {
-    DestinationSpec { branches: branches.iter().map(|&name| name.to_owned()).collect(), spill: true }
+    DestinationSpec { branches: owned(branches), offline: Offline::Next }
 }
 
-fn only(branches: &[&str]) -> DestinationSpec {
-    DestinationSpec { spill: false, ..to(branches) }
+/// The paper's rule: passed over while the first branch is offline.
+fn passing(branches: &[&str]) -> DestinationSpec {
+    DestinationSpec { offline: Offline::Pass, ..to(branches) }
 }
 
 fn when(name: &str, conditions: Vec<Condition>, to: DestinationSpec) -> RuleSpec {
@@ -129,9 +135,9 @@ fn on(branch: BranchId) -> Resident {
 }
 
 fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<BranchId>) -> Choice {
-    rules.decide(facts, branches, resident.map(on).as_ref()).choice
+    rules.decide(facts, branches, resident.map(on).as_ref(), &Empty).choice
 }
 
 fn entry<'a>(rules: &'a Rules, facts: &FileFacts<'_>, branches: &[BranchView]) -> &'a str {
-    &rules.entries()[rules.decide(facts, branches, None).entry.index()].name
+    &rules.entries()[rules.decide(facts, branches, None, &Empty).entry.index()].name
 }

@@ -5,7 +5,7 @@ use umbrella_units::Amount;
 
 use super::*;
 use crate::placement::glob::naive;
-use crate::placement::spec::{SpaceField, TimeField};
+use crate::placement::spec::{Narrow, SpaceField, Spread, SpreadOrder, TimeField, TogetherFull};
 
 /// A pattern of the name table: its parts, and its text in the rules.
 type Pattern = Vec<naive::Part>;
@@ -16,6 +16,41 @@ struct World {
     patterns: Vec<Pattern>,
     branches: Vec<BranchView>,
     files: Vec<File>,
+    around: Around,
+}
+
+/// A world in which what is where follows from a seed.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    seed: u64,
+}
+
+impl Around {
+    fn number(&self, dir: &[u8], branch: BranchId) -> u64 {
+        let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        let sum = dir.iter().fold(self.seed ^ (u64::from(branch.0 + 1) << 40), mix);
+        (sum ^ (sum >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
+    }
+}
+
+impl Surroundings for Around {
+    fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
+        self.number(dir, branch).is_multiple_of(3)
+    }
+
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+        let number = self.number(dir, branch);
+        Held { bytes: ByteSize(number % 3), files: (number >> 8) % 3 }
+    }
+
+    fn last_used(&self, group: usize) -> Option<BranchId> {
+        let number = self.number(b"turn", BranchId(group as u16));
+        (number % 5 > 0).then(|| BranchId((number % 5 - 1) as u16))
+    }
+
+    fn draw(&self) -> u64 {
+        self.number(b"draw", BranchId(0)) << 32
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -54,20 +89,75 @@ mod naively {
     use super::*;
 
     pub(super) fn decide(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> Decision {
-        let (entry, list, spill, by_band) = deciding(world, facts, home);
-        if by_band && home.is_some_and(|home| world.branches[home.branch.index()].writable) {
-            return Decision { entry: EntryId(entry as u32), choice: Choice::Stay };
+        let deciding = deciding(world, facts, home);
+        let entry = EntryId(deciding.entry as u32);
+        if deciding.by_band && home.is_some_and(|home| world.branches[home.branch.index()].writable) {
+            return Decision { entry, choice: Choice::Stay };
         }
         // What only the default list decides stays on any open branch of it.
-        let by_default = entry == default_entry(world);
+        let by_default = deciding.entry == default_entry(world);
+        let slots = slots(world, &deciding.to.branches);
         let stays = |home: &Resident| {
             let view = &world.branches[home.branch.index()];
-            list.contains(&home.branch.index()) && view.online && view.writable
+            lists(&slots, home.branch.index()) && view.online && view.writable
         };
         if by_default && home.is_some_and(stays) {
-            return Decision { entry: EntryId(entry as u32), choice: Choice::Stay };
+            return Decision { entry, choice: Choice::Stay };
         }
-        Decision { entry: EntryId(entry as u32), choice: choose(world, &list, spill, facts, home) }
+        Decision { entry, choice: choose(world, &deciding, &slots, facts, home) }
+    }
+
+    /// What decides: the number of the entry, its list, whether it is a pattern, and whether it matches by its hysteresis only.
+    struct Deciding {
+        entry: usize,
+        to: DestinationSpec,
+        pattern: bool,
+        by_band: bool,
+    }
+
+    /// Branches of equal worth, and the group that they are.
+    type Equals<'w> = (Vec<usize>, Option<usize>, Option<&'w GroupSpec>);
+
+    fn branch(name: &str) -> Option<usize> {
+        NAMES.iter().position(|known| *known == name)
+    }
+
+    /// The entries of a list; `default` has one set for each of its own.
+    pub(super) fn slots<'w>(world: &'w World, names: &[String]) -> Vec<Vec<Equals<'w>>> {
+        let mut slots: Vec<Vec<Equals<'w>>> = Vec::new();
+        for name in names {
+            let named: Vec<usize> = slots.iter().flatten().flat_map(|set| set.0.clone()).collect();
+            slots.push(match name.as_str() {
+                "any" => vec![((0..NAMES.len()).filter(|id| !named.contains(id)).collect(), None, None)],
+                "default" => self::slots(world, &default(world)).into_iter().flatten().collect(),
+                name => match world.spec.groups.iter().position(|group| group.name == name) {
+                    Some(index) => {
+                        let group = &world.spec.groups[index];
+                        let members = group.branches.iter().map(|name| branch(name).unwrap()).collect();
+                        vec![(members, Some(index), Some(group))]
+                    }
+                    None => vec![(vec![branch(name).unwrap()], None, None)],
+                },
+            });
+        }
+        slots
+    }
+
+    fn default(world: &World) -> Vec<String> {
+        if world.spec.default.is_empty() { owned(&["any"]) } else { world.spec.default.clone() }
+    }
+
+    fn lists(slots: &[Vec<Equals<'_>>], id: usize) -> bool {
+        slots.iter().flatten().any(|set| set.0.contains(&id))
+    }
+
+    fn is_online(world: &World, slot: &[Equals<'_>]) -> bool {
+        slot.iter().any(|set| set.0.iter().any(|id| world.branches[*id].online))
+    }
+
+    /// Whether a rule is passed over.
+    fn passes(world: &World, to: &DestinationSpec) -> bool {
+        to.offline == Offline::Pass && !is_online(world, &slots(world, &to.branches)[0])
     }
 
     /// The default list comes after all rules and patterns.
@@ -79,52 +169,66 @@ mod naively {
         world.spec.rules.iter().map(entries).sum()
     }
 
-    /// The number of the deciding entry, its list, whether it may spill, and whether it matches by its hysteresis only.
-    fn deciding(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> (usize, Vec<usize>, bool, bool) {
-        let ids = |names: &[String]| -> Vec<usize> {
-            names.iter().map(|name| NAMES.iter().position(|known| known == name).unwrap()).collect()
-        };
+    fn deciding(world: &World, facts: &FileFacts<'_>, home: Option<&Resident>) -> Deciding {
         let mut entry = 0;
         for rule in &world.spec.rules {
             match &rule.kind {
                 RuleKindSpec::When { conditions, to } => {
-                    let list = ids(&to.branches);
                     let leaves = |home: &Resident| {
                         let view = &world.branches[home.branch.index()];
                         view.online && !view.writable
                     };
-                    let at_home = home.is_some_and(|home| list.contains(&home.branch.index()) && !leaves(home));
-                    let all = |home| conditions.iter().all(|condition| holds(condition, facts, &world.branches, home));
-                    if all(at_home) && (!to.spill || world.branches[list[0]].online) {
-                        return (entry, list, to.spill, !all(false));
+                    let named: Vec<String> = to
+                        .branches
+                        .iter()
+                        .filter(|name| !["any", "default"].contains(&name.as_str()))
+                        .cloned()
+                        .collect();
+                    let named = slots(world, &named);
+                    let at_home = home.is_some_and(|home| lists(&named, home.branch.index()) && !leaves(home));
+                    let all = |home| conditions.iter().all(|condition| holds(condition, facts, world, home));
+                    if all(at_home) && !passes(world, to) {
+                        return Deciding { entry, to: to.clone(), pattern: false, by_band: !all(false) };
                     }
                     entry += 1;
                 }
                 RuleKindSpec::Names(entries) => {
                     let mut matching: Vec<usize> = (0..entries.len())
                         .filter(|index| naive::matches(&world.patterns[*index], facts.path))
-                        .filter(|index| {
-                            let to = &entries[*index].to;
-                            !to.spill || world.branches[ids(&to.branches)[0]].online
-                        })
+                        .filter(|index| !passes(world, &entries[*index].to))
                         .collect();
                     // Stable, so the earlier stays first on a tie.
                     matching.sort_by_key(|index| std::cmp::Reverse(entries[*index].glob.len()));
                     matching.sort_by_key(|index| naive::wildcards(&world.patterns[*index]));
                     matching.sort_by_key(|index| std::cmp::Reverse(naive::literals(&world.patterns[*index])));
                     if let Some(&index) = matching.first() {
-                        return (entry + index, ids(&entries[index].to.branches), entries[index].to.spill, false);
+                        let to = entries[index].to.clone();
+                        return Deciding { entry: entry + index, to, pattern: true, by_band: false };
                     }
                     entry += entries.len();
                 }
             }
         }
-        (entry, ids(&world.spec.default), true, false)
+        let to = DestinationSpec { branches: default(world), offline: Offline::Next };
+        Deciding { entry, to, pattern: false, by_band: false }
     }
 
-    fn holds(condition: &Condition, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> bool {
+    /// A branch, or the online members of a group together.
+    fn find(world: &World, name: &str) -> BranchView {
+        let away = BranchView { online: false, total: ByteSize(0), free: ByteSize(0), ..ROOMY };
+        let members = slots(world, &[name.to_owned()]).remove(0).remove(0).0;
+        let online = members.iter().map(|id| world.branches[*id]).filter(|view| view.online);
+        online.fold(away, |sum, one| BranchView {
+            online: true,
+            total: ByteSize(sum.total.0 + one.total.0),
+            free: ByteSize(sum.free.0 + one.free.0),
+            ..one
+        })
+    }
+
+    fn holds(condition: &Condition, facts: &FileFacts<'_>, world: &World, home: bool) -> bool {
         let new = facts.stage == Stage::New;
-        let find = |name: &String| &branches[NAMES.iter().position(|known| known == name).unwrap()];
+        let find = |name: &String| find(world, name);
         let compared = |is: Comparison, value: i128, threshold: i128, hysteresis: i128| {
             let hysteresis = if home { hysteresis } else { 0 };
             // A threshold does not sink below nothing.
@@ -186,45 +290,181 @@ mod naively {
         }
     }
 
-    fn choose(world: &World, list: &[usize], spill: bool, facts: &FileFacts<'_>, home: Option<&Resident>) -> Choice {
-        let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
-        let room = |id: usize| {
-            let view = &world.branches[id];
-            view.online && view.writable && view.free.0 >= view.min_free.0 + need.max(1)
-        };
+    fn choose(
+        world: &World,
+        deciding: &Deciding,
+        slots: &[Vec<Equals<'_>>],
+        facts: &FileFacts<'_>,
+        home: Option<&Resident>,
+    ) -> Choice {
         let mut at_home = None;
         if let Some(home) = home {
             let view = &world.branches[home.branch.index()];
             let lately = home.since.is_some_and(|since| since.age(facts.now) < home.min_stay);
-            let may_be_there = spill || list.contains(&home.branch.index());
-            if !view.online || (view.writable && lately && may_be_there) {
+            let is_strict = !deciding.to.branches.iter().any(|name| name == "any" || name == "default")
+                && deciding.entry != default_entry(world);
+            let must_leave = deciding.pattern && is_strict && !lists(slots, home.branch.index());
+            if !view.online || (view.writable && lately && !must_leave) {
                 return Choice::Stay;
             }
             at_home = view.writable.then_some(home.branch.index());
         }
-        let place = |id: usize| Choice::Place(BranchId(id as u16));
-        let listed = list.iter().copied().find(|&id| room(id) || at_home == Some(id));
-        match (listed, at_home) {
-            (Some(id), Some(home)) if id == home => Choice::Stay,
-            (Some(id), _) => place(id),
-            (None, _) if !spill => Choice::NoRoom,
-            (None, Some(_)) => Choice::Stay,
-            (None, None) => {
-                let default = world.spec.default.iter().map(|name| resolve(name).unwrap().index());
-                let mut any: Vec<usize> = (0..world.branches.len()).collect();
-                any.sort_by_key(|id| std::cmp::Reverse(world.branches[*id].free));
-                default.chain(any).find(|&id| room(id)).map_or(Choice::NoRoom, place)
+        let nowhere = match at_home {
+            Some(home) if lists(slots, home) => Choice::Stay,
+            _ => Choice::NoRoom,
+        };
+        if deciding.to.offline == Offline::Fail && !is_online(world, &slots[0]) {
+            return nowhere;
+        }
+        for slot in slots {
+            if at_home.is_some_and(|home| slot.iter().any(|set| set.0.contains(&home))) {
+                return Choice::Stay;
+            }
+            for set in slot {
+                match among(world, set, facts) {
+                    Ok(Some(id)) => return Choice::Place(BranchId(id as u16)),
+                    Ok(None) => {}
+                    Err(()) => return nowhere,
+                }
             }
         }
+        nowhere
+    }
+
+    /// The member of a set that takes a file; an error: none may.
+    fn among(world: &World, (members, index, group): &Equals<'_>, facts: &FileFacts<'_>) -> Result<Option<usize>, ()> {
+        let around = &world.around;
+        let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
+        let view = |id: usize| &world.branches[id];
+        let id = |id: usize| BranchId(id as u16);
+        let open: Vec<usize> = members.iter().copied().filter(|id| view(*id).online && view(*id).writable).collect();
+        let roomy = |id: &usize| view(*id).free.0 >= view(*id).min_free.0 + need.max(1);
+        let mut candidates: Vec<usize> = open.iter().copied().filter(roomy).collect();
+        let Some(group) = group else {
+            candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free));
+            return Ok(candidates.first().copied());
+        };
+        let dirs: Vec<Vec<u8>> = (0..facts.path.len())
+            .filter(|end| *end > 0 && facts.path[*end] == b'/')
+            .map(|end| facts.path[..end].to_vec())
+            .collect();
+        // Patterns of these groups count components.
+        let depth = group.together.iter().map(|pattern| pattern.matches('/').count()).min();
+        if let Some(dir) = depth.and_then(|depth| dirs.get(depth - 1)) {
+            let mut holders: Vec<usize> =
+                open.iter().copied().filter(|one| around.held_below(dir, id(*one)) > Held::default()).collect();
+            holders.sort_by_key(|one| std::cmp::Reverse(around.held_below(dir, id(*one))));
+            if let Some(&holder) = holders.first() {
+                if view(holder).free.0 >= need.max(1) {
+                    return Ok(Some(holder));
+                }
+                if group.together_full == TogetherFull::NoRoom {
+                    return Err(());
+                }
+            }
+        }
+        if let (Some(narrow), Some(own)) = (group.spread.narrow, dirs.last()) {
+            let having = |dir: &Vec<u8>, of: &[usize]| -> Vec<usize> {
+                of.iter().copied().filter(|one| around.has_directory(id(*one), dir)).collect()
+            };
+            let found = having(own, &candidates);
+            if !found.is_empty() {
+                candidates = found;
+            } else if narrow == Narrow::OnlySamePath && !having(own, &open).is_empty() {
+                return Err(());
+            } else if narrow == Narrow::NearestPath
+                && let Some(found) =
+                    dirs.iter().rev().map(|dir| having(dir, &candidates)).find(|found| !found.is_empty())
+            {
+                candidates = found;
+            }
+        }
+        if candidates.len() < 2 {
+            return Ok(candidates.first().copied());
+        }
+        let used = |id: &usize| view(*id).total.0 - view(*id).free.0;
+        match group.spread.order {
+            SpreadOrder::InOrder => {}
+            // All branches of this model have one size.
+            SpreadOrder::MostFree | SpreadOrder::MostFreeShare => {
+                candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free));
+            }
+            SpreadOrder::LeastFree => candidates.sort_by_key(|id| view(*id).free),
+            SpreadOrder::LeastUsed => candidates.sort_by_key(used),
+            SpreadOrder::RoundRobin => {
+                let place = |id: &usize| members.iter().position(|member| member == id).unwrap();
+                let last = around.last_used(index.unwrap()).map(|last| last.index());
+                if let Some(last) = last.filter(|last| members.contains(last)) {
+                    candidates.sort_by_key(|id| (place(id) <= place(&last), place(id)));
+                }
+            }
+            SpreadOrder::Random => {
+                let place = (u128::from(around.draw()) * candidates.len() as u128) >> 64;
+                return Ok(Some(candidates[place as usize]));
+            }
+            SpreadOrder::RandomByFree => {
+                let tickets: Vec<usize> = candidates
+                    .iter()
+                    .flat_map(|id| std::iter::repeat_n(*id, view(*id).free.0.max(1) as usize))
+                    .collect();
+                let place = (u128::from(around.draw()) * tickets.len() as u128) >> 64;
+                return Ok(Some(tickets[place as usize]));
+            }
+            SpreadOrder::HighWater => {
+                let mut mark = open.iter().map(|id| view(*id).total.0).max().unwrap_or(0);
+                while mark > 0 {
+                    mark /= 2;
+                    if let Some(above) = candidates.iter().find(|id| view(**id).free.0 > mark) {
+                        return Ok(Some(*above));
+                    }
+                }
+            }
+        }
+        Ok(candidates.first().copied())
     }
 }
 
-fn names() -> impl Strategy<Value = Vec<String>> {
-    prop::sample::subsequence(NAMES.map(str::to_owned).to_vec(), 1..=4).prop_shuffle()
+/// Names of the groups of these worlds.
+const GROUPS: [&str; 2] = ["all", "some"];
+
+fn names(words: &'static [&'static str], least: usize) -> impl Strategy<Value = Vec<String>> {
+    let all: Vec<String> = [&NAMES[..], &GROUPS[..], words].concat().into_iter().map(str::to_owned).collect();
+    prop::sample::subsequence(all, least..=4).prop_shuffle()
+}
+
+fn groups() -> impl Strategy<Value = Vec<GroupSpec>> {
+    use SpreadOrder::{
+        HighWater, InOrder, LeastFree, LeastUsed, MostFree, MostFreeShare, Random, RandomByFree, RoundRobin,
+    };
+    let orders =
+        vec![MostFree, MostFreeShare, LeastFree, LeastUsed, InOrder, RoundRobin, Random, RandomByFree, HighWater];
+    let narrow = prop::sample::select(vec![Narrow::SamePath, Narrow::OnlySamePath, Narrow::NearestPath]);
+    let group = || {
+        (
+            prop::sample::subsequence(NAMES.map(str::to_owned).to_vec(), 1..=4).prop_shuffle(),
+            prop::option::of(narrow.clone()),
+            prop::sample::select(orders.clone()),
+            prop::collection::vec(1usize..4, 0..3),
+            any::<bool>(),
+        )
+    };
+    (group(), group()).prop_map(|both| {
+        let groups = [both.0, both.1].into_iter().zip(GROUPS);
+        groups
+            .map(|((branches, narrow, order, depths, spills), name)| GroupSpec {
+                name: name.to_owned(),
+                branches,
+                spread: Spread { narrow, order },
+                together: depths.into_iter().map(|depth| "/*".repeat(depth)).collect(),
+                together_full: if spills { TogetherFull::Spill } else { TogetherFull::NoRoom },
+            })
+            .collect()
+    })
 }
 
 fn destinations() -> impl Strategy<Value = DestinationSpec> {
-    (names(), any::<bool>()).prop_map(|(branches, spill)| DestinationSpec { branches, spill })
+    let offline = prop::sample::select(vec![Offline::Next, Offline::Pass, Offline::Fail]);
+    (names(&["default", "any"], 1), offline).prop_map(|(branches, offline)| DestinationSpec { branches, offline })
 }
 
 fn comparisons() -> impl Strategy<Value = Comparison> {
@@ -243,7 +483,7 @@ fn amounts() -> impl Strategy<Value = Amount> {
 /// Values are small, so that thresholds are met often.
 fn conditions() -> impl Strategy<Value = Condition> {
     let is = comparisons;
-    let branch = || prop::sample::select(NAMES.map(str::to_owned).to_vec());
+    let branch = || prop::sample::select([&NAMES[..], &GROUPS[..]].concat()).prop_map(str::to_owned);
     prop_oneof![
         (is(), 0u64..7, 0u64..4).prop_map(|(is, value, hysteresis)| size_with_hysteresis(is, value, hysteresis)),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
@@ -284,14 +524,15 @@ fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
     let readable = naive::patterns()
         .prop_filter("must be readable", |pattern| crate::placement::glob::Glob::new(&naive::text(pattern)).is_ok());
     let patterns = prop::collection::vec((readable, destinations()), 0..8);
-    (metadata(), patterns, metadata(), names()).prop_map(|(before, patterns, after, default)| {
+    let default = names(&["any"], 0);
+    (metadata(), patterns, metadata(), default, groups()).prop_map(|(before, patterns, after, default, groups)| {
         let rule = |(index, (conditions, to))| when(&format!("rule {index}"), conditions, to);
         let mut rules: Vec<RuleSpec> = before.into_iter().enumerate().map(rule).collect();
         let (patterns, lists): (Vec<Pattern>, Vec<DestinationSpec>) = patterns.into_iter().unzip();
         let entries = patterns.iter().zip(lists).map(|(pattern, to)| NameEntrySpec { glob: naive::text(pattern), to });
         rules.push(RuleSpec { name: "names".to_owned(), kind: RuleKindSpec::Names(entries.collect()) });
         rules.extend(after.into_iter().enumerate().map(rule));
-        (RulesSpec { rules, default }, patterns)
+        (RulesSpec { rules, default, groups }, patterns)
     })
 }
 
@@ -324,11 +565,12 @@ fn files() -> impl Strategy<Value = Vec<File>> {
 }
 
 fn worlds() -> impl Strategy<Value = World> {
-    (specs(), views(), files()).prop_map(|((spec, patterns), branches, files)| World {
+    (specs(), views(), files(), any::<u64>()).prop_map(|((spec, patterns), branches, files, seed)| World {
         spec,
         patterns,
         branches,
         files,
+        around: Around { seed },
     })
 }
 
@@ -337,19 +579,19 @@ proptest! {
 
     #[test]
     fn decisions_are_those_of_the_model(world in worlds()) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         for file in &world.files {
-            let decision = rules.decide(&file.facts(), &world.branches, file.home.as_ref());
+            let decision = rules.decide(&file.facts(), &world.branches, file.home.as_ref(), &world.around);
             prop_assert_eq!(decision, naively::decide(&world, &file.facts(), file.home.as_ref()), "{:?}", file);
         }
     }
 
     #[test]
     fn explained_decisions_are_the_same_and_end_with_the_deciding_rule(world in worlds()) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         for file in &world.files {
-            let explained = rules.explain(&file.facts(), &world.branches, file.home.as_ref());
-            prop_assert_eq!(explained.decision, rules.decide(&file.facts(), &world.branches, file.home.as_ref()));
+            let explained = rules.explain(&file.facts(), &world.branches, file.home.as_ref(), &world.around);
+            prop_assert_eq!(explained.decision, rules.decide(&file.facts(), &world.branches, file.home.as_ref(), &world.around));
             let (last, others) = explained.steps.split_last().unwrap();
             prop_assert!(last.matched && others.iter().all(|step| !step.matched));
             prop_assert_eq!(&last.rule, &rules.entries()[explained.decision.entry.index()].name);
@@ -359,11 +601,11 @@ proptest! {
 
     #[test]
     fn a_read_moves_only_files_that_depend_on_access_times(world in worlds(), atime in 0u32..8) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let asks = world.spec.rules.iter().any(|rule| matches!(&rule.kind, RuleKindSpec::When { conditions, .. }
             if conditions.iter().any(|condition| matches!(condition, Condition::Age { of: TimeField::Atime, .. }))));
         for file in &world.files {
-            let decide = |facts: &FileFacts<'_>| rules.decide(facts, &world.branches, file.home.as_ref());
+            let decide = |facts: &FileFacts<'_>| rules.decide(facts, &world.branches, file.home.as_ref(), &world.around);
             let depends = rules.depends_on_access_time(&file.facts(), &world.branches, file.home.as_ref());
             let read = FileFacts { atime: at(atime.into()), ..file.facts() };
             prop_assert!(depends || decide(&file.facts()) == decide(&read), "{:?}", file);
@@ -373,12 +615,12 @@ proptest! {
 
     #[test]
     fn no_file_falls_under_a_rule_that_is_out_of_reach(world in worlds()) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let unreachable = rules.unreachable();
         let never: Vec<&str> = unreachable.iter().filter(|one| !one.only_as_fallback).map(|one| one.rule.as_str()).collect();
         let ever: Vec<&str> = unreachable.iter().map(|one| one.rule.as_str()).collect();
         for file in &world.files {
-            let entry = rules.decide(&file.facts(), &world.branches, file.home.as_ref()).entry;
+            let entry = rules.decide(&file.facts(), &world.branches, file.home.as_ref(), &world.around).entry;
             let name = rules.entries()[entry.index()].name.as_str();
             // Names may repeat in these rules; only a name that stands once is told for sure.
             if rules.entries().iter().filter(|info| info.name == name).count() == 1 {
@@ -392,15 +634,15 @@ proptest! {
 
     #[test]
     fn where_a_file_was_placed_it_stays(world in worlds()) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         for file in &world.files {
             let facts = FileFacts { stage: Stage::Settled, ..file.facts() };
-            if let Choice::Place(branch) = rules.decide(&facts, &world.branches, file.home.as_ref()).choice {
+            if let Choice::Place(branch) = rules.decide(&facts, &world.branches, file.home.as_ref(), &world.around).choice {
                 // Once there it fills the branch; conditions on space may then speak against it, sizes may not.
                 if !asks_for_space(&world.spec) {
                     let mut after = world.branches.clone();
                     after[branch.index()].free.0 -= facts.occupied.0;
-                    let again = rules.decide(&facts, &after, Some(&on(branch))).choice;
+                    let again = rules.decide(&facts, &after, Some(&on(branch)), &world.around).choice;
                     prop_assert_eq!(again, Choice::Stay, "after {:?}", branch);
                 }
             }
@@ -409,30 +651,36 @@ proptest! {
 
     #[test]
     fn the_next_choice_is_open_has_room_and_is_not_excluded(world in worlds(), excluding in prop::collection::vec((0u16..4).prop_map(BranchId), 0..4), need in 0u64..8) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         for file in &world.files {
-            let entry = rules.decide(&file.facts(), &world.branches, None).entry;
+            let entry = rules.decide(&file.facts(), &world.branches, None, &world.around).entry;
             let info = &rules.entries()[entry.index()];
             let fits = |id: &BranchId| {
                 let view = &world.branches[id.index()];
-                view.online && view.writable && view.free.0 >= need && !excluding.contains(id) && (info.spill || info.to.contains(id))
+                view.online && view.writable && view.free.0 >= need && !excluding.contains(id) && info.contains(*id)
             };
-            match rules.next_choice(&file.facts(), &world.branches, &excluding, ByteSize(need)) {
+            // One that keeps directories together, or waits for its first branch, may refuse although there is room.
+            let refuses = |slot: &Slot| world.spec.groups.iter().any(|group| {
+                let named = slot.name == group.name || slot.name == "default" && world.spec.default.contains(&group.name);
+                named && (group.together_full == TogetherFull::NoRoom || group.spread.narrow == Some(Narrow::OnlySamePath))
+            });
+            let may_refuse = info.offline == Offline::Fail || info.to.iter().any(refuses);
+            match rules.next_choice(&file.facts(), &world.branches, &excluding, ByteSize(need), &world.around) {
                 Some(branch) => prop_assert!(fits(&branch)),
-                None => prop_assert!(!(0..4).map(BranchId).any(|id| fits(&id))),
+                None => prop_assert!(may_refuse || !(0..4).map(BranchId).any(|id| fits(&id))),
             }
         }
     }
 
     #[test]
     fn any_facts_and_views_are_decided(world in worlds(), size in any::<u64>(), secs in any::<i64>(), now in any::<i64>(), views in prop::collection::vec((any::<bool>(), any::<bool>(), any::<u64>(), any::<u64>(), any::<u64>()), 0..6), branch in any::<u16>(), path in prop::collection::vec(any::<u8>(), 0..30)) {
-        let rules = Rules::compile(&world.spec, &resolve).unwrap();
+        let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free) }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
         let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
-        rules.explain(&facts, &views, Some(&resident));
-        rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }));
-        rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size));
+        rules.explain(&facts, &views, Some(&resident), &world.around);
+        rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }), &world.around);
+        rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size), &world.around);
     }
 }
 

@@ -17,7 +17,7 @@ fn named(rules: Vec<RuleSpec>) -> Vec<String> {
 
 /// The reason why a rule with these conditions cannot match, or nothing.
 fn alone(conditions: Vec<Condition>) -> Option<String> {
-    unreachable(vec![when("rule", conditions, to(&["disk"]))]).pop().map(|(_, reason)| reason)
+    unreachable(vec![when("rule", conditions, passing(&["disk"]))]).pop().map(|(_, reason)| reason)
 }
 
 /// Whether the second rule is hidden by the first.
@@ -151,12 +151,12 @@ fn a_rule_after_one_without_conditions_is_out_of_reach() {
 
 #[test]
 fn one_that_matches_while_another_branch_is_away_is_marked_as_a_fallback() {
-    let rules = vec![when("all", vec![], to(&["flash"])), when("late", vec![], to(&["disk"]))];
+    let rules = vec![when("all", vec![], passing(&["flash"])), when("late", vec![], to(&["disk"]))];
     let found = compile(rules, &["disk"]).unreachable();
     assert_eq!(found.len(), 1);
     assert!(found[0].only_as_fallback);
-    assert!(found[0].reason.ends_with("(unless its first branch \"flash\" is offline)"));
-    let certain = vec![when("all", vec![], to(&["flash"])), when("late", vec![], to(&["flash"]))];
+    assert!(found[0].reason.ends_with("(unless \"flash\", the first of its list, is offline)"));
+    let certain = vec![when("all", vec![], passing(&["flash"])), when("late", vec![], passing(&["flash"]))];
     assert!(!compile(certain, &["disk"]).unreachable()[0].only_as_fallback);
 }
 

@@ -1,0 +1,269 @@
+//! Groups with real files: where new ones go, what stays together, and that nothing moves between equals.
+
+use std::fs;
+use std::thread;
+
+use crate::support::disk::Disk;
+use crate::support::pool::{Pool, text};
+use crate::support::{MIB, assert_errno, bytes};
+use crate::{On, last_read_days_ago};
+
+/// A pool over tmpfs branches of these sizes, in MiB; new files go to the group of all of them, which has these keys.
+fn grouped<const N: usize>(branches: [(&str, u64); N], keys: &str) -> On<N> {
+    let disks = branches.map(|(_, size)| Disk::tmpfs(size * MIB));
+    let mut builder = Pool::builder().default(&["all"]);
+    for ((name, _), disk) in branches.iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    On { pool: builder.rules(&all(keys)).mount(), disks }
+}
+
+fn all(keys: &str) -> String {
+    format!("[[group]]\nname = \"all\"\nbranches = \"*\"\n{keys}\n")
+}
+
+/// The branches that these files are on.
+fn places(pool: &Pool, files: &[&str]) -> Vec<String> {
+    files.iter().map(|file| pool.found_on(file).concat()).collect()
+}
+
+#[test]
+fn a_season_stays_on_one_disk_while_another_has_more_room() {
+    let pool = grouped([("a", 32), ("b", 40)], "together = \"/TV/*/*\"");
+    fs::create_dir_all(pool.join("TV/Show/S1")).unwrap();
+    fs::create_dir_all(pool.join("TV/Show/S2")).unwrap();
+    fs::write(pool.join("TV/Show/S1/e1"), bytes(1, 4 * MIB)).unwrap();
+    assert_eq!(pool.found_on("TV/Show/S1/e1"), ["b"], "most free");
+    fs::write(pool.disks[1].join("filler"), bytes(2, 20 * MIB)).unwrap();
+    for episode in ["e2", "e3"] {
+        fs::write(pool.join("TV/Show/S1").join(episode), bytes(3, 4 * MIB)).unwrap();
+    }
+    fs::write(pool.join("TV/Show/S2/e1"), "x").unwrap();
+    fs::write(pool.join("TV/Show/poster"), "x").unwrap();
+    let files = ["TV/Show/S1/e2", "TV/Show/S1/e3", "TV/Show/S2/e1", "TV/Show/poster"];
+    assert_eq!(places(&pool, &files), ["b", "b", "a", "a"]);
+    assert_eq!(pool.enforce().files_moved, 0);
+    let explanation = pool.explain("TV/Show/S1/e4");
+    assert!(explanation.outcome.contains("begins on b"), "{}", explanation.outcome);
+    assert!(explanation.outcome.contains("holds most of /TV/Show/S1"), "{}", explanation.outcome);
+}
+
+#[test]
+fn a_season_whose_disk_is_full_goes_on_elsewhere_or_nowhere() {
+    for (spills, expected) in [(true, Some("a")), (false, None)] {
+        let pool = grouped([("a", 16), ("b", 20)], &format!("together = 1\ntogether_spill = {spills}"));
+        fs::create_dir(pool.join("album")).unwrap();
+        fs::write(pool.join("album/1"), bytes(1, 4 * MIB)).unwrap();
+        assert_eq!(pool.found_on("album/1"), ["b"]);
+        // As much as fits: even a file without a byte finds no page for its entry's data.
+        let _full = fs::write(pool.disks[1].join("filler"), bytes(2, 20 * MIB));
+        let written = fs::write(pool.join("album/2"), bytes(3, MIB));
+        match expected {
+            Some(branch) => {
+                written.unwrap();
+                pool.expect_on(branch, "album/2");
+            }
+            None => assert_errno(written, libc::ENOSPC),
+        }
+    }
+}
+
+#[test]
+fn files_of_one_directory_that_begin_at_once_go_to_one_disk() {
+    let pool = grouped([("a", 32), ("b", 32), ("c", 32)], "together = \"/*\"\nspread = \"random\"");
+    for round in 0..8 {
+        let album = format!("album{round}");
+        fs::create_dir(pool.join(&album)).unwrap();
+        thread::scope(|scope| {
+            for track in 0..6 {
+                let path = pool.join(&album).join(track.to_string());
+                scope.spawn(move || fs::write(path, "x").unwrap());
+            }
+        });
+        let first = pool.found_on(format!("{album}/0"));
+        for track in 1..6 {
+            assert_eq!(pool.found_on(format!("{album}/{track}")), first, "{album}/{track}");
+        }
+    }
+}
+
+#[test]
+fn files_that_waited_in_memory_come_to_the_disk_of_their_directory() {
+    let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
+    let mut builder = Pool::builder().default(&["all"]).keys("[staging]\nmax_age = \"1h\"\nsize = \"4MiB\"");
+    for (name, disk) in ["a", "b", "c"].into_iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let pool = builder.rules(&all("together = \"/*\"\nspread = \"random\"")).mount();
+    for album in ["one", "two", "three", "four"] {
+        fs::create_dir(pool.join(album)).unwrap();
+        for track in 0..6 {
+            fs::write(pool.join(album).join(track.to_string()), "x").unwrap();
+        }
+    }
+    pool.say(["sync"]);
+    for album in ["one", "two", "three", "four"] {
+        let first = pool.found_on(format!("{album}/0"));
+        assert_eq!(first.len(), 1, "{album}");
+        for track in 1..6 {
+            assert_eq!(pool.found_on(format!("{album}/{track}")), first, "{album}/{track}");
+        }
+    }
+}
+
+#[test]
+fn a_drained_disk_gives_its_seasons_away_whole() {
+    let pool = grouped([("a", 40), ("b", 24), ("c", 24)], "together = \"/TV/*\"\nspread = [\"same-path\", \"random\"]");
+    fs::create_dir_all(pool.join("TV/S1")).unwrap();
+    fs::create_dir_all(pool.disks[0].join("TV/S2")).unwrap();
+    for season in ["S1", "S2"] {
+        for episode in 0..5 {
+            fs::create_dir_all(pool.disks[0].join("TV").join(season)).unwrap();
+            fs::write(pool.disks[0].join(format!("TV/{season}/{episode}")), bytes(episode, MIB)).unwrap();
+        }
+    }
+    pool.say(["branch", "drain", "a"]);
+    for season in ["S1", "S2"] {
+        let first = pool.found_on(format!("TV/{season}/0"));
+        assert!(first == ["b"] || first == ["c"], "{first:?}");
+        for episode in 1..5 {
+            assert_eq!(pool.found_on(format!("TV/{season}/{episode}")), first, "{season}/{episode}");
+        }
+    }
+}
+
+#[test]
+fn each_spread_chooses_in_its_own_way() {
+    // Free and size in MiB: a 32 of 32, b 20 of 40, c 8 of 8.
+    let cases = [
+        ("most-free", ["a", "a"]),
+        ("most-free-share", ["a", "c"]),
+        ("least-free", ["c", "c"]),
+        ("least-used", ["a", "c"]),
+        ("in-order", ["a", "a"]),
+        ("round-robin", ["a", "b"]),
+        ("high-water", ["a", "a"]),
+    ];
+    for (spread, expected) in cases {
+        let pool = grouped([("a", 32), ("b", 40), ("c", 8)], &format!("spread = {spread:?}"));
+        fs::write(pool.disks[1].join("filler"), bytes(1, 20 * MIB)).unwrap();
+        // What is free is asked for anew ten times a second.
+        thread::sleep(std::time::Duration::from_millis(150));
+        // A directory is no turn.
+        fs::create_dir(pool.join("dir")).unwrap();
+        fs::write(pool.join("dir/1"), bytes(2, MIB)).unwrap();
+        thread::sleep(std::time::Duration::from_millis(150));
+        fs::write(pool.join("dir/2"), bytes(3, MIB)).unwrap();
+        assert_eq!(places(&pool, &["dir/1", "dir/2"]), expected, "{spread}");
+    }
+    let pool = grouped([("a", 32), ("b", 32)], "spread = \"random\"");
+    for number in 0..64 {
+        fs::write(pool.join(number.to_string()), "x").unwrap();
+    }
+    assert!(pool.disks.iter().all(|disk| !disk.files().is_empty()), "chance comes to each");
+}
+
+#[test]
+fn existing_paths_are_preferred_kept_to_or_climbed() {
+    let answers = [("same-path", Ok("c")), ("nearest-path", Ok("b")), ("only-same-path", Err(libc::ENOSPC))];
+    for (spread, when_full) in answers {
+        let pool = grouped([("a", 8), ("b", 16), ("c", 32)], &format!("spread = [{spread:?}, \"most-free\"]"));
+        fs::create_dir_all(pool.disks[0].join("films/old")).unwrap();
+        fs::create_dir_all(pool.disks[1].join("films")).unwrap();
+        fs::write(pool.join("films/old/1"), "x").unwrap();
+        assert_eq!(pool.found_on("films/old/1"), ["a"], "{spread}: it has the directory");
+        fs::write(pool.disks[0].join("filler"), bytes(1, 8 * MIB)).unwrap_err();
+        thread::sleep(std::time::Duration::from_millis(150));
+        let written = fs::write(pool.join("films/old/2"), bytes(2, MIB));
+        match when_full {
+            Ok(branch) => {
+                written.unwrap();
+                pool.expect_on(branch, "films/old/2");
+            }
+            Err(errno) => assert_errno(written, errno),
+        }
+    }
+}
+
+#[test]
+fn nothing_moves_on_two_used_disks_that_become_a_group() {
+    let disks = [Disk::tmpfs(16 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
+    let mut lists = Vec::new();
+    for (number, disk) in disks.iter().enumerate().take(2) {
+        for dir in ["TV/Show/S1", "music"] {
+            fs::create_dir_all(disk.join(dir)).unwrap();
+            fs::write(disk.join(format!("{dir}/{number}")), bytes(1, MIB)).unwrap();
+            last_read_days_ago(&disk.join(format!("{dir}/{number}")), 90);
+        }
+        lists.push(disk.files());
+    }
+    // A library that is older than a month goes to the hard disks, and is there already.
+    let rules = "[[group]]\nname = \"hdds\"\nbranches = [\"a\", \"b\"]\ntogether = \"/TV/*/*\"\n\
+                 [[rule]]\nname = \"old\"\nwhen = { atime = \"> 30d\" }\nto = [\"hdds\"]\n";
+    let builder = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path());
+    let pool = builder.branch("ssd", disks[2].path()).default(&["hdds", "any"]).rules(rules).mount();
+    let (events, promised) = pool.enforce_dry_run();
+    assert_eq!((events.len(), promised.files_moved), (0, 0));
+    assert_eq!(pool.enforce().files_moved, 0);
+    for (disk, before) in disks.iter().zip(&lists) {
+        assert_eq!(disk.files(), *before);
+    }
+    fs::write(pool.join("music/new"), "x").unwrap();
+    assert_eq!(pool.found_on("music/new"), ["b"], "a new one goes where most is free");
+}
+
+#[test]
+fn a_file_that_grows_moves_along_its_own_list_only() {
+    let disks = [Disk::tmpfs(MIB), Disk::tmpfs(8 * MIB), Disk::tmpfs(64 * MIB)];
+    let rules = "[[group]]\nname = \"hdds\"\nbranches = [\"ssd\", \"a\"]\nspread = \"in-order\"\n\
+                 [[rule]]\nname = \"films\"\nwhen = { extension = \"mkv\" }\nto = [\"hdds\"]\n";
+    let mut builder = Pool::builder().default(&["spare"]).rules(rules);
+    for (name, disk) in ["ssd", "a", "spare"].into_iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let pool = builder.mount();
+    fs::write(pool.join("one.mkv"), bytes(1, 4 * MIB)).unwrap();
+    pool.expect_on("a", "one.mkv");
+    assert_errno(fs::write(pool.join("two.mkv"), bytes(1, 16 * MIB)), libc::ENOSPC);
+    assert_eq!(disks[2].files().len(), 0, "spare is on another list");
+    let warnings = pool.status().warnings;
+    assert!(warnings.iter().any(|one| one.contains("the list of rule \"films\" (hdds) is full")), "{warnings:?}");
+}
+
+#[test]
+fn check_names_the_members_of_each_group() {
+    let pool = grouped([("a", 8), ("b", 8)], "");
+    let checked = pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]);
+    assert!(text(&checked).contains("group \"all\": a, b"), "{}", text(&checked));
+}
+
+#[test]
+fn a_disk_that_a_pattern_made_a_branch_is_offline_while_it_is_missing() {
+    let (ssd, shelf) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(64 * MIB));
+    for name in ["disk1", "disk2"] {
+        fs::create_dir(shelf.join(name)).unwrap();
+        fs::write(shelf.join(name).join(format!("on-{name}")), name).unwrap();
+    }
+    let rules = format!(
+        "[[branch]]\npath = \"{}/disk*\"\noptional = true\n[[group]]\nname = \"hdds\"\nbranches = \"disk*\"\n",
+        shelf.path().display()
+    );
+    let mut pool = Pool::builder().branch("ssd", ssd.path()).default(&["hdds"]).rules(&rules).mount();
+    let states = |pool: &Pool| {
+        let branches = pool.status().branches.into_iter();
+        branches.map(|branch| (branch.name.clone(), pool.is_online(&branch.name))).collect::<Vec<_>>()
+    };
+    let named = |name: &str, online| (name.to_owned(), online);
+    assert_eq!(states(&pool), [named("ssd", true), named("disk1", true), named("disk2", true)]);
+    assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
+    pool.stop();
+    fs::rename(shelf.join("disk2"), shelf.join("away")).unwrap();
+    fs::create_dir(shelf.join("disk3")).unwrap();
+    pool.start();
+    assert_eq!(states(&pool), [named("ssd", true), named("disk1", true), named("disk2", false), named("disk3", true)]);
+    assert!(fs::read(pool.join("on-disk2")).is_err());
+    pool.stop();
+    fs::rename(shelf.join("away"), shelf.join("disk2")).unwrap();
+    pool.start();
+    assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
+}
