@@ -138,7 +138,7 @@ fn rules_mean_the_branch_again_that_was_removed_and_added() {
     fs::write(pool.join("between.b"), "x").unwrap();
     let rules = pool.status().rules;
     let dead = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
-    assert_eq!(dead.to, ["b (removed)"]);
+    assert_eq!(dead.to, ["b (removed)", "default", "any"]);
     assert!(dead.inactive.as_ref().is_some_and(|why| why.contains("\"b\", was removed")), "{dead:?}");
     let explained = pool.explain("between.b").outcome;
     assert!(explained.contains("rules still name \"b\", which was removed"), "{explained}");
@@ -146,7 +146,7 @@ fn rules_mean_the_branch_again_that_was_removed_and_added() {
     pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
     let rules = pool.status().rules;
     let revived = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
-    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b".to_owned()][..], &None));
+    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b", "default", "any"].map(str::to_owned)[..], &None));
     fs::write(pool.join("after.b"), "x").unwrap();
     assert_eq!(pool.found_on("after.b"), ["b"]);
     pool.enforce();
@@ -303,7 +303,7 @@ fn a_reload_names_what_else_the_file_says() {
     let people = pool.say(reload);
     assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
 
-    let named = B_BY_NAME.replace("[\"b\"]", "[\"c\"]");
+    let named = B_BY_NAME.replace("[\"b\", ", "[\"c\", ");
     pool.pool.write_rules(&format!("{more}{named}"));
     let refused = text(&pool.umbrella(reload));
     assert!(refused.contains("not in the mounted pool yet: \"c\"") && refused.contains("branch add"), "{refused}");

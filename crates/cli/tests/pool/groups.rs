@@ -35,6 +35,8 @@ fn a_season_stays_on_one_disk_while_another_has_more_room() {
     fs::write(pool.join("TV/Show/S1/e1"), bytes(1, 4 * MIB)).unwrap();
     assert_eq!(pool.found_on("TV/Show/S1/e1"), ["b"], "most free");
     fs::write(pool.disks[1].join("filler"), bytes(2, 20 * MIB)).unwrap();
+    // What is free is asked for anew ten times a second.
+    thread::sleep(std::time::Duration::from_millis(150));
     for episode in ["e2", "e3"] {
         fs::write(pool.join("TV/Show/S1").join(episode), bytes(3, 4 * MIB)).unwrap();
     }

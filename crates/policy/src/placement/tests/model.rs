@@ -26,7 +26,7 @@ struct Around {
 }
 
 impl Around {
-    fn number(&self, dir: &[u8], branch: BranchId) -> u64 {
+    fn number(self, dir: &[u8], branch: BranchId) -> u64 {
         let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
         let sum = dir.iter().fold(self.seed ^ (u64::from(branch.0 + 1) << 40), mix);
         (sum ^ (sum >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
@@ -45,7 +45,7 @@ impl Surroundings for Around {
 
     fn last_used(&self, group: usize) -> Option<BranchId> {
         let number = self.number(b"turn", BranchId(group as u16));
-        (number % 5 > 0).then(|| BranchId((number % 5 - 1) as u16))
+        (!number.is_multiple_of(5)).then(|| BranchId((number % 5 - 1) as u16))
     }
 
     fn draw(&self) -> u64 {
@@ -393,7 +393,7 @@ mod naively {
             SpreadOrder::LeastUsed => candidates.sort_by_key(used),
             SpreadOrder::RoundRobin => {
                 let place = |id: &usize| members.iter().position(|member| member == id).unwrap();
-                let last = around.last_used(index.unwrap()).map(|last| last.index());
+                let last = around.last_used(index.unwrap()).map(BranchId::index);
                 if let Some(last) = last.filter(|last| members.contains(last)) {
                     candidates.sort_by_key(|id| (place(id) <= place(&last), place(id)));
                 }
