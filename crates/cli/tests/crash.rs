@@ -29,10 +29,10 @@ const RULES: &str = r#"
 [[rule]]
 name = "large"
 when = { size = ">= 64KiB" }
-to = ["b"]
+to = ["b", "default", "any"]
 [[rule]]
 name = "by name"
-match = [{ glob = "/**.b", to = ["b"] }]
+match = [{ glob = "/**.b", to = ["b", "default", "any"] }]
 "#;
 
 /// Files and what they hold, by path inside the mount. Directories are not kept: they come and go with their files.
@@ -386,7 +386,7 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     let old = std::time::SystemTime::now() - Duration::from_secs(100 * 86_400);
     File::options().write(true).open(pool.join("file")).unwrap().set_modified(old).unwrap();
     pool.settle();
-    pool.load_rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\"]\n");
+    pool.load_rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\", \"default\", \"any\"]\n");
     let before = support::tree::snapshot(&pool.mount_point(), support::tree::Times::Kept);
     for _ in 0..3 {
         let mut walk = pool

@@ -43,7 +43,7 @@ fn everything() -> Everything {
     let (crypt, remote) = (Encrypted::new(), Remote::new());
     let mut entries = String::from("{ glob = \"/secret/**\", to = [\"crypt\"] },\n");
     for kind in KINDS {
-        entries += &format!("{{ glob = \"/open/**.{kind}\", to = [\"{kind}\"] }},\n");
+        entries += &format!("{{ glob = \"/open/**.{kind}\", to = [\"{kind}\", \"default\", \"any\"] }},\n");
     }
     let mut builder = Pool::builder().default(&["ext4"]);
     for (kind, disk) in KINDS.iter().zip(&local) {

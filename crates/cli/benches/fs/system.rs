@@ -216,7 +216,7 @@ fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: Sy
                 if hysteresis_kib == 0 { String::new() } else { format!(", hysteresis = \"{hysteresis_kib}KiB\"") };
             let _ = writeln!(
                 text,
-                "[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\"]"
+                "[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\", \"default\", \"any\"]"
             );
         }
         Rules::Unmatched(count) => {
@@ -227,12 +227,16 @@ fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: Sy
                 } else {
                     format!("uid = {}", 100_000 + number)
                 };
-                let _ = writeln!(text, "[[rule]]\nname = \"never {number}\"\nwhen = {{ {when} }}\nto = [\"b\"]");
+                let _ = writeln!(
+                    text,
+                    "[[rule]]\nname = \"never {number}\"\nwhen = {{ {when} }}\nto = [\"b\", \"default\", \"any\"]"
+                );
             }
             if named > 0 {
                 text.push_str("[[rule]]\nname = \"names\"\nmatch = [\n");
                 for number in 0..named {
-                    let _ = writeln!(text, "  {{ glob = \"/never/{number}/**\", to = [\"b\"] }},");
+                    let _ =
+                        writeln!(text, "  {{ glob = \"/never/{number}/**\", to = [\"b\", \"default\", \"any\"] }},");
                 }
                 text.push_str("]\n");
             }

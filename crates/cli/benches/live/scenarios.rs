@@ -56,13 +56,13 @@ const PLACEMENTS: &[Placement] = &[
     Placement {
         name: "policy",
         default: &["disk"],
-        rules: "[[rule]]\nname = \"what is only read\"\nmatch = [{ glob = \"/2/**\", to = [\"flash\"] }]\n",
+        rules: "[[rule]]\nname = \"what is only read\"\nmatch = [{ glob = \"/2/**\", to = [\"flash\", \"default\", \"any\"] }]\n",
         choose: |_, dir| usize::from(dir == READ_ONLY),
     },
     Placement {
         name: "random",
         default: &["disk"],
-        rules: "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*/*[13579]\", to = [\"flash\"] }]\n",
+        rules: "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*/*[13579]\", to = [\"flash\", \"default\", \"any\"] }]\n",
         choose: |file, _| (file.0 % 2) as usize,
     },
     Placement { name: "all-flash", default: &["flash"], rules: "", choose: |_, _| 1 },
@@ -126,7 +126,8 @@ fn policies(args: &Args, sizes: Sizes, place: &Place, keeper: &Keeper, report: &
         steps::prepare_apart(steps(), roots, |_, dir| usize::from(dir != READ_ONLY))
     })?;
     let work = |root: &Path, _: &Stack| steps::run(steps(), root, place.speed).map(|_| 1.0);
-    let tables = "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\"] }]\n";
+    let tables =
+        "[[rule]]\nname = \"rewritten\"\nmatch = [{ glob = \"/3/**\", to = [\"flash\", \"default\", \"any\"] }]\n";
     for round in 1..=args.rounds() {
         for (name, policies) in [
             ("policy", ["sweep", "two_queue"]),
@@ -170,7 +171,7 @@ fn iozone(
 ) -> Result<()> {
     let spec = format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(128 << 20).0);
     let steps = || -> Result<BoxedWorkload> { Ok(build_workload(&spec, Seed(1), Scale::new(1.0)?)?) };
-    let tables = "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*[13579]\", to = [\"flash\"] }]\n";
+    let tables = "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*[13579]\", to = [\"flash\", \"default\", \"any\"] }]\n";
     let prepared = steps()?;
     let images = Image::make_all(place, &BRANCHES, |roots| {
         steps::prepare_apart(prepared, roots, |file, _| (file.0 % 2) as usize)

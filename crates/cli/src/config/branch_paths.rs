@@ -75,7 +75,7 @@ fn matching(c: &mut Conversion, folder: &Path, pattern: &NamePattern, mount: &Pa
     if found.is_empty() {
         c.fail(span.clone(), Problem::PathMatchesNothing);
     }
-    found.sort_by(|(one, _), (other, _)| in_counting_order(one).cmp(&in_counting_order(other)));
+    found.sort_by_cached_key(|(name, _)| in_counting_order(name));
     found
         .into_iter()
         .map(|(name, path)| {

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, PathPart, RuleKindSpec, TimeField};
+use umbrella_policy::placement::spec::{
+    ANY, Comparison, Condition, DestinationSpec, PathPart, RuleKindSpec, TimeField,
+};
 
 use super::Config;
 use super::notice::{Finding, Notice, Reads, Unnoted};
@@ -46,10 +48,15 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
 }
 
 pub(super) fn findings(config: &Config) -> Vec<Finding> {
-    let read_only = |name: &String| config.spec.branches.iter().any(|branch| branch.name == *name && branch.read_only);
+    // A group has others than those that take nothing, as far as is known here.
+    let read_only = |name: &String| {
+        let mut meant = config.spec.branches.iter().filter(|branch| name == ANY || branch.name == *name).peekable();
+        meant.peek().is_some() && meant.all(|branch| branch.read_only)
+    };
     let only_read_only = |to: &DestinationSpec| !to.branches.is_empty() && to.branches.iter().all(read_only);
     let mut findings = Vec::new();
-    let default = &config.spec.rules.default;
+    let any = [ANY.to_owned()];
+    let default = if config.spec.rules.default.is_empty() { &any[..] } else { &config.spec.rules.default };
     let at_default = |notice| Finding { span: config.spans.default.clone(), notice };
     match default.first().filter(|name| read_only(name)) {
         Some(_) if default.iter().all(read_only) => findings.push(at_default(Notice::DefaultReadOnly)),

@@ -136,7 +136,6 @@ fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>
         list.push(name.clone());
     }
     match document.get_mut("default") {
-        None => {}
         Some(item) if list.len() > spec.rules.default.len() => {
             if let Some(names) = item.as_array_mut() {
                 append(names, name);
@@ -147,7 +146,7 @@ fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>
                 *item = Item::Value(names);
             }
         }
-        Some(_) => {}
+        Some(_) | None => {}
     }
     Ok(document.to_string())
 }

@@ -20,7 +20,9 @@ const PROBES: &str =
 fn pool(local: &Disk, mirror: &Mirror, to_mirror: bool) -> Pool {
     let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path()).keys(PROBES);
     let (from, to) = if to_mirror { ("local", "mirror") } else { ("mirror", "local") };
-    let rule = format!("[[rule]]\nname = \"large\"\nwhen = {{ size = \">= 64KiB\" }}\nto = [\"{to}\"]\n");
+    let rule = format!(
+        "[[rule]]\nname = \"large\"\nwhen = {{ size = \">= 64KiB\" }}\nto = [\"{to}\", \"default\", \"any\"]\n"
+    );
     builder.default(&[from]).rules(&rule).mount()
 }
 
@@ -134,7 +136,7 @@ fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
         .branch("to", to.path())
         .keys(PROBES)
         .default(&["from"])
-        .rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"to\"]\n")
+        .rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"to\", \"default\", \"any\"]\n")
         .mount();
     let slow = from.delay("unlink,unlinkat", "delay_exit", "3000000");
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();

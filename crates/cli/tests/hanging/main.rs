@@ -20,7 +20,8 @@ use support::pool::Pool;
 
 /// Looks often, and does not wait for long.
 const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str =
+    "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n";
 
 /// To be held by every test from its beginning to its end.
 fn alone() -> MutexGuard<'static, ()> {

@@ -30,7 +30,9 @@ fn overflowing() -> (Disk, Disk, Mirror, Pool) {
         .branch("mirror", mirror.path())
         .branch("spare", spare.path())
         .default(&["small", "mirror"])
-        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/new*\", to = [\"spare\"] }]\n")
+        .rules(
+            "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/new*\", to = [\"spare\", \"default\", \"any\"] }]\n",
+        )
         .keys(KEYS)
         .mount();
     fs::create_dir(pool.join("dir")).unwrap();
@@ -189,7 +191,7 @@ fn who_opens_an_unlinked_file_while_it_overflows_goes_along() {
 fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
     let _alone = alone();
     let (a, c, mirror) = (Disk::tmpfs(64 * MIB), Disk::tmpfs(32 * MIB), Mirror::new());
-    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }, { glob = \"/**.c\", to = [\"c\"] }]\n";
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }, { glob = \"/**.c\", to = [\"c\", \"default\", \"any\"] }]\n";
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", mirror.path())
@@ -218,7 +220,7 @@ fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
 fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
     let _alone = alone();
     let (local, mirror) = (Disk::tmpfs(32 * MIB), Mirror::new());
-    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"mirror\"]\n";
+    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"mirror\", \"default\", \"any\"]\n";
     let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path());
     let pool = builder.default(&["local"]).rules(rule).keys(KEYS).mount();
     for dir in ["of file", "renamed", "elsewhere"] {
@@ -260,7 +262,7 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
 fn names_go_on_while_the_directories_of_a_move_are_synced() {
     let _alone = alone();
     let (a, b) = (Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB));
-    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n";
+    let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n";
     let pool =
         Pool::builder().branch("a", a.path()).branch("b", b.path()).default(&["a"]).rules(rule).keys(KEYS).mount();
     for dir in ["of file/inner", "renamed"] {

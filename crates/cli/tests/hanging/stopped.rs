@@ -246,7 +246,7 @@ fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
 fn a_move_behind_a_copy_to_a_hung_branch_goes_on() {
     let _alone = alone();
     let (a, c, hung) = (Disk::tmpfs(256 * MIB), Disk::tmpfs(32 * MIB), Encrypted::new());
-    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }, { glob = \"/**.c\", to = [\"c\"] }]\n";
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }, { glob = \"/**.c\", to = [\"c\", \"default\", \"any\"] }]\n";
     let pool = over(&a, &hung).branch("c", c.path()).rules(rules).mount();
     let content = bytes(8, 160 * MIB);
     fs::write(pool.join("big"), &content).unwrap();

@@ -237,9 +237,9 @@ impl Twins {
             .branch_with("rest", branches[2].path(), &format!("{data}\nheadroom = 0"))
             .default(&["tiny", "rest"])
             .rules(
-                "[[rule]]\nname = \"read-only\"\nwhen = { access = \"read-only\", type = \"file\" }\nto = [\"rest\"]\n\
-                 [[rule]]\nname = \"large\"\nwhen = { size = \">= 32KiB\" }\nto = [\"b\", \"rest\"]\n\
-                 [[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n",
+                "[[rule]]\nname = \"read-only\"\nwhen = { access = \"read-only\", type = \"file\" }\nto = [\"rest\", \"default\", \"any\"]\n\
+                 [[rule]]\nname = \"large\"\nwhen = { size = \">= 32KiB\" }\nto = [\"b\", \"rest\", \"default\", \"any\"]\n\
+                 [[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n",
             )
             .keys(top)
             .limit(limit)

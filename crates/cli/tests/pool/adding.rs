@@ -138,7 +138,9 @@ fn a_branch_that_cannot_be_taken_out_of_the_configuration_is_not_removed() {
     let output = pool.umbrella(["branch", "remove", "b", "--save"]);
     let said = text(&output);
     assert!(
-        !output.status.success() && said.contains("would become invalid") && said.contains("unknown branch"),
+        !output.status.success()
+            && said.contains("would become invalid")
+            && said.contains("no branch or group is called"),
         "{said}"
     );
     assert_eq!(pool.status().branches.len(), 2);

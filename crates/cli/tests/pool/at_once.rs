@@ -20,9 +20,9 @@ use crate::support::{KIB, MIB, bytes, number_from_env};
 const ATMOST: Duration = Duration::from_secs(90);
 
 const RULES: [&str; 3] = [
-    "[[rule]]\nname = \"large\"\nwhen = { size = \">= 100KiB\" }\nto = [\"b\", \"a\"]\n",
-    "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/*1\", to = [\"b\"] }, { glob = \"/**/*2\", to = [\"c\", \"a\"] }]\n",
-    "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/1/**\", to = [\"c\", \"a\"] }, { glob = \"/**/*[02468]\", to = [\"b\", \"a\"] }]\n",
+    "[[rule]]\nname = \"large\"\nwhen = { size = \">= 100KiB\" }\nto = [\"b\", \"any\"]\n",
+    "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/*1\", to = [\"b\", \"any\"] }, { glob = \"/**/*2\", to = [\"c\", \"any\"] }]\n",
+    "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/1/**\", to = [\"c\", \"any\"] }, { glob = \"/**/*[02468]\", to = [\"b\", \"any\"] }]\n",
 ];
 
 /// Works in a directory of its own, and knows what is to be there. Directories are relative to it, files too.
@@ -191,7 +191,7 @@ fn branches_and_rules_may_change_all_at_once_under_writers() {
         .branch("a", a.path())
         .branch("b", b.path())
         .branch_with("c", c.path(), "optional = true")
-        .default(&["a"])
+        .default(&["a", "any"])
         .keys("cache_timeout = \"0s\"")
         .rules(RULES[0])
         .mount();

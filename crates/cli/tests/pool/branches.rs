@@ -16,7 +16,7 @@ use crate::support::tree::{Times, entry};
 use crate::support::{MIB, assert_errno, bytes, eventually, run};
 use crate::{LARGE_FILES, disks, names, pool};
 
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[test]
 fn a_branch_is_added_to_a_live_mount() {
@@ -138,15 +138,18 @@ fn rules_mean_the_branch_again_that_was_removed_and_added() {
     fs::write(pool.join("between.b"), "x").unwrap();
     let rules = pool.status().rules;
     let dead = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
-    assert_eq!(dead.to, ["b (removed)"]);
-    assert!(dead.inactive.as_ref().is_some_and(|why| why.contains("\"b\", was removed")), "{dead:?}");
+    assert_eq!(dead.to, ["b (removed)", "default", "any"]);
+    assert!(
+        dead.inactive.as_ref().is_some_and(|why| why.contains("\"b\", the first of its list, was removed")),
+        "{dead:?}"
+    );
     let explained = pool.explain("between.b").outcome;
     assert!(explained.contains("rules still name \"b\", which was removed"), "{explained}");
 
     pool.say(["branch".as_ref(), "add".as_ref(), "b".as_ref(), pool.on("b", "").as_os_str()]);
     let rules = pool.status().rules;
     let revived = rules.iter().find(|rule| rule.name == "by name: /**.b").unwrap();
-    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b".to_owned()][..], &None));
+    assert_eq!((revived.to.as_slice(), &revived.inactive), (&["b", "default", "any"].map(str::to_owned)[..], &None));
     fs::write(pool.join("after.b"), "x").unwrap();
     assert_eq!(pool.found_on("after.b"), ["b"]);
     pool.enforce();
@@ -246,7 +249,8 @@ fn a_drain_is_remembered_until_it_is_stopped() {
 
 #[test]
 fn where_every_branch_is_drained_there_is_no_room() {
-    let pool = pool(["a", "b"], "");
+    let (_disks, builder) = disks(["a", "b"]);
+    let pool = builder.default(&["a", "any"]).mount();
     for name in ["a", "b"] {
         pool.say(["branch", "drain", name]);
     }
@@ -302,7 +306,7 @@ fn a_reload_names_what_else_the_file_says() {
     let people = pool.say(reload);
     assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
 
-    let named = B_BY_NAME.replace("[\"b\"]", "[\"c\"]");
+    let named = B_BY_NAME.replace("[\"b\", ", "[\"c\", ");
     pool.pool.write_rules(&format!("{more}{named}"));
     let refused = text(&pool.umbrella(reload));
     assert!(refused.contains("not in the mounted pool yet: \"c\"") && refused.contains("branch add"), "{refused}");

@@ -13,7 +13,7 @@ use crate::support::pool::{Builder, Pool, text};
 use crate::support::tree::{Entry, Times, entry};
 use crate::support::{MIB, eventually, run};
 
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 const KEYS: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"";
 const ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";
@@ -391,7 +391,7 @@ fn what_others_made_and_users_changed_while_a_branch_was_away_is_carried_over() 
     copy(&a, "met", (1000, 100, 0o755));
     copy(&b, "met", (1000, 100, 0o755));
     copy(&a, "new", (1000, 100, 0o700));
-    let pool = builder.mount();
+    let pool = builder.default(&["a", "any"]).mount();
     assert_eq!(look(&pool.join("met")), (1000, 100, 0o755));
     a.vanish();
     eventually("a is away", || !pool.is_online("a"));

@@ -293,7 +293,7 @@ fn the_names_of_one_file_move_together() {
 
 #[test]
 fn names_of_one_file_that_belong_apart_come_to_rest() {
-    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+    let rules = "[[rule]]\nname = \"n\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
     let pool = pool(["a", "b"], rules);
     fs::write(pool.join("one"), "shared").unwrap();
     fs::hard_link(pool.join("one"), pool.join("two.b")).unwrap();

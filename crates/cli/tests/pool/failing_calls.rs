@@ -10,7 +10,7 @@ use crate::support::pool::{Pool, text};
 use crate::support::process::as_nobody;
 use crate::support::{MIB, errno, eventually};
 
-const LARGE_TO_B: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n";
+const LARGE_TO_B: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\noffline = \"pass\"\n";
 
 fn pool(a: &Disk, b: &Disk) -> Pool {
     Pool::builder()

@@ -273,7 +273,7 @@ fn errors_of_any_device_of_a_btrfs_count_also_when_the_node_that_was_mounted_is_
 fn a_directory_of_which_one_copy_cannot_be_read_loses_nothing() {
     for on_error in ["skip", "fail"] {
         let (a, b) = (BadDisk::ext4(SIZE), Disk::ext4(SIZE));
-        let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+        let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
         let builder = Pool::builder().branch_with("a", a.path(), "passthrough = false").branch("b", b.path());
         let keys = format!("cache_timeout = \"0s\"\non_branch_error = {on_error:?}");
         let pool = builder.default(&["a"]).rules(rules).keys(&keys).mount();

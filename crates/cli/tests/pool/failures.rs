@@ -12,7 +12,7 @@ use crate::{last_read_days_ago, names};
 
 /// Looks often, so that tests need not wait.
 const PROBES: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"60s\"\n";
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[derive(Debug)]
 struct Two {

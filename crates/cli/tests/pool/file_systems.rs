@@ -54,7 +54,7 @@ fn by_name<const N: usize>(disks: &[(&str, Disk); N], keys: &str) -> Pool {
     let mut entries = String::new();
     let mut builder = Pool::builder().keys(keys);
     for (kind, disk) in disks {
-        writeln!(entries, "{{ glob = \"/**.{kind}\", to = [\"{kind}\"] }},").unwrap();
+        writeln!(entries, "{{ glob = \"/**.{kind}\", to = [\"{kind}\", \"default\"] }},").unwrap();
         builder = builder.branch(kind, disk.path());
     }
     builder.rules(&format!("[[rule]]\nname = \"by name\"\nmatch = [\n{entries}]\n")).mount()

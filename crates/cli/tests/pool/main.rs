@@ -52,7 +52,8 @@ const LARGE_FILES: &str = r#"
 [[rule]]
 name = "large files"
 when = { size = ">= 64KiB" }
-to = ["large"]
+to = ["large", "default", "any"]
+offline = "pass"
 "#;
 
 /// A pool with the disks it stands on.

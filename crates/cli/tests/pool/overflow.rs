@@ -206,6 +206,7 @@ fn a_file_whose_list_is_full_fails_with_enospc_and_is_as_it_was() {
     assert!(warnings.iter().any(|one| one.contains("\"sensitive: /**\" (tiny) is full")), "{warnings:?}");
     fs::remove_file(tiny.join("secret")).unwrap();
     fs::write(tiny.join("another"), bytes(3, 500_000)).expect("what was removed made room");
+    fs::write(tiny.join("third"), "x").unwrap();
     let warnings = tiny.status().warnings;
     assert!(!warnings.iter().any(|one| one.contains("is full")), "{warnings:?}");
 }

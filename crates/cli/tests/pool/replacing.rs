@@ -10,7 +10,7 @@ use crate::support::pool::{Pool, text};
 use crate::support::{MIB, PATIENCE, bytes, run, temp_dir};
 use crate::{disks, names};
 
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[test]
 fn a_disk_that_replaces_a_drained_one_takes_new_files() {

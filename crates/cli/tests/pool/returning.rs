@@ -12,7 +12,7 @@ use crate::support::pool::{Builder, Pool};
 use crate::support::tree::{Entry, Times, entry};
 use crate::support::{MIB, eventually, run};
 
-const RULES: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const RULES: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 const KEYS: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"";
 const ACL: &str = "system.posix_acl_access";
 const DEFAULT_ACL: &str = "system.posix_acl_default";

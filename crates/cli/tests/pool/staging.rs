@@ -360,7 +360,7 @@ fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
         .branch("whole", whole.path())
         .branch("less", less.path())
         .default(&["less"])
-        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\"] }]\n")
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\", \"any\"] }]\n")
         .keys(LONG)
         .mount();
     fs::write(pool.join("file"), "x").unwrap();
@@ -384,7 +384,7 @@ fn a_file_that_replaces_one_on_another_branch_is_on_disk_before_that_is_gone() {
         .branch("a", disks[0].path())
         .branch("b", disks[1].path())
         .default(&["a"])
-        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n")
+        .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n")
         .mount();
     fs::write(pool.join("file.b"), "old").unwrap();
     // The kernel may write it by itself when this machine stands still.

@@ -187,9 +187,10 @@ fn a_path_whose_directories_do_not_exist_is_explained_as_a_new_file() {
 
 #[test]
 fn a_new_file_begins_where_there_is_room_and_not_on_a_branch_that_is_full_to_the_last_byte() {
-    let pool = pool(["a", "b"], "");
+    let (disks, builder) = crate::disks(["a", "b"]);
+    let pool = builder.default(&["a", "any"]).mount();
     // Past the pool, so that nothing moves.
-    let mut filler = File::create(pool.disks[0].join("filler")).unwrap();
+    let mut filler = File::create(disks[0].join("filler")).unwrap();
     let page = [0; 4096];
     while filler.write_all(&page).is_ok() {}
     eventually("the space is seen", || pool.branch_status("a").free.0 == 0);

@@ -13,7 +13,7 @@ use crate::support::process::signal;
 use crate::support::{MIB, eventually, temp_dir};
 use crate::{disks, names};
 
-const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
 #[test]
 fn a_pool_that_is_busy_when_it_is_to_end_ends_when_it_is_not() {
@@ -143,7 +143,7 @@ fn a_name_that_is_in_use_on_the_right_branch_is_told_wherever_a_move_would_be() 
 #[test]
 fn a_walk_under_way_is_in_the_status() {
     let (_disks, builder) = disks(["a", "b"]);
-    let pool = builder.keys("[enforce]\nbandwidth = \"100KB\"").mount();
+    let pool = builder.default(&["a", "any"]).keys("[enforce]\nbandwidth = \"100KB\"").mount();
     for i in 0..20 {
         fs::write(pool.join(format!("file-{i}")), vec![1; 100_000]).unwrap();
     }
@@ -188,7 +188,7 @@ fn a_hidden_folder_that_is_deleted_while_the_pool_is_mounted_is_told() {
 #[test]
 fn a_drain_that_an_unmount_ends_says_so_and_is_kept() {
     let (_disks, builder) = disks(["a", "b"]);
-    let mut pool = builder.keys("[enforce]\nbandwidth = \"100KB\"").mount();
+    let mut pool = builder.default(&["a", "any"]).keys("[enforce]\nbandwidth = \"100KB\"").mount();
     for i in 0..20 {
         fs::write(pool.join(format!("file-{i}")), vec![1; 100_000]).unwrap();
     }

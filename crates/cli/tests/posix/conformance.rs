@@ -40,7 +40,7 @@ impl Loaded {
             .branch("spare", disks[1].path())
             .branch("large", disks[2].path())
             .default(&["tiny", "spare"])
-            .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
+            .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
             .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
             .limit(Duration::from_secs(1200 + 20 * seconds()))
             .mount();

@@ -116,7 +116,7 @@ fn a_directory_on_two_branches_has_its_flags_on_both_and_an_immutable_one_gets_n
         fs::create_dir(disk.path().join("dir")).unwrap();
     }
     let builder = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path());
-    let rules = "[[rule]]\nname = \"logs\"\nwhen = { extension = \"log\" }\nto = [\"c\"]\n";
+    let rules = "[[rule]]\nname = \"logs\"\nwhen = { extension = \"log\" }\nto = [\"c\", \"default\", \"any\"]\n";
     let pool = builder.branch("c", disks[2].path()).default(&["a"]).rules(rules).mount();
     chattr("+A", &pool.join("dir"));
     for branch in ["a", "b"] {
@@ -139,7 +139,7 @@ fn a_directory_on_two_branches_has_its_flags_on_both_and_an_immutable_one_gets_n
 #[test]
 fn a_file_that_may_not_be_unlinked_stays_and_explain_and_status_say_why() {
     let (mut pool, _disks) = beside_ext4();
-    pool.load_rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\"]\n");
+    pool.load_rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n");
     let mut file = fs::File::create(pool.join("file")).unwrap();
     file.write_all(&[1; 100_000]).unwrap();
     chattr("+i", &pool.join("file"));

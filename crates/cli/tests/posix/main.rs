@@ -35,7 +35,7 @@ use support::pool::Pool;
 const B_BY_NAME: &str = r#"
 [[rule]]
 name = "by name"
-match = [{ glob = "/**.b", to = ["b"] }]
+match = [{ glob = "/**.b", to = ["b", "default", "any"] }]
 "#;
 
 /// A pool over two ext4 images, and a plain ext4 directory to compare with.

@@ -10,7 +10,7 @@ use crate::support::MIB;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
 
-const LARGE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \"> 64KiB\" }\nto = [\"b\"]\n";
+const LARGE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \"> 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n";
 
 /// What surprises a program that sets a directory's time and makes entries in it, while somebody else makes files in it larger and smaller: for two seconds, and
 /// until enough files have moved.

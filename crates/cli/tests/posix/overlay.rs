@@ -119,7 +119,7 @@ impl Drop for Overlay {
 #[test]
 fn the_pool_is_the_upper_layer_of_an_overlay() {
     let disks = [Disk::ext4(64 * MIB), Disk::xfs(300 * MIB)];
-    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n";
+    let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n";
     let builder = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).default(&["a"]);
     let mut pool = builder.rules(rules).mount();
     for name in ["upper", "work"] {

@@ -203,7 +203,7 @@ fn fsx_over_a_size_rule(keys: &str, reads: MappedReads) {
         .branch_with("small", disks[0].path(), keys)
         .branch_with("large", disks[1].path(), keys)
         .default(&["small"])
-        .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
+        .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
         .limit(fsx_limit())
         .mount();
     // How long is long enough depends on this machine.
@@ -252,7 +252,7 @@ fn fsx_over_staging(keys: &str) {
         .branch_with("small", disks[0].path(), keys)
         .branch_with("large", disks[1].path(), keys)
         .default(&["small"])
-        .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\"]\n")
+        .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
         .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
         .limit(fsx_limit())
         .mount();

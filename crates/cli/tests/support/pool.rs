@@ -572,7 +572,10 @@ impl Pool {
     /// `umbrella enforce --dry-run`: what would move, and the totals.
     #[track_caller]
     pub fn enforce_dry_run(&self) -> (Vec<MoveEvent>, EnforceSummary) {
-        let mut printed = self.json(["enforce", "--dry-run"]);
+        // It ends with 1 where files would find no room.
+        let output = self.umbrella(["enforce", "--dry-run", "--json"]);
+        let printed = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
+        let mut printed: Vec<Value> = printed.collect::<Result<_, _>>().expect("umbrella enforce prints JSON");
         let last = printed.pop().expect("umbrella enforce --dry-run prints its totals");
         let summary = serde_json::from_value(last).expect("the totals come last");
         let events = printed

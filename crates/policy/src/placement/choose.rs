@@ -85,19 +85,18 @@ impl Rules {
         if is_listed && found.entry == self.default_entry() {
             return (Choice::Stay, Because::DefaultHome);
         }
-        let (choice, because) = match info.blocked(branches) {
-            true => (Choice::NoRoom, Because::FirstOffline),
-            false => {
-                let question = Question {
-                    path: facts.path,
-                    need: facts.need(),
-                    branches,
-                    excluding: &[],
-                    room: BranchView::has_room,
-                    around,
-                };
-                self.along(info, &question, home)
-            }
+        let (choice, because) = if info.blocked(branches) {
+            (Choice::NoRoom, Because::FirstOffline)
+        } else {
+            let question = Question {
+                path: facts.path,
+                need: facts.need(),
+                branches,
+                excluding: &[],
+                room: BranchView::has_room,
+                around,
+            };
+            self.along(info, &question, home)
         };
         match choice {
             Choice::NoRoom if is_listed => (Choice::Stay, Because::Home),

@@ -164,7 +164,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// By free or used space. Backwards, so that the first in order wins a tie.
-fn most_free<'a>(members: Members<'a>, order: SpreadOrder) -> Option<Member<'a>> {
+fn most_free(members: Members<'_>, order: SpreadOrder) -> Option<Member<'_>> {
     let used = |view: &BranchView| view.total.0.saturating_sub(view.free.0);
     let share = |view: &BranchView| u128::from(view.free.0) * (1 << 32) / u128::from(view.total.0.max(1));
     let mut members = members.into_iter();

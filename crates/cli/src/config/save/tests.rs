@@ -187,7 +187,7 @@ fn a_branch_that_goes_takes_its_own_comments_and_leaves_the_others() {
 fn a_branch_that_a_rule_sends_files_to_alone_is_not_taken_out() {
     let alone = THREE.replace("[\"c\", \"a\"]", "[\"a\"]");
     let error = format!("{:#}", after(&alone, &Change::Remove { name: "a" }).unwrap_err());
-    assert!(error.contains("would become invalid") && error.contains("unknown branch \"a\""), "{error}");
+    assert!(error.contains("would become invalid") && error.contains("no branch or group is called \"a\""), "{error}");
 }
 
 #[test]

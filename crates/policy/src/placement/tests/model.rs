@@ -28,16 +28,16 @@ struct Around {
 }
 
 impl Around {
-    fn number(&self, dir: &[u8], branch: BranchId) -> u64 {
+    fn number(self, dir: &[u8], branch: BranchId) -> u64 {
         let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
-        let sum = dir.iter().fold(self.seed ^ u64::from(branch.0 + 1) << 40, mix);
+        let sum = dir.iter().fold(self.seed ^ (u64::from(branch.0 + 1) << 40), mix);
         (sum ^ (sum >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
     }
 }
 
 impl Surroundings for Around {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
-        self.number(dir, branch) % 3 == 0
+        self.number(dir, branch).is_multiple_of(3)
     }
 
     fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
@@ -47,7 +47,7 @@ impl Surroundings for Around {
 
     fn last_used(&self, group: usize) -> Option<BranchId> {
         let number = self.number(b"turn", BranchId(group as u16));
-        (number % 5 > 0).then(|| BranchId((number % 5 - 1) as u16))
+        (!number.is_multiple_of(5)).then(|| BranchId((number % 5 - 1) as u16))
     }
 
     fn draw(&self) -> u64 {
@@ -332,20 +332,21 @@ mod naively {
         let used = |id: &usize| view(*id).total.0 - view(*id).free.0;
         match group.spread.order {
             SpreadOrder::InOrder => {}
-            SpreadOrder::MostFree => candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free)),
             // All branches of this model have one size.
-            SpreadOrder::MostFreeShare => candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free)),
+            SpreadOrder::MostFree | SpreadOrder::MostFreeShare => {
+                candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free));
+            }
             SpreadOrder::LeastFree => candidates.sort_by_key(|id| view(*id).free),
             SpreadOrder::LeastUsed => candidates.sort_by_key(used),
             SpreadOrder::RoundRobin => {
                 let place = |id: &usize| members.iter().position(|member| member == id).unwrap();
-                let last = around.last_used(index.unwrap()).map(|last| last.index());
+                let last = around.last_used(index.unwrap()).map(BranchId::index);
                 if let Some(last) = last.filter(|last| members.contains(last)) {
                     candidates.sort_by_key(|id| (place(id) <= place(&last), place(id)));
                 }
             }
             SpreadOrder::Random => {
-                let place = u128::from(around.draw()) * candidates.len() as u128 >> 64;
+                let place = (u128::from(around.draw()) * candidates.len() as u128) >> 64;
                 return Ok(Some(candidates[place as usize]));
             }
             SpreadOrder::RandomByFree => {
@@ -353,7 +354,7 @@ mod naively {
                     .iter()
                     .flat_map(|id| std::iter::repeat_n(*id, view(*id).free.0.max(1) as usize))
                     .collect();
-                let place = u128::from(around.draw()) * tickets.len() as u128 >> 64;
+                let place = (u128::from(around.draw()) * tickets.len() as u128) >> 64;
                 return Ok(Some(tickets[place as usize]));
             }
             SpreadOrder::HighWater => {
