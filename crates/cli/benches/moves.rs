@@ -88,8 +88,8 @@ struct Place {
 
 fn measure(args: &Args, work: fn(&Args, &Place) -> Result<f64>) -> Result<f64> {
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
-    let [old, new] = ["old", "new"]
-        .map(|name| Disk::new(&dir.path().join(format!("{name}.img")), &dir.path().join(name)));
+    let [old, new] =
+        ["old", "new"].map(|name| Disk::new(&dir.path().join(format!("{name}.img")), &dir.path().join(name)));
     let (old, new) = (old?, new?);
     let place = Place { old: old.root().join("branch"), new: new.root().join("branch"), dir: dir.path().to_owned() };
     for at in 0..args.files {

@@ -390,13 +390,8 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     pool.load_rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\"]\n");
     let before = support::tree::snapshot(&pool.mount_point(), support::tree::Times::Kept);
     for _ in 0..3 {
-        let mut walk = pool
-            .command()
-            .args(["enforce", "--json"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut walk =
+            pool.command().args(["enforce", "--json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let killed = pool.pid();
         let copies_of = |pid: u32| {
             let mut copies =
@@ -489,7 +484,8 @@ fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
     no_file_twice(disks);
     pool.stop();
     for disk in disks {
-        let left = fs::read_dir(disk.join(".umbrella/tmp")).unwrap().count() + fs::read_dir(disk.join(".umbrella/intents")).unwrap().count();
+        let left = fs::read_dir(disk.join(".umbrella/tmp")).unwrap().count()
+            + fs::read_dir(disk.join(".umbrella/intents")).unwrap().count();
         assert_eq!(left, 0, "nothing half-made is left");
     }
     assert!(cut > rounds / 3, "only {cut} of {rounds} walks were cut short");

@@ -18,10 +18,9 @@ use std::time::{Duration, Instant};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, ErrorSource, Online};
-use crate::ground::at::DirAt;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, MovedLink, NotMoved, Pace};
-use crate::migrate::transfer::{Migration, Names, drop_copy, end_move, note_synced};
+use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
@@ -72,7 +71,7 @@ struct BatchEnd {
 struct CopiedMembers<'a> {
     members: Vec<Member<'a>>,
     /// Directories that the sync of the copies makes durable, too.
-    unsynced: Vec<(Arc<Node>, DirAt)>,
+    unsynced: MadeDirs,
     bytes: ByteSize,
     path_bytes: usize,
 }
@@ -91,7 +90,7 @@ struct Member<'a> {
 /// How a file takes part in a batch.
 enum Joins<'a> {
     /// It is copied. With directories that were made for it, and are to be synced.
-    Member(Box<Member<'a>>, Vec<(Arc<Node>, DirAt)>),
+    Member(Box<Member<'a>>, MadeDirs),
     /// Not at all: it moves by itself.
     Alone,
     /// It is where it belongs.
@@ -316,7 +315,7 @@ impl BatchEnds {
 }
 
 impl<'a> CopiedMembers<'a> {
-    fn add(&mut self, at: usize, member: Member<'a>, unsynced: Vec<(Arc<Node>, DirAt)>) {
+    fn add(&mut self, at: usize, member: Member<'a>, unsynced: MadeDirs) {
         self.bytes.0 += member.copied.bytes.0;
         self.path_bytes += member.path.len();
         self.unsynced.extend(unsynced);

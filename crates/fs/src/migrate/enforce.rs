@@ -149,7 +149,7 @@ fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
     found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
 }
 
-impl<'a> Walker<'a> {
+impl Walker<'_> {
     fn run(&mut self, root: Pinned<'_>) {
         let migrations = self.migrations;
         let mut stack = vec![root];

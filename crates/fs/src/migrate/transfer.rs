@@ -57,6 +57,8 @@ pub(crate) struct Migration<'a> {
 
 /// What a file is when its move begins: its inode, and the names that are known.
 pub(crate) type MoveBegun = (Backing, Names);
+/// Directories on a new branch that were made for a move.
+pub(crate) type MadeDirs = Vec<(Arc<Node>, DirAt)>;
 pub(crate) type Names = SmallVec<[(Arc<Node>, OsString); 1]>;
 
 impl Migration<'_> {
@@ -228,7 +230,7 @@ impl Migrations {
         migration: &Migration<'_>,
         names: &[(Arc<Node>, OsString)],
         sources: &[DirAt],
-    ) -> Result<(Vec<MovedLink>, Vec<(Arc<Node>, DirAt)>), NotMoved> {
+    ) -> Result<(Vec<MovedLink>, MadeDirs), NotMoved> {
         let (target, patience) = (migration.target.id, migration.pace.patience);
         let mut links = Vec::with_capacity(names.len());
         let mut unsynced = Vec::new();
@@ -345,7 +347,10 @@ impl Migrations {
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
-        first.verify_unchanged(copied)?;
+        // In a batch, where it is placed.
+        if in_batch.is_none() {
+            first.verify_unchanged(copied)?;
+        }
         let taken = in_batch.map_or(copied.bytes, |in_batch| in_batch.taken);
         if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, taken)? {
             return Err(NotMoved::Outdated);

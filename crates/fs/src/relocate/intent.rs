@@ -12,7 +12,8 @@
 
 use umbrella_units::Timestamp;
 
-use super::{BranchUuid, DecodeError, Fingerprint, HIDDEN_DIR, RelocateError};
+use super::beneath::{is_component, is_pool_path};
+use super::{BranchUuid, DecodeError, Fingerprint, RelocateError};
 
 const MAGIC: &[u8] = b"UMBRINT\0";
 /// The first version that knows each kind, from kind 1 on.
@@ -311,19 +312,6 @@ impl Verdict {
 /// A pool path without its leading slash.
 pub(super) fn relative(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"/").unwrap_or(path)
-}
-
-fn is_component(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= 255
-        && name != b"."
-        && name != b".."
-        && !name.contains(&0)
-        && !name.contains(&b'/')
-}
-
-fn is_pool_path(path: &[u8]) -> bool {
-    path.split(|&b| b == b'/').all(is_component) && path.split(|&b| b == b'/').next() != Some(HIDDEN_DIR.as_bytes())
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -84,7 +84,9 @@ impl<'a> Walker<'a> {
             .iter()
             .flat_map(|(way, files)| files.iter().map(|file| (*way, file.meta.occupied())))
             .collect();
-        waiting.into_iter().for_each(|(way, occupied)| self.plan(way, occupied));
+        for (way, occupied) in waiting {
+            self.plan(way, occupied);
+        }
         for (found, moved) in found.into_iter().zip(moved) {
             let ToMove { file, dir, name, meta, event } = found;
             let moved = match moved {
