@@ -52,7 +52,7 @@ fn hidden(bench: &Bench) -> Vec<PathBuf> {
 
 /// Files that were made in a directory since it is watched.
 fn made(watch: &OwnedFd) -> usize {
-    let mut buffer = [MaybeUninit::<u8>::uninit(); 1 << 16];
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 1 << 13];
     let mut reader = inotify::Reader::new(watch, &mut buffer);
     std::iter::from_fn(|| reader.next().ok().map(|_| ())).count()
 }

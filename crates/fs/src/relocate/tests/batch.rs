@@ -376,7 +376,8 @@ fn a_branch_that_comes_back_settles_the_files_of_its_batches() {
 
 #[test]
 fn the_intent_of_a_finished_batch_that_a_power_loss_brings_back_harms_nothing() {
-    let after: [(&str, fn(&Pool)); 4] = [
+    type Change = fn(&Pool);
+    let after: [(&str, Change); 4] = [
         ("nothing", |_| {}),
         ("deleted", |pool| fs::remove_file(pool.b.join("two")).unwrap()),
         ("renamed", |pool| fs::rename(pool.b.join("two"), pool.b.join("other")).unwrap()),
