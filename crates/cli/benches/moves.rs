@@ -101,7 +101,7 @@ fn measure(args: &Args, work: fn(&Args, &Place) -> Result<f64>) -> Result<f64> {
     sync(&place.old)?;
     let took = work(args, &place)?;
     let moved = host::run(Command::new("find").arg(place.new.join("data")).args(["-type", "f"]))?;
-    let moved = moved.stdout.iter().filter(|byte| **byte == b'\n').count();
+    let moved = String::from_utf8_lossy(&moved.stdout).lines().count();
     ensure!(moved == args.files, "{moved} of {} files are on the new disk", args.files);
     Ok(took)
 }
@@ -122,9 +122,11 @@ fn copy_by_hand(_: &Args, place: &Place) -> Result<f64> {
 fn enforce(args: &Args, place: &Place) -> Result<f64> {
     let (mount, config, state) = (place.dir.join("mnt"), place.dir.join("pool.toml"), place.dir.join("state"));
     let text = format!(
-        "mount = {mount:?}\ndefault = [\"old\"]\n[[branch]]\nname = \"old\"\npath = {:?}\n[[branch]]\nname = \"new\"\npath = {:?}\n\
+        "mount = \"{}\"\ndefault = [\"old\"]\n[[branch]]\nname = \"old\"\npath = \"{}\"\n[[branch]]\nname = \"new\"\npath = \"{}\"\n\
          [[rule]]\nname = \"all\"\nmatch = [{{ glob = \"/data/**\", to = [\"new\"] }}]\n",
-        place.old, place.new
+        mount.display(),
+        place.old.display(),
+        place.new.display()
     );
     fs::write(&config, text)?;
     let command = || {
