@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-moves bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
@@ -81,6 +81,9 @@ deny: ## licences, sources and advisories of the dependencies (builds cargo-deny
 
 bench-fs: setup ## what the mount costs, beside the file system below it and mergerfs (ARGS="--help" for its options)
 	cargo bench --locked -p umbrella --bench fs -- $(ARGS)
+
+bench-moves: setup ## how fast small files move to another branch, beside cp, sync and rm (ARGS="--help" for its options)
+	cargo bench --locked -p umbrella --bench moves -- $(ARGS)
 
 bench-write-back: setup ## write-back policies against the kernel's own, on emulated disks (ARGS="--quick" takes a few minutes)
 	cargo bench --locked -p umbrella --bench live -- write-back $(ARGS)

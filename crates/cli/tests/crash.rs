@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -389,13 +390,8 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     pool.load_rules("[[rule]]\nname = \"old\"\nwhen = { mtime = \"> 30d\" }\nto = [\"b\", \"default\", \"any\"]\n");
     let before = support::tree::snapshot(&pool.mount_point(), support::tree::Times::Kept);
     for _ in 0..3 {
-        let mut walk = pool
-            .command()
-            .args(["enforce", "--json"])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut walk =
+            pool.command().args(["enforce", "--json"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let killed = pool.pid();
         let copies_of = |pid: u32| {
             let mut copies =
@@ -419,4 +415,85 @@ fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     pool.expect_on("b", "file");
     pool.expect_on("b", "link");
     assert!(fs::read(pool.join("link")).unwrap() == data);
+}
+
+/// All files belong on this branch.
+fn all_on(branch: &str) -> String {
+    format!("[[rule]]\nname = \"all\"\nmatch = [{{ glob = \"/**\", to = [\"{branch}\"] }}]\n")
+}
+
+/// Users go on while thousands of small files move in batches to one branch, then back, and so on, and each walk is cut short.
+fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
+    const FILES: u64 = 2_000;
+    let mut pool = Pool::builder()
+        .branch_with("a", disks[0].path(), "passthrough = false")
+        .branch_with("b", disks[1].path(), "passthrough = false")
+        .default(&["a"])
+        .rules(&all_on("a"))
+        .limit(Duration::from_secs(600 + 30 * rounds))
+        .mount();
+    let mount = pool.mount_point();
+    let (mut choices, mut worker) = (Choices::new(seed), Worker::new("one", seed));
+    for number in 0..FILES {
+        let path = PathBuf::from(format!("one/{}/file-{number}", number % 20));
+        let data = bytes(number, choices.below(3_000));
+        fs::create_dir_all(mount.join(path.parent().unwrap())).unwrap();
+        fs::write(mount.join(&path), &data).unwrap();
+        worker.files.insert(path, data);
+    }
+    worker.serial = FILES;
+    pool.settle_closed();
+    let mut cut = 0;
+    for round in 0..rounds {
+        eprintln!("round {round} of seed {seed}");
+        let target = if round.is_multiple_of(2) { "b" } else { "a" };
+        pool.load_rules(&all_on(target));
+        let mut walk = pool.command().arg("enforce").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let dead = AtomicBool::new(false);
+        let wait = Duration::from_micros(choices.below(1_500_000));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !dead.load(Ordering::SeqCst) {
+                    let done = match worker.choices.below(8) {
+                        0 => worker.append(&mount),
+                        1 | 2 => worker.rename(&mount),
+                        3 => worker.replace(&mount),
+                        4 => worker.exchange(&mount),
+                        5 if worker.choices.once_in(4) => worker.rename_dir(&mount),
+                        5 | 6 => worker.create(&mount),
+                        _ => worker.remove(&mount),
+                    };
+                    if let Err(error) = done {
+                        assert!(dead.load(Ordering::SeqCst), "a step failed: {error}");
+                        return;
+                    }
+                }
+            });
+            thread::sleep(wait);
+            dead.store(true, Ordering::SeqCst);
+            pool.kill_9();
+        });
+        assert!(support::poll(Duration::from_secs(60), || walk.try_wait().unwrap()).is_some());
+        cut += u64::from(disks.iter().all(|disk| !disk.files().is_empty()));
+        pool.start();
+        worker.check(&mount);
+    }
+    pool.settle();
+    pool.enforce();
+    worker.check(&mount);
+    no_file_twice(disks);
+    pool.stop();
+    for disk in disks {
+        let left = fs::read_dir(disk.join(".umbrella/tmp")).unwrap().count()
+            + fs::read_dir(disk.join(".umbrella/intents")).unwrap().count();
+        assert_eq!(left, 0, "nothing half-made is left");
+    }
+    assert!(cut > rounds / 3, "only {cut} of {rounds} walks were cut short");
+}
+
+#[test]
+fn a_kill_under_a_walk_of_thousands_of_small_files_loses_none_and_doubles_none() {
+    let (seed, rounds) = (number_from_env("UMBRELLA_CRASH_SEED", 1), number_from_env("UMBRELLA_CRASH_ROUNDS", 200));
+    kill_walks(&[Disk::tmpfs(64 * MIB), Disk::tmpfs(64 * MIB)], seed + 2_000, rounds.div_ceil(20));
+    kill_walks(&[Disk::ext4(256 * MIB), Disk::ext4(256 * MIB)], seed + 3_000, rounds.div_ceil(20));
 }

@@ -3,16 +3,16 @@
 //!
 //! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged.
 //! 2. Its rule says where it belongs.
-//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy; a dry run counts the room that it would take instead.
+//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy. Small files wait until there are enough with the
+//!    same way, and move together ([`crate::migrate::batch`]). The room that waiting files will take is counted; a dry run only counts.
 //! 4. Files of several names wait until the walk has seen all of them, then move together.
 //!
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
-use std::cell::{Cell, RefCell};
+mod gather;
+
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
@@ -20,25 +20,19 @@ use umbrella_policy::placement::{Choice, FileFacts, Rules, Slot};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
-use crate::control::protocol::{
-    EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, WalkStatus, bytes_unless_text,
-};
+use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
-use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, NotMoved, Pace};
+use crate::migrate::batch::MoveResult;
+use crate::migrate::enforce::gather::{ToMove, Ways};
+use crate::migrate::moving::NotMoved;
+use crate::migrate::walks::UnderWay;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
-
-/// How long a walk waits for a file that is open past the mount.
-const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
-
-/// How often it is told, and asked whether to go on, during the copy of one file.
-const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,8 +75,10 @@ struct Walker<'a> {
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
     under_way: UnderWay<'a>,
-    /// Of a dry run: bytes that would come free on each branch, or be taken (below zero).
+    /// Bytes that come free on each branch, or are taken (below zero), once all moves are done that wait, or that a dry run has told.
     planned: Vec<i64>,
+    /// Small files that wait for others with the same way.
+    gathered: Ways<'a>,
 }
 
 impl Migrations {
@@ -126,6 +122,7 @@ impl Migrations {
                 walk.only.map(|branch| self.placement.branch_name(branch)),
             ),
             planned: Vec::new(),
+            gathered: Ways::default(),
         };
         walker.run(Pinned::again(&self.tree, root));
         walker.summary.stopped = walker.stopped;
@@ -170,11 +167,13 @@ impl Walker<'_> {
                 return;
             }
         }
+        self.move_gathered();
         self.move_linked();
     }
 
     /// Looks at one directory: each copy's files where they are.
     fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
+        self.move_what_waits_long();
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
             let _names = self.migrations.tree.rename_lock.read();
@@ -306,16 +305,29 @@ impl Walker<'_> {
             }
             return;
         }
-        let moved = match Pinned::lookup(&self.migrations.tree, dir, &name) {
+        match Pinned::lookup(&self.migrations.tree, dir, &name) {
             // Since it was looked at it was moved, or a newer one of its name came.
-            Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => return,
-            Ok(file) => self.transfer(&file.node, target),
-            Err(error) => Err(NotMoved::from(error)),
-        };
-        if moved.as_ref().is_err_and(NotMoved::is_gone) && is_gone(&Pinned::lookup(&self.migrations.tree, dir, &name)) {
-            return;
+            Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => {}
+            Ok(file) => {
+                let found = ToMove { file, dir: Arc::clone(dir), name, meta: *meta, event };
+                self.gather([copy.id(), target], found);
+            }
+            Err(error) => self.note_unless_gone((dir, &name), meta, event, Err(NotMoved::from(error))),
         }
-        self.note(meta, event, moved);
+    }
+
+    /// What became of a file, unless somebody deleted it meanwhile.
+    fn note_unless_gone(
+        &mut self,
+        (dir, name): (&Arc<Node>, &OsStr),
+        meta: &Meta,
+        event: MoveEvent,
+        moved: MoveResult,
+    ) {
+        let is_missing = moved.as_ref().is_err_and(NotMoved::is_gone);
+        if !(is_missing && is_gone(&Pinned::lookup(&self.migrations.tree, dir, name))) {
+            self.note(meta, event, moved);
+        }
     }
 
     /// Whether the branch that a file is to go to has another of its name.
@@ -341,7 +353,7 @@ impl Walker<'_> {
         match decision.choice {
             Choice::Place(target) => {
                 if self.walk.dry_run {
-                    self.plan(branch.id, target, meta.occupied());
+                    self.plan([branch.id, target], meta.occupied());
                 }
                 let event = self.event(path, [branch.id, target], meta, &active.rules, decision.entry.index());
                 return Some((target, event));
@@ -370,8 +382,8 @@ impl Walker<'_> {
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
     }
 
-    /// What a dry run says of the next file counts on the room that this one would take, and leave.
-    fn plan(&mut self, from: BranchId, to: BranchId, occupied: ByteSize) {
+    /// Where the next file belongs depends on the room that this one will take, and leave.
+    fn plan(&mut self, [from, to]: [BranchId; 2], occupied: ByteSize) {
         let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
         let most = from.index().max(to.index()) + 1;
         self.planned.resize(self.planned.len().max(most), 0);
@@ -379,31 +391,6 @@ impl Walker<'_> {
             if let Some(planned) = self.planned.get_mut(branch.index()) {
                 *planned = planned.saturating_add(change);
             }
-        }
-    }
-
-    /// A file that is mapped stays; one that somebody had open a moment ago moves. The end of the walk ends a copy under way.
-    fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> Result<ByteSize, NotMoved> {
-        let (migrations, progress) = (self.migrations, &self.progress);
-        let told = RefCell::new((&mut *self.tell, Instant::now()));
-        let ended = Cell::new(false);
-        let stop = || {
-            let (tell, last) = &mut *told.borrow_mut();
-            if !ended.get() && last.elapsed() >= TELL_EVERY {
-                *last = Instant::now();
-                ended.set(!tell(progress));
-            }
-            ended.get() || migrations.context.is_stopping()
-        };
-        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
-        let moved = match migrations.transfer(node, target, Cause::Rule, pace) {
-            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
-            done => done,
-        };
-        self.stopped |= ended.get();
-        match moved {
-            Err(NotMoved::Busy(_)) if ended.get() => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
-            moved => moved,
         }
     }
 
@@ -415,7 +402,7 @@ impl Walker<'_> {
                 let detail = Some("the branch has no room".to_owned());
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
-            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.summary.files_busy += 1;
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }
@@ -493,46 +480,5 @@ impl Walker<'_> {
             };
             self.note(&meta, event, moved);
         }
-    }
-}
-
-/// The walks that are under way, for those who ask what the disks are busy with.
-#[derive(Default)]
-pub(crate) struct Walks {
-    under_way: RankedMutex<rank::EnforcerWalks, Vec<(u64, WalkStatus)>>,
-    begun: AtomicU64,
-}
-
-/// One walk, until this is dropped.
-pub(crate) struct UnderWay<'a> {
-    walks: &'a Walks,
-    number: u64,
-}
-
-impl Migrations {
-    /// For `status`.
-    pub(crate) fn walks_under_way(&self) -> Vec<WalkStatus> {
-        self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()
-    }
-
-    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
-        let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
-        let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
-        self.walks.under_way.lock().push((number, status));
-        UnderWay { walks: &self.walks, number }
-    }
-}
-
-impl UnderWay<'_> {
-    pub(crate) fn note(&self, progress: &Progress) {
-        if let Some((_, walk)) = self.walks.under_way.lock().iter_mut().find(|(number, _)| *number == self.number) {
-            walk.progress.clone_from(progress);
-        }
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.walks.under_way.lock().retain(|(number, _)| *number != self.number);
     }
 }

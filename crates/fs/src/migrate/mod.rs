@@ -1,10 +1,12 @@
 //! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are in the wrong place.
 //!
 //! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
+//! - `batch`: many small files at once
 //! - `overflow`: a branch is full and somebody writes
 //! - `enforce`: the whole tree; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
 
 mod accessed;
+mod batch;
 mod commit;
 mod copying;
 mod drain;
@@ -16,6 +18,7 @@ mod revisit;
 mod schedule;
 mod transfer;
 mod unnamed;
+mod walks;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -46,7 +49,7 @@ pub(crate) struct Migrations {
     placement: Arc<Placement>,
     tree: Arc<Tree>,
     mover: mover::Mover,
-    walks: enforce::Walks,
+    walks: walks::Walks,
     revisits: revisit::Revisits,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     given_up: RankedMutex<rank::MigrateGivenUp, FxHashSet<OsString>>,
@@ -64,7 +67,7 @@ impl Migrations {
             placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),
             mover: mover::Mover::new(),
-            walks: enforce::Walks::default(),
+            walks: walks::Walks::default(),
             revisits: revisit::Revisits::default(),
             given_up: RankedMutex::default(),
             moves_left: AtomicBool::new(false),

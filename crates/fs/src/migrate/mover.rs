@@ -2,7 +2,7 @@
 //!
 //! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
 //! no longer belong. Moves between local branches come one after the other, and so do those to one slow branch (network, FUSE), or from it;
-//! one does not wait for the other. A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
+//! one does not wait for the other. Small files with the same way between local branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
 //! closed. Nobody sees a move: names, inode number, contents and open handles stay.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +22,7 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
+use crate::migrate::batch::{MOST_FILES, MoveResult};
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Node, NodeId};
 
@@ -74,19 +75,23 @@ impl Queue {
         waited.map(|at| self.later.swap_remove(at)).is_none()
     }
 
-    /// The next file whose lane is free; it is busy from now on, until [`Queue::leave`].
-    fn pop(&mut self, now: Instant) -> Option<Waiting> {
+    /// The next files of a lane that is free, as many as may move together; it is busy from now on, until [`Queue::leave`].
+    fn pop(&mut self, now: Instant) -> Option<Vec<Waiting>> {
         let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
         let waiting = if let Some(due) = due {
-            self.later.swap_remove(due).1
+            vec![self.later.swap_remove(due).1]
         } else {
             let lane = *self.ready.keys().find(|lane| self.is_free(**lane))?;
-            let waiting = self.ready.get_mut(&lane)?.pop_front()?;
+            let files = self.ready.get_mut(&lane)?;
+            let count = if lane == Lane::Local { files.len().min(MOST_FILES) } else { 1 };
+            let waiting: Vec<_> = files.drain(..count).collect();
             self.ready.retain(|_, files| !files.is_empty());
-            self.known.remove(&waiting.node.id);
+            for file in &waiting {
+                self.known.remove(&file.node.id);
+            }
             waiting
         };
-        self.busy.push(waiting.lane);
+        self.busy.push(waiting.first()?.lane);
         Some(waiting)
     }
 
@@ -152,8 +157,8 @@ impl Mover {
         true
     }
 
-    /// The next file whose time has come; waits for one. `None`: the pool ends. `done`: the lane of the one before.
-    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Waiting> {
+    /// The next files whose time has come, all of one lane; waits for one. `None`: the pool ends. `done`: the lane of those before.
+    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<Waiting>> {
         let mut queue = self.queue.lock();
         if let Some(lane) = done {
             queue.leave(lane);
@@ -258,7 +263,7 @@ impl Migrations {
     pub(crate) fn run_mover(&self) {
         let mut done = None;
         while let Some(waiting) = self.mover.next(done, &self.context.stopping) {
-            done = Some(waiting.lane);
+            done = waiting.first().map(|waiting| waiting.lane);
             self.move_taken(waiting);
         }
     }
@@ -267,14 +272,35 @@ impl Migrations {
     pub(crate) fn move_all_queued(&self) {
         self.revisit_all();
         let waiting = self.mover.queue.lock().take();
+        self.move_taken(waiting);
+    }
+
+    /// Moves files where they belong now, those with the same way together.
+    fn move_taken(&self, waiting: Vec<Waiting>) {
+        let mut ways: BTreeMap<[BranchId; 2], Vec<Waiting>> = BTreeMap::new();
         for waiting in waiting {
-            self.move_taken(waiting);
+            match self.evaluate_again(&waiting.node) {
+                Some(way) => ways.entry(way).or_default().push(waiting),
+                None => self.end_turn(waiting, Turn::Over),
+            }
+        }
+        for ([_, target], waiting) in ways {
+            let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
+            let moved = self.transfer_all(&nodes, target, Pace::default());
+            for (waiting, moved) in waiting.into_iter().zip(moved) {
+                let turn = match moved {
+                    // Others of them took the room that it was judged by.
+                    Err(NotMoved::NoRoom | NotMoved::Outdated) if nodes.len() > 1 => self.move_queued(&waiting.node),
+                    moved => self.note_moved_queued(&waiting.node, target, moved),
+                };
+                self.end_turn(waiting, turn);
+            }
         }
     }
 
-    fn move_taken(&self, waiting: Waiting) {
+    fn end_turn(&self, waiting: Waiting, turn: Turn) {
         let Waiting { node, lane, tries } = waiting;
-        if self.move_queued(&node) == Turn::Later && tries < RETRIES {
+        if turn == Turn::Later && tries < RETRIES {
             let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
             if self.mover.again(Waiting { node: Arc::clone(&node), lane, tries: tries + 1 }, due) {
                 return;
@@ -305,24 +331,28 @@ impl Migrations {
         self.mover.has(node)
     }
 
-    /// Where a queued file belongs now: since it was queued it may have changed again.
-    fn evaluate_again(&self, node: &Arc<Node>) -> Option<BranchId> {
+    /// Where a queued file is, and where it belongs now: since it was queued it may have changed again.
+    fn evaluate_again(&self, node: &Arc<Node>) -> Option<[BranchId; 2]> {
         let meta = {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
         match self.placement.decide(&node.rule_path(), &meta, &branch).choice {
-            Choice::Place(target) => Some(target),
+            Choice::Place(target) => Some([branch.id, target]),
             Choice::Stay | Choice::NoRoom => None,
         }
     }
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
-        let Some(target) = self.evaluate_again(node) else { return Turn::Over };
-        match self.transfer(node, target, Cause::Rule, Pace::default()) {
+        let Some([_, target]) = self.evaluate_again(node) else { return Turn::Over };
+        self.note_moved_queued(node, target, self.transfer(node, target, Cause::Rule, Pace::default()))
+    }
+
+    fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Turn {
+        match moved {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.placement.branch_name(target), %bytes, "moved"),
-            Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated)) => {
+            Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.context.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
                 if why.is_want_of_names() {
@@ -384,7 +414,7 @@ impl Migrations {
         let _io = file.io.write();
         match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
             Ok(_) => Ok(()),
-            Err(NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated) => {
+            Err(NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated) => {
                 Err(OpError::Sys(rustix::io::Errno::BUSY))
             }
             Err(NotMoved::NoRoom) => Err(OpError::NoRoom),

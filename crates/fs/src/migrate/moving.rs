@@ -128,6 +128,8 @@ pub(crate) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce
 pub(crate) enum NotMoved {
     /// Open, changing, or with names that are not all known.
     Busy(&'static str),
+    /// The pool, or the walk, came to its end before the copy began.
+    Stopped,
     /// Mapped into memory, or open past the mount.
     Mapped,
     /// It changed between the decision and the copy, and belongs elsewhere by now.
@@ -191,6 +193,7 @@ impl std::fmt::Display for NotMoved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             NotMoved::Busy(why) => f.write_str(why),
+            NotMoved::Stopped => f.write_str("the pool is being unmounted, or the walk was stopped"),
             NotMoved::Mapped => f.write_str("it is mapped into memory, or open on the branch itself"),
             NotMoved::Outdated => f.write_str("it changed, and belongs elsewhere by now"),
             NotMoved::NoRoom => f.write_str("the branch has no room"),

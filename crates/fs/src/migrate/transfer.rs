@@ -8,6 +8,8 @@
 //! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
 //!    failed, and the rules still send it there (it may have changed before step 1); open the copy once for each reader; record the intent, rename into place, unlink the source, sync both directories;
 //! 4. the node now stands for the new inode; readers are handed over.
+//!
+//! In a batch ([`crate::migrate::batch`]) many files take each step together, and step 3 syncs nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -23,8 +25,10 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::branch::{Branch, Online};
 use crate::error::OpError;
 use crate::ground::at::{DirAt, FileAt};
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
+use crate::migrate::batch::InBatch;
 use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::mover::show;
@@ -36,18 +40,26 @@ use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
 
 /// One move of one file.
-struct Migration<'a> {
-    node: &'a Arc<Node>,
+pub(crate) struct Migration<'a> {
+    pub(crate) node: &'a Arc<Node>,
     /// The inode that moves.
-    backing: Backing,
+    pub(crate) backing: Backing,
     /// Its new branch, as it is while the move lasts.
-    target: Arc<Branch>,
-    online: Arc<Online>,
-    cause: Cause,
-    pace: Pace<'a>,
+    pub(crate) target: Arc<Branch>,
+    pub(crate) online: Arc<Online>,
+    pub(crate) cause: Cause,
+    pub(crate) pace: Pace<'a>,
     /// Set by whoever changes the file meanwhile.
-    cancel: Arc<AtomicBool>,
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// Of the copy, and of the directories that are made for it.
+    pub(crate) durability: Durability,
 }
+
+/// What a file is when its move begins: its inode, and the names that are known.
+pub(crate) type MoveBegun = (Backing, Names);
+/// Directories on a new branch that were made for a move.
+pub(crate) type MadeDirs = Vec<(Arc<Node>, DirAt)>;
+pub(crate) type Names = SmallVec<[(Arc<Node>, OsString); 1]>;
 
 impl Migration<'_> {
     fn to(&self) -> Endpoint<'_> {
@@ -65,33 +77,43 @@ impl Migrations {
         cause: Cause,
         pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
-        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let cancel = Arc::new(AtomicBool::new(false));
-        let (backing, names) = {
-            let mut state = file.state.write();
-            may_move(&mut state, cause)?;
-            if state.copying.is_some() {
-                return Err(NotMoved::Busy("it is being copied already"));
-            }
-            if state.backing.branch == target {
-                return Ok(ByteSize(0));
-            }
-            if self.may_be_mapped(&state) {
-                self.not_mapped(&mut state)?;
-            }
-            state.copy_begins(&cancel, cause != Cause::Rule);
-            (state.backing, state.names.clone())
-        };
+        let Some((backing, names)) = self.begin_move(node, target, cause, &cancel)? else { return Ok(ByteSize(0)) };
         let migration = || {
             let target = self.branches.get(target)?;
             let online = target.online().ok_or(OpError::Offline)?;
-            Ok(Migration { node, backing, target, online, cause, pace, cancel: Arc::clone(&cancel) })
+            let (cancel, durability) = (Arc::clone(&cancel), cause.durability());
+            Ok(Migration { node, backing, target, online, cause, pace, cancel, durability })
         };
         let moved = migration().and_then(|migration| self.copy_and_commit(&migration, &names));
         if moved.is_err() {
-            file.state.write().copy_ended(&cancel);
+            end_move(node, &cancel);
         }
         moved
+    }
+
+    /// Step 1. `None`: the file is there already. Where the move does not happen in the end, [`end_move`] ends it.
+    pub(crate) fn begin_move(
+        &self,
+        node: &Arc<Node>,
+        target: BranchId,
+        cause: Cause,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<Option<MoveBegun>, NotMoved> {
+        let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
+        let mut state = file.state.write();
+        may_move(&mut state, cause)?;
+        if state.copying.is_some() {
+            return Err(NotMoved::Busy("it is being copied already"));
+        }
+        if state.backing.branch == target {
+            return Ok(None);
+        }
+        if self.may_be_mapped(&state) {
+            self.not_mapped(&mut state)?;
+        }
+        state.copy_begins(cancel, cause != Cause::Rule);
+        Ok(Some((state.backing, state.names.clone())))
     }
 
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
@@ -120,7 +142,32 @@ impl Migrations {
         migration: &Migration<'_>,
         names: &[(Arc<Node>, OsString)],
     ) -> Result<ByteSize, NotMoved> {
-        let Migration { node, backing, target, cause, pace, .. } = migration;
+        let (sources, _) = self.sources(migration, names)?;
+        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
+            return Err(NotMoved::Busy("it has no name"));
+        };
+        let temp_name = self.tree.temp_name();
+        let copied = self.copy_file(migration, (from, name), &temp_name)?;
+        let done = self.links(migration, names, &sources).and_then(|(links, unsynced)| {
+            self.sync_made_dirs(&unsynced, migration.target.id)?;
+            self.commit_copy(migration, &links, &temp_name, &copied, None)?;
+            Ok(links)
+        });
+        if done.as_ref().is_err_and(NotMoved::is_settled) {
+            // After the rename there is nothing left under this name.
+            drop_copy(&migration.target, temp_name);
+        }
+        self.note_moved(migration, &done?, &copied);
+        Ok(copied.bytes)
+    }
+
+    /// Where a file's names are on its branch, and its attributes: it is what its node says.
+    pub(crate) fn sources(
+        &self,
+        migration: &Migration<'_>,
+        names: &[(Arc<Node>, OsString)],
+    ) -> Result<(Vec<DirAt>, Meta), NotMoved> {
+        let Migration { node, backing, .. } = migration;
         if migration.online.hidden.is_none() {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
@@ -149,23 +196,18 @@ impl Migrations {
         if meta.nlink as usize != names.len() {
             return Err(NotMoved::Busy(OTHER_NAMES));
         }
-        let temp_name = self.tree.temp_name();
-        let copied = self.copy_file(migration, (from, name), &temp_name)?;
-        let done = self.links(migration, names, &sources).and_then(|links| {
-            self.commit_copy(migration, &links, &temp_name, &copied)?;
-            Ok(links)
-        });
-        if done.as_ref().is_err_and(NotMoved::is_settled) {
-            // After the rename there is nothing left under this name.
-            drop_copy(target, temp_name);
-        }
-        let links = done?;
-        let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
+        Ok((sources, meta))
+    }
+
+    /// After a move.
+    pub(crate) fn note_moved(&self, migration: &Migration<'_>, links: &[MovedLink], copied: &relocate::Copied) {
+        let Migration { node, target, cause, pace, .. } = migration;
+        let Some(first) = links.first() else { return };
         self.placement.note_used(target.id);
         if *cause == Cause::Staged {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
-            for link in &links {
+            for link in links {
                 link.lift_times(pace.patience);
             }
             target.invalidate_space();
@@ -178,19 +220,18 @@ impl Migrations {
         self.context.unwarn(&format!("move {}", show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
-        for link in &links {
+        for link in links {
             self.context.forget_attributes(link.parent.id);
         }
-        Ok(copied.bytes)
     }
 
-    /// The names of a file, with their directories on its new branch. Those are synced where the move has to last.
-    fn links(
+    /// The names of a file, with their directories on its new branch; and those of them that are to be synced, where the move has to last.
+    pub(crate) fn links(
         &self,
         migration: &Migration<'_>,
         names: &[(Arc<Node>, OsString)],
         sources: &[DirAt],
-    ) -> Result<Vec<MovedLink>, NotMoved> {
+    ) -> Result<(Vec<MovedLink>, MadeDirs), NotMoved> {
         let (target, patience) = (migration.target.id, migration.pace.patience);
         let mut links = Vec::with_capacity(names.len());
         let mut unsynced = Vec::new();
@@ -201,33 +242,35 @@ impl Migrations {
                     OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
                     error => error.into(),
                 })?;
+                // What leaves volatile memory owes a power loss nothing.
                 if migration.cause.durability() == Durability::Now {
                     unsynced.extend(self.tree.unsynced_copies(parent, target)?);
                 }
                 links.push(MovedLink { parent: Arc::clone(parent), name: name.clone(), from: from.clone(), to });
             }
         }
+        Ok((links, unsynced))
+    }
+
+    pub(crate) fn sync_made_dirs(&self, unsynced: &[(Arc<Node>, DirAt)], target: BranchId) -> Result<(), NotMoved> {
         unsynced.iter().try_for_each(|(_, copy)| copy.fsync(false))?;
-        for dir in unsynced.iter().filter_map(|(node, _)| node.dir()) {
-            dir.state.write().unsynced.retain(|branch| *branch != target);
-        }
-        Ok(links)
+        note_synced(unsynced, target);
+        Ok(())
     }
 
     /// The copy of a file at one of its names, under a name in the hidden place of its new branch.
-    fn copy_file(
+    pub(crate) fn copy_file(
         &self,
         migration: &Migration<'_>,
         (from, name): (&DirAt, &OsStr),
         temp_name: &OsStr,
     ) -> Result<relocate::Copied, NotMoved> {
-        let Migration { cause, cancel, pace, .. } = migration;
+        let Migration { cause, cancel, pace, durability, .. } = migration;
         let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
         let from = Endpoint { branch: &from.branch, online: &from.online };
         // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
         let flusher_sees = (*cause != Cause::Staged).then(|| cause.holds());
-        let copying =
-            Copying { from, to: migration.to(), cancel, pace: *pace, durability: cause.durability(), flusher_sees };
+        let copying = Copying { from, to: migration.to(), cancel, pace: *pace, durability: *durability, flusher_sees };
         let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
@@ -240,14 +283,14 @@ impl Migrations {
         Ok(copied)
     }
 
-    /// Whether the rules still send a file to its new branch, on which its copy has taken room already. The file is locked.
+    /// Whether the rules still send a file to its new branch, on which copies have taken so much room already. The file is locked.
     fn still_belongs(
         &self,
         first: &MovedLink,
         paths: &[Vec<u8>],
         node: &Node,
         target: BranchId,
-        copied: ByteSize,
+        taken: ByteSize,
     ) -> Result<bool, NotMoved> {
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
@@ -256,7 +299,7 @@ impl Migrations {
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, &meta, node.born) };
         let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
-            view.free = ByteSize(view.free.0.saturating_add(copied.0).saturating_add(facts.occupied.0));
+            view.free = ByteSize(view.free.0.saturating_add(taken.0).saturating_add(facts.occupied.0));
         }
         let active = self.placement.rules.load();
         let names = paths.iter().map(Vec::as_slice);
@@ -267,12 +310,14 @@ impl Migrations {
         Ok(active.rules.is_as_good(decided, target))
     }
 
-    fn commit_copy(
+    /// Steps 3 and 4. `in_batch`: of a file of a batch.
+    pub(crate) fn commit_copy(
         &self,
         migration: &Migration<'_>,
         links: &[MovedLink],
         temp: &OsStr,
         copied: &relocate::Copied,
+        in_batch: Option<&InBatch<'_>>,
     ) -> Result<(), NotMoved> {
         let Migration { node, backing, target, cause, cancel, .. } = migration;
         let (backing, cause, patience) = (*backing, *cause, migration.pace.patience);
@@ -293,7 +338,8 @@ impl Migrations {
             && links
                 .iter()
                 .all(|link| state.names.iter().any(|(parent, name)| parent.id == link.parent.id && *name == link.name));
-        if cancel.load(Ordering::Relaxed) || state.backing != backing || !same_names {
+        let same_path = in_batch.is_none_or(|in_batch| paths.first().is_some_and(|path| path == in_batch.path));
+        if cancel.load(Ordering::Relaxed) || state.backing != backing || !(same_names && same_path) {
             self.context.count(Metric::CopiesCancelled);
             return Err(NotMoved::Busy("somebody changed it while it was copied"));
         }
@@ -305,14 +351,21 @@ impl Migrations {
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
-        first.verify_unchanged(copied)?;
-        if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, copied.bytes)? {
+        // In a batch, where it is placed.
+        if in_batch.is_none() {
+            first.verify_unchanged(copied)?;
+        }
+        let taken = in_batch.map_or(copied.bytes, |in_batch| in_batch.taken);
+        if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, taken)? {
             return Err(NotMoved::Outdated);
         }
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
         handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
         let online = target.online().ok_or(OpError::Offline)?;
+        if in_batch.is_some() && online.epoch != migration.online.epoch {
+            return Err(NotMoved::Op(OpError::Offline));
+        }
         let reopened = reopen_all(&handles, temp, target, &online)?;
         // Until the times of the directories are put back.
         let kept = parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.times.keep(patience));
@@ -326,7 +379,10 @@ impl Migrations {
         self.tree.inodes.ino_checked(keys.1, copied.target.btime);
         self.tree.nodes.add_backing(new, node);
         let to = Endpoint { branch: target, online: &online };
-        let done = commit_guarded(links, &paths, to, temp, copied, cause.durability());
+        let done = match in_batch {
+            Some(in_batch) => in_batch.commit(first, temp, copied),
+            None => commit_guarded(links, &paths, to, temp, copied, cause.durability()),
+        };
         drop(kept);
         match done {
             Ok(Removal::Done) => {}
@@ -362,6 +418,20 @@ impl Migrations {
 }
 
 const DIRECTORY_BUSY: &str = "its directory is being changed";
+
+/// The move that has this flag does not happen.
+pub(crate) fn end_move(node: &Node, cancel: &Arc<AtomicBool>) {
+    if let Some(file) = node.file() {
+        file.state.write().copy_ended(cancel);
+    }
+}
+
+/// These directories are durable on a branch, with those above them.
+pub(crate) fn note_synced(dirs: &[(Arc<Node>, DirAt)], target: BranchId) {
+    for dir in dirs.iter().filter_map(|(node, _)| node.dir()) {
+        dir.state.write().unsynced.retain(|branch| *branch != target);
+    }
+}
 
 /// Deletes what was copied to the hidden place of a branch. What cannot be deleted is at the next mount.
 pub(crate) fn drop_copy(branch: &Branch, name: OsString) {

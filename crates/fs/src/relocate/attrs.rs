@@ -238,12 +238,17 @@ fn copy_project(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
 
 /// Makes the names in a directory durable; the descriptor may be `O_PATH`.
 pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    let open = openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let open = open_to_sync(dir)?;
     match fsync(open.as_fd()) {
         // File systems that keep no order between directories do not know the call.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
         done => done,
     }
+}
+
+/// A directory, open so that it and its file system can be synced.
+pub(super) fn open_to_sync(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Makes a regular file's contents durable.

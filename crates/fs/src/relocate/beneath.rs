@@ -8,8 +8,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::branch::beneath::open_beneath;
-use crate::relocate::EntryAt;
 use crate::relocate::fingerprint::{Seen, look_maybe};
+use crate::relocate::{EntryAt, HIDDEN_DIR};
 
 /// A name whose directory was found below a root.
 #[derive(Debug)]
@@ -51,4 +51,19 @@ pub(super) fn find(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Found>, E
 /// A symbolic link or a way out is `ELOOP` or `EXDEV`.
 pub(super) fn open_dir(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     open_beneath(root, path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// Whether it can be the name of one entry.
+pub(super) fn is_component(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && name != b"."
+        && name != b".."
+        && !name.contains(&0)
+        && !name.contains(&b'/')
+}
+
+/// Whether it is a path of names, and none of the hidden directory's.
+pub(super) fn is_pool_path(path: &[u8]) -> bool {
+    path.split(|&b| b == b'/').all(is_component) && path.split(|&b| b == b'/').next() != Some(HIDDEN_DIR.as_bytes())
 }

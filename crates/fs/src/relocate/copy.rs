@@ -153,7 +153,9 @@ impl<'a> Copying<'a> {
             let output = attrs::hold(self.temp).doing("open the copy")?;
             self.dress(output.as_fd(), When::BeforeData)?;
             self.dress(output.as_fd(), When::AfterData)?;
-            attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
+            if self.limits.durability == Durability::Now {
+                attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
+            }
             output
         };
         self.finish(target.as_fd(), bytes)

@@ -1,9 +1,9 @@
-//! The format of intent files, version 1. All numbers are little-endian.
+//! The format of intent files. All numbers are little-endian.
 //!
 //! ```text
 //! "UMBRINT\0"   8   magic
-//! version       2
-//! kind          1   1 move, 2 directory rename, 3 supersede, 4 exchange
+//! version       2   2 for a batch of moves, which programs that know only version 1 leave alone; 1 for all others
+//! kind          1   1 move, 2 directory rename, 3 supersede, 4 exchange, 5 batch of moves
 //! zero          1
 //! length        4   of the payload
 //! payload           the fields in the order of the enum; byte strings and lists with a u32 count before
@@ -12,10 +12,12 @@
 
 use umbrella_units::Timestamp;
 
-use super::{BranchUuid, DecodeError, Fingerprint, HIDDEN_DIR, RelocateError};
+use super::beneath::{is_component, is_pool_path};
+use super::{BranchUuid, DecodeError, Fingerprint, RelocateError};
 
 const MAGIC: &[u8] = b"UMBRINT\0";
-const VERSION: u16 = 1;
+/// The first version that knows each kind, from kind 1 on.
+const VERSIONS: [u16; 5] = [1, 1, 1, 1, 2];
 const HEADER: usize = 16;
 const CHECKSUM: usize = 4;
 /// No intent file is longer.
@@ -38,6 +40,15 @@ pub enum Intent {
         source: Fingerprint,
         /// The copy.
         target: Fingerprint,
+    },
+    /// Files go from one branch to another together, each with its only name.
+    Moves {
+        /// Old branch.
+        from: BranchUuid,
+        /// New branch.
+        to: BranchUuid,
+        /// The files.
+        files: Vec<BatchFile>,
     },
     /// A directory gets a new name on several branches.
     RenameDir {
@@ -82,6 +93,19 @@ pub enum Intent {
     },
 }
 
+/// One file of [`Intent::Moves`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchFile {
+    /// Its only name.
+    pub path: Vec<u8>,
+    /// Name of the copy in the new branch's [`super::TEMP_DIR`].
+    pub temp: Vec<u8>,
+    /// The file on the old branch.
+    pub source: Fingerprint,
+    /// The copy.
+    pub target: Fingerprint,
+}
+
 /// What is known of the end of a change of names. Once it is known, what an older intent says of the change does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -108,7 +132,7 @@ impl Intent {
     /// Whether the end of the change is known, and it only says what is left to do.
     pub(super) fn is_decided(&self) -> bool {
         match self {
-            Intent::Move { .. } => false,
+            Intent::Move { .. } | Intent::Moves { .. } => false,
             Intent::RenameDir { verdict, .. }
             | Intent::Supersede { verdict, .. }
             | Intent::Exchange { verdict, .. } => *verdict != Verdict::Open,
@@ -140,7 +164,7 @@ impl Intent {
         let (kind, payload) = self.payload();
         let mut bytes = Vec::with_capacity(HEADER + payload.len() + CHECKSUM);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version_of(kind).unwrap_or_default().to_le_bytes());
         bytes.extend_from_slice(&[kind, 0]);
         bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&payload);
@@ -168,11 +192,12 @@ impl Intent {
             return Err(DecodeError::Checksum);
         }
         let version = u16::from_le_bytes(header.array()?);
-        if version != VERSION {
+        let [kind, reserved] = header.array()?;
+        let known = version_of(kind);
+        if known != Some(version) && version != VERSIONS[0] {
             return Err(DecodeError::Version(version));
         }
-        let [kind, reserved] = header.array()?;
-        if reserved != 0 {
+        if known != Some(version) || reserved != 0 {
             return Err(DecodeError::Field);
         }
         let len = header.u32()? as usize;
@@ -185,6 +210,7 @@ impl Intent {
             2 => reader.rename_dir()?,
             3 => reader.supersede()?,
             4 => reader.exchange()?,
+            5 => reader.moves()?,
             _ => return Err(DecodeError::Field),
         };
         reader.end()?;
@@ -194,7 +220,7 @@ impl Intent {
     /// The branches it speaks of.
     pub fn branches(&self) -> Vec<BranchUuid> {
         match self {
-            Intent::Move { from, to, .. } => vec![*from, *to],
+            Intent::Move { from, to, .. } | Intent::Moves { from, to, .. } => vec![*from, *to],
             Intent::RenameDir { branches, .. } => branches.clone(),
             Intent::Supersede { winner, loser, .. } => vec![*winner, *loser],
             Intent::Exchange { sites, .. } => sites.iter().map(|site| site.branch).collect(),
@@ -215,6 +241,18 @@ impl Intent {
                 put_fingerprint(&mut out, source);
                 put_fingerprint(&mut out, target);
                 1
+            }
+            Intent::Moves { from, to, files } => {
+                out.extend_from_slice(from.0.as_bytes());
+                out.extend_from_slice(to.0.as_bytes());
+                out.extend_from_slice(&(files.len() as u32).to_le_bytes());
+                for file in files {
+                    put_bytes(&mut out, relative(&file.path));
+                    put_bytes(&mut out, &file.temp);
+                    put_fingerprint(&mut out, &file.source);
+                    put_fingerprint(&mut out, &file.target);
+                }
+                5
             }
             Intent::RenameDir { from, to, branches, replaced, verdict } => {
                 put_bytes(&mut out, relative(from));
@@ -257,6 +295,10 @@ impl Intent {
     }
 }
 
+fn version_of(kind: u8) -> Option<u16> {
+    VERSIONS.get(usize::from(kind).checked_sub(1)?).copied()
+}
+
 impl Verdict {
     fn code(self) -> u8 {
         match self {
@@ -270,19 +312,6 @@ impl Verdict {
 /// A pool path without its leading slash.
 pub(super) fn relative(path: &[u8]) -> &[u8] {
     path.strip_prefix(b"/").unwrap_or(path)
-}
-
-fn is_component(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= 255
-        && name != b"."
-        && name != b".."
-        && !name.contains(&0)
-        && !name.contains(&b'/')
-}
-
-fn is_pool_path(path: &[u8]) -> bool {
-    path.split(|&b| b == b'/').all(is_component) && path.split(|&b| b == b'/').next() != Some(HIDDEN_DIR.as_bytes())
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -403,6 +432,20 @@ impl<'a> Reader<'a> {
             return Err(DecodeError::Field);
         }
         Ok(Intent::Move { from, to, names, temp, source: self.fingerprint()?, target: self.fingerprint()? })
+    }
+
+    fn moves(&mut self) -> Result<Intent, DecodeError> {
+        let (from, to) = (self.uuid()?, self.uuid()?);
+        let files: Vec<_> = (0..self.count(10)?).map(|_| self.batch_file()).collect::<Result<_, _>>()?;
+        if from == to || files.is_empty() { Err(DecodeError::Field) } else { Ok(Intent::Moves { from, to, files }) }
+    }
+
+    fn batch_file(&mut self) -> Result<BatchFile, DecodeError> {
+        let (path, temp) = (self.path()?, self.bytes()?);
+        if !is_component(&temp) {
+            return Err(DecodeError::Field);
+        }
+        Ok(BatchFile { path, temp, source: self.fingerprint()?, target: self.fingerprint()? })
     }
 
     fn rename_dir(&mut self) -> Result<Intent, DecodeError> {

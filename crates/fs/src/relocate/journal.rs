@@ -1,7 +1,7 @@
 //! Intent files on disk: whole and durable, or not there.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -34,16 +34,40 @@ pub fn record<'a>(intents: BorrowedFd<'a>, intent: &Intent) -> Result<Recorded<'
     record_as(intents, fresh_name(), intent)
 }
 
+/// As [`record`], with what makes the file durable, and whatever else must be before the intent is there.
+pub(super) fn record_after<'a>(
+    intents: BorrowedFd<'a>,
+    intent: &Intent,
+    sync: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+) -> Result<Recorded<'a>, RelocateError> {
+    record_synced(intents, fresh_name(), intent, sync)
+}
+
 /// As [`record`], under a name that the caller has chosen.
 pub(super) fn record_as<'a>(
     intents: BorrowedFd<'a>,
     name: OsString,
     intent: &Intent,
 ) -> Result<Recorded<'a>, RelocateError> {
+    record_synced(intents, name, intent, sync_intent)
+}
+
+fn sync_intent(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    retry_on_intr(|| fsync(file))
+}
+
+fn record_synced<'a>(
+    intents: BorrowedFd<'a>,
+    name: OsString,
+    intent: &Intent,
+    sync: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+) -> Result<Recorded<'a>, RelocateError> {
     let bytes = intent.encode()?;
     let mut temp = OsString::from(NEW);
     temp.push(&name);
-    let written = write_file(intents, &temp, &bytes).and_then(|()| renameat(intents, &temp, intents, &name));
+    let written = write_file(intents, &temp, &bytes)
+        .and_then(|file| sync(file.as_fd()))
+        .and_then(|()| renameat(intents, &temp, intents, &name));
     if let Err(errno) = written {
         let _already_failing = unlinkat(intents, &temp, AtFlags::empty());
         return Err(errno).doing("write an intent");
@@ -80,7 +104,7 @@ pub(super) fn fresh_name() -> OsString {
     format!("{now:016x}-{count:08x}-{:x}", std::process::id()).into()
 }
 
-fn write_file(dir: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> Result<(), Errno> {
+fn write_file(dir: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?;
     let mut rest = bytes;
@@ -88,7 +112,7 @@ fn write_file(dir: BorrowedFd<'_>, name: &OsStr, bytes: &[u8]) -> Result<(), Err
         let written = retry_on_intr(|| write(&file, rest))?;
         rest = rest.get(written..).filter(|_| written > 0).ok_or(Errno::IO)?;
     }
-    retry_on_intr(|| fsync(file.as_fd()))
+    Ok(file)
 }
 
 /// The bytes of an intent file; `None` if it cannot be one: another kind of file, or too long.

@@ -47,6 +47,8 @@
 //! | hidden directory missing | nothing | no intents, nothing to do |
 //! | damaged or hostile intent | the file | moved aside to `bad-*` with a warning, never guessed; no copy is deleted while one is there |
 //!
+//! Many small files move together, and share their syncs: see `batch`.
+//!
 //! Renames and exchanges over several branches have their steps and tables in `rename` and `exchange`.
 //!
 //! Lookups of recovery go through `openat2` below the branch's root, and follow no symbolic link.
@@ -55,6 +57,7 @@
 //! that looks is missed. Birth times are the copy's own. Flags (`lsattr`) are taken over where the target knows them.
 
 mod attrs;
+mod batch;
 mod beneath;
 mod branch_uuid;
 mod commit;
@@ -81,6 +84,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umbrella_units::ByteSize;
 
 pub(crate) use attrs::failed_writes;
+pub use batch::{Batch, CopiesSync, Parked, keeps_renames_whole};
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
@@ -95,7 +99,7 @@ pub(crate) use error::is_doubtful;
 pub use error::{DecodeError, Loss, RelocateError};
 pub use exchange::{Exchange, Holds, Swap, exchange};
 pub use fingerprint::Fingerprint;
-pub use intent::{ExchangeSite, Intent, Verdict};
+pub use intent::{BatchFile, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
 pub use names::{Directory, Journal, Reach, Spot};
 pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};

@@ -498,6 +498,6 @@ fn failed(why: NotMoved) -> OpError {
         NotMoved::NoRoom => OpError::NoRoom,
         NotMoved::Op(error) => error,
         NotMoved::Failed(error) => OpError::Sys(error.errno()),
-        NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated => OpError::Sys(Errno::BUSY),
+        NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated => OpError::Sys(Errno::BUSY),
     }
 }

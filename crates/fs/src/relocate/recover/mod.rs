@@ -3,6 +3,7 @@
 //! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file only when another
 //! is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a warning otherwise.
 
+mod batches;
 mod compare;
 mod exchanges;
 mod moves;
@@ -13,11 +14,14 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
+use rustc_hash::FxHashSet;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::branch::Abilities;
+use crate::relocate::batch::{parked_for, parked_name};
 use crate::relocate::beneath::Found;
+use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{BAD, NEW, read_file, record};
 use crate::relocate::{
     BranchUuid, DecodeError, EntryAt, HIDDEN_DIR, INTENTS_DIR, Intent, RelocateError, TEMP_DIR, attrs, beneath, dirs,
@@ -89,7 +93,7 @@ pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: CancelCheck<'_
 }
 
 /// Names in the [`TEMP_DIR`] of branches.
-type Copies = Vec<(BranchUuid, Vec<u8>)>;
+type Copies = FxHashSet<(BranchUuid, Vec<u8>)>;
 
 /// How an intent ended.
 enum Outcome {
@@ -179,14 +183,14 @@ impl<'a> Recovering<'a> {
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
         self.note_decided(&files);
-        let mut needed = Some(Vec::new());
+        let mut needed = Some(Copies::default());
         for (name, branch) in files {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
             match self.file(branch, dir.as_fd(), &name)? {
                 Kept::Nothing => {}
-                Kept::Copy(uuid, temp) => {
+                Kept::Copies(copies) => {
                     if let Some(needed) = &mut needed {
-                        needed.push((uuid, temp));
+                        needed.extend(copies);
                     }
                 }
                 Kept::Unknown => needed = None,
@@ -312,6 +316,7 @@ impl<'a> Recovering<'a> {
     fn settle(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
         match intent {
             Intent::Move { .. } => self.settle_move(intent),
+            Intent::Moves { .. } => self.settle_batch(intent),
             Intent::RenameDir { .. } => self.settle_rename_dir(intent),
             Intent::Supersede { .. } => self.settle_supersede(intent),
             Intent::Exchange { one, other, sites, verdict } => self.settle_exchange(one, other, sites, *verdict),
@@ -368,7 +373,10 @@ impl<'a> Recovering<'a> {
                 continue;
             };
             for name in names {
-                if needed.iter().any(|(uuid, temp)| *uuid == branch.uuid && temp == name.as_bytes()) {
+                let is_needed = needed.contains(&(branch.uuid, name.as_bytes().to_vec()));
+                // The intent that needs it lies on that branch.
+                let waits_for_branch = parked_for(name.as_bytes()).is_some_and(|to| self.present(to).is_none());
+                if is_needed || waits_for_branch {
                     continue;
                 }
                 self.act()?;
@@ -413,13 +421,18 @@ impl<'a> Recovering<'a> {
 /// What of the hidden directories an intent file that stays needs.
 enum Kept {
     Nothing,
-    Copy(BranchUuid, Vec<u8>),
+    Copies(Copies),
     Unknown,
 }
 
 fn kept(intent: &Intent) -> Kept {
     match intent {
-        Intent::Move { to, temp, .. } => Kept::Copy(*to, temp.clone()),
+        Intent::Move { to, temp, .. } => Kept::Copies([(*to, temp.clone())].into_iter().collect()),
+        Intent::Moves { from, to, files } => {
+            let parked = |temp: &[u8]| parked_name(*to, OsStr::from_bytes(temp)).into_encoded_bytes();
+            let both = |file: &BatchFile| [(*to, file.temp.clone()), (*from, parked(&file.temp))];
+            Kept::Copies(files.iter().flat_map(both).collect())
+        }
         Intent::RenameDir { .. } | Intent::Supersede { .. } | Intent::Exchange { .. } => Kept::Nothing,
     }
 }

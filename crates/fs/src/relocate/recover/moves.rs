@@ -209,7 +209,7 @@ impl Pair<'_> {
     }
 }
 
-fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, Errno> {
+pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, Errno> {
     let Some(found) = beneath::find(root, path)? else { return Ok(None) };
     let seen = found.look()?;
     Ok(seen.map(|seen| (found, seen)))

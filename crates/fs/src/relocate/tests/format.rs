@@ -43,6 +43,9 @@ fn intent() -> impl Strategy<Value = Intent> {
         (uuid(), uuid(), vec(path(), 1..5), name(), fingerprint(), fingerprint())
             .prop_filter("two branches", |(from, to, ..)| from != to)
             .prop_map(|(from, to, names, temp, source, target)| Intent::Move { from, to, names, temp, source, target }),
+        (uuid(), uuid(), vec(batch_file(), 1..4))
+            .prop_filter("two branches", |(from, to, ..)| from != to)
+            .prop_map(|(from, to, files)| Intent::Moves { from, to, files }),
         (path(), path(), vec(uuid(), 1..9), any::<bool>(), verdict())
             .prop_filter("not into itself", |(from, to, ..)| !to.starts_with(from))
             .prop_map(|(from, to, branches, replaced, verdict)| Intent::RenameDir {
@@ -67,6 +70,15 @@ fn intent() -> impl Strategy<Value = Intent> {
             .prop_filter("apart", |(one, other, ..)| !one.starts_with(other) && !other.starts_with(one))
             .prop_map(|(one, other, sites, verdict)| Intent::Exchange { one, other, sites, verdict }),
     ]
+}
+
+fn batch_file() -> impl Strategy<Value = BatchFile> {
+    (path(), name(), fingerprint(), fingerprint()).prop_map(|(path, temp, source, target)| BatchFile {
+        path,
+        temp,
+        source,
+        target,
+    })
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
@@ -106,9 +118,9 @@ proptest! {
     }
 
     #[test]
-    fn fields_of_nonsense_under_a_right_checksum_are_an_answer(kind in 0..5_u8, payload in vec(any::<u8>(), 0..600)) {
-        let mut bytes = b"UMBRINT\0\x01\0".to_vec();
-        bytes.extend_from_slice(&[kind, 0]);
+    fn fields_of_nonsense_under_a_right_checksum_are_an_answer(kind in 0..7_u8, payload in vec(any::<u8>(), 0..600)) {
+        let mut bytes = b"UMBRINT\0".to_vec();
+        bytes.extend_from_slice(&[if kind == 5 { 2 } else { 1 }, 0, kind, 0]);
         bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&payload);
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());

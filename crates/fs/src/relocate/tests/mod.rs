@@ -1,5 +1,6 @@
 //! What tests share: a pool of two branches, snapshots of files to compare, small file systems. They need root.
 
+mod batch;
 mod copying;
 mod crash;
 mod directories;

@@ -1,0 +1,349 @@
+//! Many small files that go from one local branch to another move together, and share their syncs ([`crate::relocate::Batch`]).
+//!
+//! Steps of a batch: 1 and 2 of a move of its own ([`crate::migrate::transfer`]) for each file; one intent, and one sync for it and all
+//! copies; steps 3 and 4 for each file, under its own locks and without a sync; the syncs of the directories, without locks.
+//!
+//! - A batch is bounded in files, bytes and time.
+//! - What falls out of it holds nobody: a file that is busy, or that changes meanwhile, stays where it is. One that needs more than a batch can do
+//!   (several names, a large file, a branch that may hang, a source that cannot be set aside) moves by itself, afterwards.
+//! - Few files, and those of a branch with a write-back policy, are synced one by one: a sync of a whole file system writes out what others wrote,
+//!   too.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::branch::{Branch, ErrorSource, Online};
+use crate::migrate::Migrations;
+use crate::migrate::moving::{Cause, MovedLink, NotMoved, Pace};
+use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
+use crate::node::{Node, path_of};
+use crate::relocate;
+use crate::relocate::{
+    Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, EntryAt, MovedName, Parked, RelocateError, Removal,
+};
+
+/// Files of a batch at most, the bytes of their paths, and those of their data.
+pub(crate) const MOST_FILES: usize = 512;
+const MOST_PATH_BYTES: usize = 256 << 10;
+pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
+/// How long a batch copies at most before it commits what it has.
+const LONGEST: Duration = Duration::from_secs(2);
+/// A file that is larger moves by itself.
+pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
+/// So few files are synced one by one.
+const FEW: usize = 4;
+
+/// A file's turn in its batch.
+pub(crate) struct InBatch<'a> {
+    batch: Batch<'a>,
+    /// What the intent says of it.
+    pub(crate) path: &'a [u8],
+    /// Room that the copies have taken which are not committed yet.
+    pub(crate) taken: ByteSize,
+}
+
+impl InBatch<'_> {
+    pub(crate) fn commit(&self, link: &MovedLink, temp: &OsStr, copied: &Copied) -> Result<Removal, RelocateError> {
+        let at = |dir| EntryAt { dir, name: &link.name };
+        let name = MovedName { source: at(link.from.fd.as_fd()), target: at(link.to.fd.as_fd()), path: self.path };
+        self.batch.place_and_park(name, temp, copied).map(|()| Removal::Done)
+    }
+}
+
+/// The branches of a batch, as they are while it lasts.
+struct BatchEnds {
+    from: BatchEnd,
+    to: BatchEnd,
+}
+
+struct BatchEnd {
+    branch: Arc<Branch>,
+    online: Arc<Online>,
+}
+
+/// What is copied so far.
+#[derive(Default)]
+struct CopiedMembers<'a> {
+    members: Vec<Member<'a>>,
+    /// Directories that the sync of the copies makes durable, too.
+    unsynced: MadeDirs,
+    bytes: ByteSize,
+    path_bytes: usize,
+}
+
+/// A file that was copied.
+struct Member<'a> {
+    /// Which of those that were to move.
+    at: usize,
+    migration: Migration<'a>,
+    link: MovedLink,
+    path: Vec<u8>,
+    temp: OsString,
+    copied: Copied,
+}
+
+/// How a file takes part in a batch.
+enum Joins<'a> {
+    /// It is copied. With directories that were made for it, and are to be synced.
+    Member(Box<Member<'a>>, MadeDirs),
+    /// Not at all: it moves by itself.
+    Alone,
+    /// It is where it belongs.
+    There,
+}
+
+/// The bytes copied, or why the file is where it was.
+pub(crate) type MoveResult = Result<ByteSize, NotMoved>;
+
+impl Migrations {
+    /// Moves files to another branch because of their rules, as [`Migrations::transfer`] does, together where that is possible. The bytes copied of
+    /// each, or why it stays.
+    pub(crate) fn transfer_all(&self, nodes: &[Arc<Node>], target: BranchId, pace: Pace<'_>) -> Vec<MoveResult> {
+        // `None`: it is still to move, by itself.
+        let mut done: Vec<Option<MoveResult>> = nodes.iter().map(|_| None).collect();
+        let (mut rest, mut results) = (nodes, done.as_mut_slice());
+        while rest.len() > 1 {
+            let looked = self.move_together(rest, target, pace, results);
+            rest = rest.get(looked..).unwrap_or_default();
+            results = results.get_mut(looked..).unwrap_or_default();
+        }
+        let alone = |(node, done): (&Arc<Node>, Option<_>)| {
+            done.unwrap_or_else(|| self.transfer(node, target, Cause::Rule, pace))
+        };
+        nodes.iter().zip(done).map(alone).collect()
+    }
+
+    /// One batch of the first of these files; how many it looked at.
+    fn move_together(
+        &self,
+        nodes: &[Arc<Node>],
+        target: BranchId,
+        pace: Pace<'_>,
+        done: &mut [Option<MoveResult>],
+    ) -> usize {
+        let Some(ends) = self.ends(nodes, target) else { return nodes.len() };
+        let Some(batch) = ends.batch() else { return nodes.len() };
+        let is_shared = nodes.len() >= FEW && self.write_back.flusher_of_branch(target).is_none();
+        // Before the first copy.
+        let Ok(sync) = is_shared.then(|| CopiesSync::before(batch.temps)).transpose() else { return nodes.len() };
+        let mut gathered = CopiedMembers::default();
+        let began = Instant::now();
+        let mut looked = 0;
+        for (node, done) in nodes.iter().zip(done.iter_mut()) {
+            let is_stopped = self.context.is_stopping() || pace.stop.is_some_and(|stop| stop());
+            let joined = if is_stopped { Err(NotMoved::Stopped) } else { self.join(node, &ends, pace, is_shared) };
+            match joined {
+                Ok(Joins::Member(member, unsynced)) => gathered.add(looked, *member, unsynced),
+                Ok(Joins::Alone) => {}
+                Ok(Joins::There) => *done = Some(Ok(ByteSize(0))),
+                Err(why) => *done = Some(Err(why)),
+            }
+            looked += 1;
+            if gathered.is_full() || began.elapsed() > LONGEST {
+                break;
+            }
+        }
+        if !gathered.members.is_empty() {
+            self.commit_together(&batch, gathered, sync.as_ref(), done);
+        }
+        looked
+    }
+
+    /// The branches that a batch of these files would go from and to; `None` where there are no batches.
+    fn ends(&self, nodes: &[Arc<Node>], target: BranchId) -> Option<BatchEnds> {
+        let from = nodes.iter().find_map(|node| Some(node.file()?.state.read().backing.branch))?;
+        let end = |branch| {
+            let branch = self.branches.get(branch).ok()?;
+            let online = branch.online().filter(|online| !online.guarded)?;
+            let is_fit = online.hidden.as_ref().is_some_and(|hidden| relocate::keeps_renames_whole(hidden.tmp.as_fd()));
+            is_fit.then_some(BatchEnd { branch, online })
+        };
+        (from != target).then_some(BatchEnds { from: end(from)?, to: end(target)? })
+    }
+
+    /// Steps 1 and 2 of one file's move.
+    fn join<'a>(
+        &self,
+        node: &'a Arc<Node>,
+        ends: &BatchEnds,
+        pace: Pace<'a>,
+        is_shared: bool,
+    ) -> Result<Joins<'a>, NotMoved> {
+        let cancel = Arc::new(AtomicBool::new(false));
+        let cause = Cause::Rule;
+        let begun = self.begin_move(node, ends.to.branch.id, cause, &cancel)?;
+        let Some((backing, names)) = begun else { return Ok(Joins::There) };
+        let durability = if is_shared { Durability::Begun } else { Durability::Now };
+        let (target, online, flag) = (Arc::clone(&ends.to.branch), Arc::clone(&ends.to.online), Arc::clone(&cancel));
+        let migration = Migration { node, backing, target, online, cause, pace, cancel: flag, durability };
+        let joined = self.copy_member(migration, &names, ends);
+        if !matches!(joined, Ok(Joins::Member(..))) {
+            end_move(node, &cancel);
+        }
+        joined
+    }
+
+    fn copy_member<'a>(
+        &self,
+        migration: Migration<'a>,
+        names: &Names,
+        ends: &BatchEnds,
+    ) -> Result<Joins<'a>, NotMoved> {
+        if names.len() != 1 || migration.backing.branch != ends.from.branch.id {
+            return Ok(Joins::Alone);
+        }
+        let (sources, meta) = self.sources(&migration, names)?;
+        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else { return Ok(Joins::Alone) };
+        if meta.size > LARGE.0 || from.online.epoch != ends.from.online.epoch {
+            return Ok(Joins::Alone);
+        }
+        let temp = self.tree.temp_name();
+        let copied = self.copy_file(&migration, (from, name), &temp)?;
+        let linked = self.links(&migration, names, &sources).and_then(|(links, mut unsynced)| {
+            if migration.durability == Durability::Now {
+                self.sync_made_dirs(&unsynced, migration.target.id)?;
+                unsynced.clear();
+            }
+            Ok((links.into_iter().next().ok_or(NotMoved::Busy("it has no name"))?, unsynced))
+        });
+        match linked {
+            Ok((link, unsynced)) => {
+                let path = {
+                    let _names = self.tree.rename_lock.read();
+                    path_of(&link.parent, &link.name)
+                };
+                let member = Member { at: 0, migration, link, path, temp, copied };
+                Ok(Joins::Member(Box::new(member), unsynced))
+            }
+            Err(why) => {
+                drop_copy(&migration.target, temp);
+                Err(why)
+            }
+        }
+    }
+
+    /// From the intent to its end.
+    fn commit_together(
+        &self,
+        batch: &Batch<'_>,
+        gathered: CopiedMembers<'_>,
+        sync: Option<&CopiesSync>,
+        done: &mut [Option<MoveResult>],
+    ) {
+        let CopiedMembers { members, unsynced, mut bytes, .. } = gathered;
+        let recorded = match batch.record(members.iter().map(Member::in_intent).collect(), sync) {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                tracing::debug!(%error, "a batch of moves is not recorded: its files move one by one");
+                return members.iter().for_each(Member::give_up);
+            }
+        };
+        let Some(to) = members.first().map(|member| Arc::clone(&member.migration.target)) else { return };
+        note_synced(&unsynced, to.id);
+        let mut moved = Vec::with_capacity(members.len());
+        for member in members {
+            let in_batch = InBatch { batch: *batch, path: &member.path, taken: bytes };
+            let links = std::slice::from_ref(&member.link);
+            let result = self.commit_copy(&member.migration, links, &member.temp, &member.copied, Some(&in_batch));
+            bytes = ByteSize(bytes.0.saturating_sub(member.copied.bytes.0));
+            let result = match result {
+                Ok(()) => {
+                    self.note_moved(&member.migration, links, &member.copied);
+                    Some(Ok(member.copied.bytes))
+                }
+                Err(why) => {
+                    if why.is_settled() {
+                        member.give_up();
+                    } else {
+                        end_move(member.migration.node, &member.migration.cancel);
+                    }
+                    (!may_move_alone(&why)).then_some(Err(why))
+                }
+            };
+            let has_moved = matches!(result, Some(Ok(_)));
+            if let Some(done) = done.get_mut(member.at) {
+                *done = result;
+            }
+            if has_moved {
+                moved.push(member);
+            }
+        }
+        let parked: Vec<_> = moved.iter().map(Member::parked).collect();
+        if let Err(error) = batch.finish(recorded, &parked) {
+            to.note_errno(ErrorSource::Sync, error.errno());
+            self.context.warn(
+                format!("batch {}", to.spec.name),
+                format!(
+                    "files have moved to branch {:?}, and what they took on their old branch is not free yet: {error}; the next mount frees it",
+                    to.spec.name
+                ),
+            );
+        }
+    }
+}
+
+/// Whether what kept a file from moving in its batch need not keep it from moving by itself.
+fn may_move_alone(why: &NotMoved) -> bool {
+    match why {
+        NotMoved::Failed(error) => error.is_settled() && *error != RelocateError::Taken,
+        NotMoved::NoRoom
+        | NotMoved::Busy(_)
+        | NotMoved::Stopped
+        | NotMoved::Mapped
+        | NotMoved::Outdated
+        | NotMoved::Op(_) => false,
+    }
+}
+
+impl BatchEnds {
+    fn batch(&self) -> Option<Batch<'_>> {
+        let (from, to) = (self.from.online.hidden.as_ref()?, self.to.online.hidden.as_ref()?);
+        Some(Batch {
+            from: BranchUuid(self.from.online.uuid),
+            to: BranchUuid(self.to.online.uuid),
+            parked: from.tmp.as_fd(),
+            temps: to.tmp.as_fd(),
+            intents: to.intents.as_fd(),
+            hook: None,
+        })
+    }
+}
+
+impl<'a> CopiedMembers<'a> {
+    fn add(&mut self, at: usize, member: Member<'a>, unsynced: MadeDirs) {
+        self.bytes.0 += member.copied.bytes.0;
+        self.path_bytes += member.path.len();
+        self.unsynced.extend(unsynced);
+        self.members.push(Member { at, ..member });
+    }
+
+    fn is_full(&self) -> bool {
+        self.members.len() >= MOST_FILES || self.bytes >= MOST_BYTES || self.path_bytes >= MOST_PATH_BYTES
+    }
+}
+
+impl Member<'_> {
+    fn in_intent(&self) -> BatchFile {
+        BatchFile {
+            path: self.path.clone(),
+            temp: self.temp.as_encoded_bytes().to_vec(),
+            source: self.copied.source,
+            target: self.copied.target,
+        }
+    }
+
+    fn parked(&self) -> Parked<'_> {
+        Parked { source: self.link.from.fd.as_fd(), target: self.link.to.fd.as_fd(), temp: &self.temp }
+    }
+
+    /// It stays where it is.
+    fn give_up(&self) {
+        drop_copy(&self.migration.target, self.temp.clone());
+        end_move(self.migration.node, &self.migration.cancel);
+    }
+}

@@ -1,0 +1,136 @@
+//! The moves of a walk: small files wait until there are enough with the same way; all move at the walk's bandwidth, and stop when it is told to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::control::protocol::MoveEvent;
+use crate::ground::meta::Meta;
+use crate::migrate::Migrations;
+use crate::migrate::batch::{LARGE, MOST_BYTES, MOST_FILES, MoveResult};
+use crate::migrate::enforce::Walker;
+use crate::migrate::moving::{Cause, NotMoved, Pace};
+use crate::node::Node;
+use crate::tree::Pinned;
+
+/// How long a walk waits for a file that is open past the mount.
+const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
+/// How often a walk is told, and asked whether to go on, while files move.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+/// How long a file waits for others at most, while the walk meets some.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A file that is to move, and what is said of it then.
+pub(super) struct ToMove<'a> {
+    pub(super) file: Pinned<'a>,
+    pub(super) dir: Arc<Node>,
+    pub(super) name: OsString,
+    pub(super) meta: Meta,
+    pub(super) event: MoveEvent,
+}
+
+/// Files that wait, by the branches that they go from and to.
+#[derive(Default)]
+pub(super) struct Ways<'a> {
+    ways: BTreeMap<[BranchId; 2], Vec<ToMove<'a>>>,
+    /// Since when the first of them waits.
+    since: Option<Instant>,
+}
+
+impl<'a> Walker<'a> {
+    /// Moves a file, at the latest when its way has enough files for a batch.
+    pub(super) fn gather(&mut self, way: [BranchId; 2], found: ToMove<'a>) {
+        if found.meta.size > LARGE.0 {
+            return self.move_found(way, vec![found]);
+        }
+        self.plan(way, found.meta.occupied());
+        self.gathered.since.get_or_insert_with(Instant::now);
+        let waiting = self.gathered.ways.entry(way).or_default();
+        waiting.push(found);
+        let bytes: u64 = waiting.iter().map(|waiting| waiting.meta.size).sum();
+        if waiting.len() >= MOST_FILES || bytes >= MOST_BYTES.0 {
+            let waiting = std::mem::take(waiting);
+            self.move_found(way, waiting);
+        }
+        self.move_what_waits_long();
+    }
+
+    pub(super) fn move_what_waits_long(&mut self) {
+        if self.gathered.since.is_some_and(|since| since.elapsed() > LONGEST_WAIT) {
+            self.move_gathered();
+        }
+    }
+
+    /// Moves all that wait.
+    pub(super) fn move_gathered(&mut self) {
+        self.gathered.since = None;
+        while let Some((way, waiting)) = self.gathered.ways.pop_first() {
+            self.move_found(way, waiting);
+        }
+    }
+
+    fn move_found(&mut self, way: [BranchId; 2], found: Vec<ToMove<'a>>) {
+        let [_, target] = way;
+        let nodes: Vec<_> = found.iter().map(|found| Arc::clone(&found.file.node)).collect();
+        let moved = self.paced(|migrations, pace| migrations.transfer_all(&nodes, target, pace));
+        self.planned.clear();
+        let waiting: Vec<_> = self
+            .gathered
+            .ways
+            .iter()
+            .flat_map(|(way, files)| files.iter().map(|file| (*way, file.meta.occupied())))
+            .collect();
+        for (way, occupied) in waiting {
+            self.plan(way, occupied);
+        }
+        for (found, moved) in found.into_iter().zip(moved) {
+            let ToMove { file, dir, name, meta, event } = found;
+            let moved = match moved {
+                Err(NotMoved::Mapped) => self.transfer(&file.node, target),
+                // Nothing was begun.
+                Err(NotMoved::Stopped) => continue,
+                moved => self.said_of_stopped(moved),
+            };
+            self.note_unless_gone((&dir, &name), &meta, event, moved);
+        }
+    }
+
+    /// A file that is mapped stays; one that somebody had open a moment ago moves.
+    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> MoveResult {
+        let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, Cause::Rule, pace) {
+            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
+            done => done,
+        });
+        self.said_of_stopped(moved)
+    }
+
+    fn said_of_stopped(&self, moved: MoveResult) -> Result<ByteSize, NotMoved> {
+        match moved {
+            Err(NotMoved::Busy(_)) if self.stopped => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
+            moved => moved,
+        }
+    }
+
+    /// Runs moves at the walk's bandwidth. The end of the walk ends a copy under way.
+    fn paced<T>(&mut self, run: impl FnOnce(&Migrations, Pace<'_>) -> T) -> T {
+        let (migrations, progress) = (self.migrations, &self.progress);
+        let told = RefCell::new((&mut *self.tell, Instant::now()));
+        let ended = Cell::new(false);
+        let stop = || {
+            let (tell, last) = &mut *told.borrow_mut();
+            if !ended.get() && last.elapsed() >= TELL_EVERY {
+                *last = Instant::now();
+                ended.set(!tell(progress));
+            }
+            ended.get() || migrations.context.is_stopping()
+        };
+        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
+        let done = run(migrations, pace);
+        self.stopped |= ended.get();
+        done
+    }
+}

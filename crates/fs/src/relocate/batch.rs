@@ -1,0 +1,177 @@
+//! Moves of a batch: many small files from one branch to another, which share their syncs.
+//!
+//! A file of a batch has one name. Its source is not unlinked at once but parked: renamed into the hidden directory of its own branch. That
+//! rename takes the name and says so in one step, without a sync; a sync for all comes later. So no lock is held while a disk is waited for.
+//!
+//! # A batch, step by step
+//!
+//! 1. Each file is copied into `tmp/` of the new branch as in a relocation of its own ([`super::copy`]), and not synced.
+//! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all copies durable; then it is
+//!    renamed, and `intents/` is fsynced.
+//! 3. [`Batch::place_and_park`], for one file after the other, each under the locks of its own: the source is what was copied; the copy is
+//!    renamed to its name without ever replacing a file; the source is parked. The times of both directories are put back.
+//! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`.
+//! 5. Every parked source is unlinked.
+//! 6. fsync of the directories that lost names, each once, and of the old branch's `tmp/`.
+//! 7. The intent is unlinked. No fsync: found again after a power loss, it has nothing left to do.
+//!
+//! A file that cannot be moved, or not now, falls out at any step before it is parked: its copy is deleted, and the others go on.
+//!
+//! # What recovery finds
+//!
+//! For each file by itself, whatever became of the others. S: the source under its name; P: parked; T: the copy in `tmp/`; X: the copy under its name.
+//!
+//! | crash | what is left | what happens |
+//! | --- | --- | --- |
+//! | in 1, or in 2 before the rename | S, maybe T, maybe `new-*` | T and `new-*` are deleted |
+//! | after 2, before its turn in 3 | S, T | undone: T is deleted |
+//! | the same, the file was deleted or renamed by a user meanwhile | T | T is deleted: without P, it was not the move that took the name |
+//! | between the two renames of 3 | S, X | finished: S is deleted (X, where S has changed since) |
+//! | after its turn in 3 | P, X, or whatever users made of X | the new branch is synced, then P is deleted |
+//! | power loss before 4 ends, the new branch behind | P, T | T gets its name, sync, P is deleted |
+//! | power loss before 4 ends, the old branch behind | S, X | finished: S is deleted |
+//! | the same, both behind | S, T | undone; finished where users have changed T under its name |
+//! | in 5-6 | P or S, X | as above |
+//! | after 6 | X | nothing is left to do |
+//! | another file has the name, beside P and T | P, T, the other | P gets its name back where that is free, with a warning; else all stays, with a warning |
+//! | a branch is missing at the mount | intent | pending; a parked source stays as long as the branch that its file went to is missing |
+//!
+//! That a rename is whole or not at all, also through a power loss, is a promise of journals and logs: batches are for the file systems of
+//! [`keeps_renames_whole`].
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, RenameFlags, fstatfs, renameat_with, syncfs, unlinkat};
+use rustix::io::Errno;
+
+use crate::relocate::commit::{MovedName, ParentTimes, place_new, verify_unchanged};
+use crate::relocate::error::Doing;
+use crate::relocate::intent::BatchFile;
+use crate::relocate::journal::{Recorded, record_after};
+use crate::relocate::{BranchUuid, Copied, EntryAt, Intent, RelocateError, Step, StepHook, attrs, told};
+
+/// Begins the name of a parked source.
+const PARKED: &str = "parked-";
+
+/// Where a batch goes from and to.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// Old branch.
+    pub from: BranchUuid,
+    /// New branch.
+    pub to: BranchUuid,
+    /// The [`super::TEMP_DIR`] of the old branch, for parked sources.
+    pub parked: BorrowedFd<'a>,
+    /// The [`super::TEMP_DIR`] of the new branch, which has the copies.
+    pub temps: BorrowedFd<'a>,
+    /// The [`super::INTENTS_DIR`] of the new branch.
+    pub intents: BorrowedFd<'a>,
+    /// For tests; `None` otherwise.
+    pub hook: Option<StepHook<'a>>,
+}
+
+/// The new branch's file system, opened before the first copy is made: its next sync tells of every write since that failed.
+#[derive(Debug)]
+pub struct CopiesSync(OwnedFd);
+
+/// A file that was parked.
+#[derive(Debug, Clone, Copy)]
+pub struct Parked<'a> {
+    /// The directory that lost its name.
+    pub source: BorrowedFd<'a>,
+    /// The directory that has it now.
+    pub target: BorrowedFd<'a>,
+    /// Its copy's name in the [`super::TEMP_DIR`].
+    pub temp: &'a OsStr,
+}
+
+/// Whether a rename on this file system is whole or not at all after a power loss.
+pub fn keeps_renames_whole(dir: BorrowedFd<'_>) -> bool {
+    const EXT4: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const F2FS: u64 = 0xF2F5_2010;
+    const BCACHEFS: u64 = 0xCA45_1A4E;
+    const TMPFS: u64 = 0x0102_1994;
+    let known = [EXT4, XFS, BTRFS, F2FS, BCACHEFS, TMPFS];
+    fstatfs(dir).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| known.contains(&kind)))
+}
+
+/// The name of a source that is parked. It tells the branch that its file went to, so that no other mount takes it for a copy.
+pub(super) fn parked_name(to: BranchUuid, temp: &OsStr) -> OsString {
+    let mut name = OsString::from(format!("{PARKED}{}-", to.0.simple()));
+    name.push(temp);
+    name
+}
+
+/// The branch that the file of a parked source went to; `None`: it is something else.
+pub(super) fn parked_for(name: &[u8]) -> Option<BranchUuid> {
+    let uuid = name.strip_prefix(PARKED.as_bytes())?.get(..32)?;
+    uuid::Uuid::try_parse_ascii(uuid).ok().map(BranchUuid)
+}
+
+impl CopiesSync {
+    /// Before the first copy.
+    pub fn before(temps: BorrowedFd<'_>) -> Result<CopiesSync, RelocateError> {
+        attrs::open_to_sync(temps).map(CopiesSync).doing("open the directory of copies")
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Step 2. `sync`: of copies that are not durable yet; without it, they are.
+    pub fn record(&self, files: Vec<BatchFile>, sync: Option<&CopiesSync>) -> Result<Recorded<'a>, RelocateError> {
+        told(self.hook, Step::Start)?;
+        let intent = Intent::Moves { from: self.from, to: self.to, files };
+        let recorded = record_after(self.intents, &intent, |file| match sync {
+            Some(CopiesSync(file_system)) => syncfs(file_system),
+            None => rustix::fs::fsync(file).and_then(|()| attrs::sync_dir(self.temps)),
+        })?;
+        told(self.hook, Step::IntentWritten)?;
+        Ok(recorded)
+    }
+
+    /// Step 3 for one file. On an error the source is as it was, and the copy where it was, except for [`RelocateError::InDoubt`].
+    pub fn place_and_park(&self, name: MovedName<'_>, temp: &OsStr, copied: &Copied) -> Result<(), RelocateError> {
+        verify_unchanged(name.source, copied)?;
+        let times = ParentTimes::of([name.source.dir, name.target.dir]);
+        let temp_at = EntryAt { dir: self.temps, name: temp };
+        place_new(temp_at, name.target)?;
+        told(self.hook, Step::Placed(0))?;
+        let parked = parked_name(self.to, temp);
+        let flags = RenameFlags::NOREPLACE;
+        if let Err(errno) = renameat_with(name.source.dir, name.source.name, self.parked, &parked, flags) {
+            let undone = renameat_with(name.target.dir, name.target.name, self.temps, temp, flags);
+            undone.map_err(|errno| RelocateError::InDoubt { errno })?;
+            times.restore();
+            return Err(errno).doing("set the source aside");
+        }
+        told(self.hook, Step::Removed(0))?;
+        times.restore();
+        Ok(())
+    }
+
+    /// Steps 4 to 7. On an error the intent stays, and the next mount does what is left; the files are in their new places.
+    pub fn finish(&self, recorded: Recorded<'_>, files: &[Parked<'_>]) -> Result<(), RelocateError> {
+        if !files.is_empty() {
+            let targets = ParentTimes::of(files.iter().map(|file| file.target));
+            targets.sync().doing("flush the new directories")?;
+            attrs::sync_dir(self.temps).doing("flush the directory of copies")?;
+            told(self.hook, Step::Synced)?;
+            for (at, file) in files.iter().enumerate() {
+                match unlinkat(self.parked, parked_name(self.to, file.temp), AtFlags::empty()) {
+                    // Recovery of a branch that came back was here.
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno).doing("unlink the source"),
+                }
+                told(self.hook, Step::Removed(at + 1))?;
+            }
+            let sources = ParentTimes::of(files.iter().map(|file| file.source));
+            sources.sync().doing("flush the old directories")?;
+            attrs::sync_dir(self.parked).doing("flush the directory of copies")?;
+            told(self.hook, Step::RemovalSynced)?;
+        }
+        recorded.remove_lazily()?;
+        told(self.hook, Step::IntentRemoved)
+    }
+}
