@@ -235,7 +235,6 @@ fn a_first_configuration_asks_and_never_writes_over_a_file() {
 }
 
 #[test]
-#[ignore = "the configuration has no groups yet"]
 fn a_first_configuration_can_be_mounted() {
     let (dir, disks) = (temp_dir("init"), [Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB)]);
     let mount = dir.path().join("mnt");

@@ -233,7 +233,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "the configuration has no groups yet"]
     fn each_golden_is_a_right_configuration() {
         for (name, _) in cases() {
             let bytes = std::fs::read(golden(name)).unwrap();
