@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags};
 use support::choices::Choices;
@@ -450,7 +450,9 @@ fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
         pool.load_rules(&all_on(target));
         let mut walk = pool.command().arg("enforce").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let dead = AtomicBool::new(false);
-        let wait = Duration::from_micros(choices.below(1_500_000));
+        // However fast the machine is, the kill comes when so many files have arrived.
+        let (arrived, end) = (choices.below(FILES * 3 / 4) as usize, Instant::now() + Duration::from_secs(5));
+        let target = &disks[usize::from(target == "b")];
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !dead.load(Ordering::SeqCst) {
@@ -469,7 +471,7 @@ fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
                     }
                 }
             });
-            thread::sleep(wait);
+            while target.files().len() < arrived && Instant::now() < end && walk.try_wait().unwrap().is_none() {}
             dead.store(true, Ordering::SeqCst);
             pool.kill_9();
         });

@@ -9,7 +9,7 @@
 //! - Few files, and those of a branch with a write-back policy, are synced one by one: a sync of a whole file system writes out what others wrote,
 //!   too.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,13 +19,11 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, MovedLink, NotMoved, Pace};
+use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace};
 use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
-use crate::relocate::{
-    Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, EntryAt, MovedName, Parked, RelocateError, Removal,
-};
+use crate::relocate::{Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, Parked, RelocateError};
 
 /// Files of a batch at most, the bytes of their paths, and those of their data.
 pub(crate) const MOST_FILES: usize = 512;
@@ -37,23 +35,6 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
 /// So few files are synced one by one.
 const FEW: usize = 4;
-
-/// A file's turn in its batch.
-pub(crate) struct InBatch<'a> {
-    batch: Batch<'a>,
-    /// What the intent says of it.
-    pub(crate) path: &'a [u8],
-    /// Room that the copies have taken which are not committed yet.
-    pub(crate) taken: ByteSize,
-}
-
-impl InBatch<'_> {
-    pub(crate) fn commit(&self, link: &MovedLink, temp: &OsStr, copied: &Copied) -> Result<Removal, RelocateError> {
-        let at = |dir| EntryAt { dir, name: &link.name };
-        let name = MovedName { source: at(link.from.fd.as_fd()), target: at(link.to.fd.as_fd()), path: self.path };
-        self.batch.place_and_park(name, temp, copied).map(|()| Removal::Done)
-    }
-}
 
 /// The branches of a batch, as they are while it lasts.
 struct BatchEnds {

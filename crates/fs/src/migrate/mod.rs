@@ -36,9 +36,9 @@ use crate::write_back::WriteBack;
 
 pub(crate) use commit::COMMIT_PATIENCE;
 pub use enforce::Walk;
-pub(crate) use mover::{MOVERS, is_due, show};
+pub(crate) use mover::{MOVERS, is_due};
 pub(crate) use moving::NotMoved;
-pub(crate) use moving::{Cause, MoveSeqGuard, Pace};
+pub(crate) use moving::{Cause, MoveSeqGuard, Pace, show};
 
 /// See the module.
 pub(crate) struct Migrations {

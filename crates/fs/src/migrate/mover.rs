@@ -23,7 +23,7 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::batch::{MOST_FILES, MoveResult};
-use crate::migrate::moving::{Cause, NotMoved, Pace};
+use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::{Node, NodeId};
 
 /// Files waiting for their move.
@@ -430,8 +430,4 @@ pub(crate) fn is_due(node: &Arc<Node>) -> bool {
         let state = file.state.read();
         state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
     })
-}
-
-pub(crate) fn show(node: &Arc<Node>) -> String {
-    String::from_utf8_lossy(&node.path()).into_owned()
 }

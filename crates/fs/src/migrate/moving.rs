@@ -1,6 +1,6 @@
 //! What one move is about: why the file moves, what holds the move back, and its names on both branches.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
+use umbrella_units::ByteSize;
 
 use crate::area::Area;
 use crate::branch::Online;
@@ -16,7 +17,7 @@ use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::node::Node;
 use crate::relocate;
-use crate::relocate::{Durability, EntryAt, RelocateError, Throttle};
+use crate::relocate::{Batch, Copied, Durability, EntryAt, MovedName, RelocateError, Removal, Throttle};
 use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
 
@@ -95,6 +96,23 @@ impl MovedLink {
     }
 }
 
+/// A file's turn in its batch.
+pub(crate) struct InBatch<'a> {
+    pub(crate) batch: Batch<'a>,
+    /// What the intent says of it.
+    pub(crate) path: &'a [u8],
+    /// Room that the copies have taken which are not committed yet.
+    pub(crate) taken: ByteSize,
+}
+
+impl InBatch<'_> {
+    pub(crate) fn commit(&self, link: &MovedLink, temp: &OsStr, copied: &Copied) -> Result<Removal, RelocateError> {
+        let at = |dir| EntryAt { dir, name: &link.name };
+        let name = MovedName { source: at(link.from.fd.as_fd()), target: at(link.to.fd.as_fd()), path: self.path };
+        self.batch.place_and_park(name, temp, copied).map(|()| Removal::Done)
+    }
+}
+
 /// While it lives, lookups in these directories that find nothing, or too much, wait.
 pub(crate) struct MoveSeqGuard<'a> {
     parents: SmallVec<[&'a Arc<Node>; 2]>,
@@ -118,6 +136,11 @@ impl Drop for MoveSeqGuard<'_> {
     fn drop(&mut self) {
         self.step();
     }
+}
+
+/// What a file is called in messages.
+pub(crate) fn show(node: &Arc<Node>) -> String {
+    String::from_utf8_lossy(&node.path()).into_owned()
 }
 
 /// Of a file with names that nobody has looked up since the mount.

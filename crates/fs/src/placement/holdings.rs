@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::fs::FileType;
 use smallvec::SmallVec;
@@ -17,6 +16,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::branch::Branch;
 use crate::error::OpResult;
 use crate::ground::at::DirAt;
+use crate::ground::locks::{RankedMutex, rank};
 
 /// How old an answer may be.
 const FRESH: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const MOST_ENTRIES: usize = 10_000;
 /// By directory what is known of it.
 #[derive(Default)]
 pub(crate) struct Holdings {
-    dirs: Mutex<FxHashMap<Box<[u8]>, Known>>,
+    dirs: RankedMutex<rank::PlacementHoldings, FxHashMap<Box<[u8]>, Known>>,
 }
 
 struct Known {

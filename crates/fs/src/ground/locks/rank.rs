@@ -95,6 +95,8 @@ ranks! {
     InodeLog,
     /// A branch's numbers.
     InodeEntries,
+    /// Who holds most of directories that are kept together.
+    PlacementHoldings,
     /// Open files: one of the shards.
     IoHandles,
     /// Open directories of branches: one of the shards.
