@@ -46,7 +46,7 @@ pub struct Schedule(pub Vec<Window>);
 pub struct ParseWindowError;
 
 impl Window {
-    fn contains(&self, day: Weekday, minute: u16) -> bool {
+    fn contains(self, day: Weekday, minute: u16) -> bool {
         let begins_on = |day: Weekday| self.days & 1 << day.0 != 0;
         if self.from < self.to {
             begins_on(day) && (self.from..self.to).contains(&minute)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
 use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
-use umbrella_policy::schedule::{ParseWindowError, Schedule};
+use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
@@ -217,14 +217,13 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
 fn windows(c: &mut Conversion, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
     let mut schedule = Schedule::default();
     for (span, text) in given.into_iter().flat_map(all_names) {
-        match text.parse() {
-            Ok(window) => schedule.0.push(window),
-            Err(ParseWindowError) => {
-                let examples = "\"02:00-05:00\", \"22:30-06:00\" or \"Sat,Sun 02:00-09:00\"";
-                let what = "two different times of the day, with or without days of the week";
-                c.fail(span, Problem::BadValue { key, given: text.to_owned(), what, examples });
-            }
+        if let Ok(window) = text.parse() {
+            schedule.0.push(window);
+            continue;
         }
+        let examples = "\"02:00-05:00\", \"22:30-06:00\" or \"Sat,Sun 02:00-09:00\"";
+        let what = "two different times of the day, with or without days of the week";
+        c.fail(span, Problem::BadValue { key, given: text.to_owned(), what, examples });
     }
     schedule
 }
