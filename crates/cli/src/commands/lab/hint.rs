@@ -20,11 +20,11 @@ pub(super) fn with_hint(error: anyhow::Error) -> anyhow::Error {
 }
 
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(error) = error.downcast_ref() {
+    if let Some(error) = error.downcast_ref::<LabError>() {
         of_lab(error)
-    } else if let Some(error) = error.downcast_ref() {
+    } else if let Some(error) = error.downcast_ref::<RunError>() {
         of_run(error).map(str::to_owned)
-    } else if let Some(error) = error.downcast_ref() {
+    } else if let Some(error) = error.downcast_ref::<TraceError>() {
         of_trace(error)
     } else if let Some(WriteError::Unwritable { why, .. }) = error.downcast_ref() {
         let one = if *why == Unwritable::SecondDevice { "choose one: --device; " } else { "" };
