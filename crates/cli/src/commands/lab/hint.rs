@@ -20,17 +20,18 @@ pub(super) fn with_hint(error: anyhow::Error) -> anyhow::Error {
 }
 
 fn hint(error: &(dyn Error + 'static)) -> Option<String> {
-    let lab = || error.downcast_ref().and_then(of_lab);
-    let run = || error.downcast_ref().and_then(of_run).map(str::to_owned);
-    let trace = || error.downcast_ref().and_then(of_trace);
-    let write = || error.downcast_ref().and_then(of_write);
-    lab().or_else(run).or_else(trace).or_else(write)
-}
-
-fn of_write(error: &WriteError) -> Option<String> {
-    let WriteError::Unwritable { why, .. } = error else { return None };
-    let one = if *why == Unwritable::SecondDevice { "choose one: --device; " } else { "" };
-    Some(format!("{one}leave such records out: --skip-unwritable"))
+    if let Some(error) = error.downcast_ref::<LabError>() {
+        of_lab(error)
+    } else if let Some(error) = error.downcast_ref::<RunError>() {
+        of_run(error).map(str::to_owned)
+    } else if let Some(error) = error.downcast_ref::<TraceError>() {
+        of_trace(error)
+    } else if let Some(WriteError::Unwritable { why, .. }) = error.downcast_ref() {
+        let one = if *why == Unwritable::SecondDevice { "choose one: --device; " } else { "" };
+        Some(format!("{one}leave such records out: --skip-unwritable"))
+    } else {
+        None
+    }
 }
 
 fn of_lab(error: &LabError) -> Option<String> {
