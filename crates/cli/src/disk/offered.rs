@@ -26,6 +26,7 @@ use super::pair::{Keeps, detach_pair, halves, keeps, salvage};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor};
 use super::remembered;
 use crate::config::disk::{DiskSpec, LogSpec};
+use crate::output::reasons;
 use crate::text::count;
 
 /// What is done about damage of the hybrid disk below a log store: the store may be damaged alone.
@@ -401,12 +402,15 @@ pub(crate) fn create_store(
             // Nor is it a hybrid disk then.
             below.dissolve()?;
             let holds_something = spec.cache.is_some() && matches!(error, log_store::LogStoreError::Occupied { .. });
-            let told = if holds_something {
-                "; if that is a log store which is to stay, join disk and flash by a configuration without [log]"
+            let error = anyhow::Error::new(error);
+            Err(if holds_something {
+                anyhow!(
+                    "{}; if that is a log store which is to stay, join disk and flash by a configuration without [log]",
+                    reasons(&error)
+                )
             } else {
-                ""
-            };
-            Err(anyhow!("{error}{told}"))
+                error
+            })
         }
     }
 }

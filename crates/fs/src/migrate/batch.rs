@@ -82,36 +82,34 @@ enum Joins<'a> {
 pub(crate) type MoveResult = Result<ByteSize, NotMoved>;
 
 impl Migrations {
-    /// Moves files to another branch because of their rules, as [`Migrations::transfer`] does, together where that is possible. The bytes copied of
-    /// each, or why it stays.
-    pub(crate) fn transfer_all(&self, nodes: &[Arc<Node>], target: BranchId, pace: Pace<'_>) -> Vec<MoveResult> {
+    /// Moves the first of these files, or some of the first together where that is possible, as [`Migrations::transfer`] does because of rules. The bytes
+    /// copied of each that it looked at, or why it stays.
+    pub(crate) fn transfer_first(&self, nodes: &[Arc<Node>], target: BranchId, pace: Pace<'_>) -> Vec<MoveResult> {
         // `None`: it is still to move, by itself.
         let mut done: Vec<Option<MoveResult>> = nodes.iter().map(|_| None).collect();
-        let (mut rest, mut results) = (nodes, done.as_mut_slice());
-        while rest.len() > 1 {
-            let looked = self.move_together(rest, target, pace, results);
-            rest = rest.get(looked..).unwrap_or_default();
-            results = results.get_mut(looked..).unwrap_or_default();
-        }
+        let looked = self.move_together(nodes, target, pace, &mut done).unwrap_or(1);
         let alone = |(node, done): (&Arc<Node>, Option<_>)| {
             done.unwrap_or_else(|| self.transfer(node, target, Cause::Rule, pace))
         };
-        nodes.iter().zip(done).map(alone).collect()
+        nodes.iter().zip(done).take(looked).map(alone).collect()
     }
 
-    /// One batch of the first of these files; how many it looked at.
+    /// One batch of the first of these files; how many it looked at. `None`: they go one by one.
     fn move_together(
         &self,
         nodes: &[Arc<Node>],
         target: BranchId,
         pace: Pace<'_>,
         done: &mut [Option<MoveResult>],
-    ) -> usize {
-        let Some(ends) = self.ends(nodes, target) else { return nodes.len() };
-        let Some(batch) = ends.batch() else { return nodes.len() };
+    ) -> Option<usize> {
+        if nodes.len() < 2 {
+            return None;
+        }
+        let ends = self.ends(nodes, target)?;
+        let batch = ends.batch()?;
         let is_shared = nodes.len() >= FEW && self.write_back.flusher_of_branch(target).is_none();
         // Before the first copy.
-        let Ok(sync) = is_shared.then(|| CopiesSync::before(batch.temps)).transpose() else { return nodes.len() };
+        let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
         let mut gathered = CopiedMembers::default();
         let began = Instant::now();
         let mut looked = 0;
@@ -132,7 +130,7 @@ impl Migrations {
         if !gathered.members.is_empty() {
             self.commit_together(&batch, gathered, sync.as_ref(), done);
         }
-        looked
+        Some(looked)
     }
 
     /// The branches that a batch of these files would go from and to; `None` where there are no batches.

@@ -349,7 +349,11 @@ impl Walker<'_> {
             view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
         }
         let around = self.migrations.placement.around(&active);
-        let decision = active.rules.decide(&facts, &views, Some(&resident), &around);
+        let decide = || active.rules.decide(&facts, &views, Some(&resident), &around);
+        let mut decision = decide();
+        if !self.walk.dry_run && placement.begin(&active, path, decision) {
+            decision = decide();
+        }
         match decision.choice {
             Choice::Place(target) => {
                 if self.walk.dry_run {

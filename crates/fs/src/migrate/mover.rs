@@ -284,17 +284,24 @@ impl Migrations {
                 None => self.end_turn(waiting, Turn::Over),
             }
         }
-        for ([_, target], waiting) in ways {
-            let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
-            let moved = self.transfer_all(&nodes, target, Pace::default());
-            for (waiting, moved) in waiting.into_iter().zip(moved) {
-                let turn = match moved {
-                    // Others of them took the room that it was judged by.
-                    Err(NotMoved::NoRoom | NotMoved::Outdated) if nodes.len() > 1 => self.move_queued(&waiting.node),
-                    moved => self.note_moved_queued(&waiting.node, target, moved),
-                };
-                self.end_turn(waiting, turn);
+        for ([_, target], mut waiting) in ways {
+            while !waiting.is_empty() {
+                self.move_first_of(&mut waiting, target);
             }
+        }
+    }
+
+    fn move_first_of(&self, waiting: &mut Vec<Waiting>, target: BranchId) {
+        let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
+        let moved = self.transfer_first(&nodes, target, Pace::default());
+        let rest = waiting.split_off(moved.len().min(waiting.len()));
+        for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
+            let turn = match moved {
+                // Others of them took the room that it was judged by.
+                Err(NotMoved::NoRoom | NotMoved::Outdated) if nodes.len() > 1 => self.move_queued(&waiting.node),
+                moved => self.note_moved_queued(&waiting.node, target, moved),
+            };
+            self.end_turn(waiting, turn);
         }
     }
 

@@ -32,7 +32,7 @@ impl Placement {
     }
 
     /// A file is sent to a branch, and its directory with it, where that is kept together. True: another file was faster, and went elsewhere.
-    pub(super) fn begin(&self, active: &ActiveRules, path: &[u8], decision: Decision) -> bool {
+    pub(crate) fn begin(&self, active: &ActiveRules, path: &[u8], decision: Decision) -> bool {
         let Choice::Place(branch) = decision.choice else { return false };
         let with = active.rules.groups().iter().filter(|group| group.members.contains(&branch));
         let mut dirs = with.filter_map(|group| group.kept_together(path));

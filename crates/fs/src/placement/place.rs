@@ -49,7 +49,10 @@ impl Placement {
 
     /// Where a settled file of these attributes belongs, judged where it is now; counted.
     pub(crate) fn evaluate(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Choice {
-        let decision = self.decide(path, meta, branch);
+        let mut decision = self.decide(path, meta, branch);
+        if self.begin(&self.rules.load(), path, decision) {
+            decision = self.decide(path, meta, branch);
+        }
         if let Some(hits) = self.rules.load().hits.get(decision.entry.index()) {
             hits.fetch_add(1, Ordering::Relaxed);
         }

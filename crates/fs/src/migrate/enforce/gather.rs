@@ -73,10 +73,16 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn move_found(&mut self, way: [BranchId; 2], found: Vec<ToMove<'a>>) {
-        let [_, target] = way;
+    fn move_found(&mut self, way: [BranchId; 2], mut found: Vec<ToMove<'a>>) {
+        while !found.is_empty() && !self.stopped {
+            self.move_first(way, &mut found);
+        }
+    }
+
+    /// Moves the first of these files, or some together, and says so.
+    fn move_first(&mut self, [_, target]: [BranchId; 2], found: &mut Vec<ToMove<'a>>) {
         let nodes: Vec<_> = found.iter().map(|found| Arc::clone(&found.file.node)).collect();
-        let moved = self.paced(|migrations, pace| migrations.transfer_all(&nodes, target, pace));
+        let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, pace));
         self.planned.clear();
         let waiting: Vec<_> = self
             .gathered
@@ -87,7 +93,8 @@ impl<'a> Walker<'a> {
         for (way, occupied) in waiting {
             self.plan(way, occupied);
         }
-        for (found, moved) in found.into_iter().zip(moved) {
+        let rest = found.split_off(moved.len().min(found.len()));
+        for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {
             let ToMove { file, dir, name, meta, event } = found;
             let moved = match moved {
                 Err(NotMoved::Mapped) => self.transfer(&file.node, target),
