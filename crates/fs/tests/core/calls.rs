@@ -150,7 +150,8 @@ fn a_new_file_has_no_capability_and_no_branch_is_asked_for_it() {
     let (written, _open) = create("written");
     assert_eq!(asked(written.node), (0, none.clone()));
     assert_eq!(asked(written.node), (1, none.clone()), "once, so that what is set behind the mount counts");
-    assert_eq!(asked(scene.file("closed")), (1, none));
+    let (calls_of_closed, answer) = asked(scene.file("closed"));
+    assert!(calls_of_closed > 0 && answer == none, "{calls_of_closed} calls");
 
     let (given, _open) = create("given");
     // Version 2, effective, and no capability.
