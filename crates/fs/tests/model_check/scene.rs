@@ -80,6 +80,7 @@ impl Scene {
             .reload_rules(&umbrella_policy::placement::spec::RulesSpec {
                 rules: Vec::new(),
                 default: vec!["tiny".to_owned(), "fast".to_owned()],
+                groups: Vec::new(),
             })
             .unwrap();
         scene.data = vec![7; len];
