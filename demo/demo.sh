@@ -136,7 +136,6 @@ make_branch crypt 24
 mkdir "$UMBRELLA_RUN_DIR" "$UMBRELLA_STATE_DIR"
 cat >/pool.toml <<CONFIG
 mount = "$pool"
-default = ["disk", "any"]                # where a file goes that no rule names
 
 [[branch]]
 name = "disk"
@@ -165,6 +164,11 @@ match = [                                # the name table: the longest match win
 name = "small files on flash"
 when = { size = "< 16KiB", hysteresis = "4KiB" }   # hysteresis keeps a file from moving to and fro
 to = ["flash", "any"]
+
+[[rule]]
+name = "all else"
+when = {}
+to = ["disk", "any"]                     # a file that had to go elsewhere comes back when there is room
 CONFIG
 cat /pool.toml
 printf '\n'
