@@ -7,7 +7,7 @@
 //! 3. Compare every byte.
 //! 4. Somebody says yes.
 //! 5. Take a lease on both, so that whoever opens one of them is seen. The attributes are those of step 1, and the names lead to the same files.
-//! 6. Sync the copy that is kept.
+//! 6. Sync the copy that is kept, and its directory.
 //! 7. Unless a lease was broken, unlink the other and sync its directory.
 //!
 //! No daemon uses the branches meanwhile: their locks are held.
@@ -254,6 +254,7 @@ impl Copy<'_> {
             copy.is_unchanged(name)?;
         }
         kept.file.sync_all()?;
+        rustix::fs::fsync(&kept.parent)?;
         if !lease.is_held() || !lease_of_kept.is_held() {
             return Err(Left::Open);
         }

@@ -317,7 +317,7 @@ impl Work<'_> {
             let mut line = format!(
                 "{} on several branches: {} ({bytes}) {would}deleted, {renamed} {would}renamed, {left} left as they are",
                 count(*files, "file"),
-                count(*deleted, "copy").replace("copys", "copies")
+                if *deleted == 1 { "1 copy".to_owned() } else { format!("{deleted} copies") }
             );
             if *failed > 0 {
                 let _ = write!(line, ", {failed} failed");

@@ -345,17 +345,19 @@ fn access_type(c: &mut Conversion, given: &Spanned<String>) -> Option<Condition>
     Some(Condition::Access { is, value })
 }
 
+/// The types of files that rules can name.
+pub(crate) const FILE_TYPES: [(&str, FileKind); 6] = [
+    ("file", FileKind::File),
+    ("symlink", FileKind::Symlink),
+    ("fifo", FileKind::Fifo),
+    ("socket", FileKind::Socket),
+    ("char-device", FileKind::CharDevice),
+    ("block-device", FileKind::BlockDevice),
+];
+
 fn file_kinds(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
-    const KNOWN: [(&str, FileKind); 6] = [
-        ("file", FileKind::File),
-        ("symlink", FileKind::Symlink),
-        ("fifo", FileKind::Fifo),
-        ("socket", FileKind::Socket),
-        ("char-device", FileKind::CharDevice),
-        ("block-device", FileKind::BlockDevice),
-    ];
     let (negated, words) = words(c, "type", given.get_ref(), given.span())?;
-    let any_of = words.into_iter().filter_map(|(span, word)| known_word(c, span, &word, &KNOWN)).collect();
+    let any_of = words.into_iter().filter_map(|(span, word)| known_word(c, span, &word, &FILE_TYPES)).collect();
     Some(Condition::Kind { any_of, negated })
 }
 

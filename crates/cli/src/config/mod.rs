@@ -42,6 +42,7 @@ use umbrella_units::BranchId;
 
 use crate::mounts;
 
+pub(crate) use conditions::FILE_TYPES;
 pub(crate) use disks::tell;
 pub(crate) use notice::Finding;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};

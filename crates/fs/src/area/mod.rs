@@ -77,6 +77,11 @@ impl Queue {
     pub(crate) fn is_at_rest(&self) -> bool {
         self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
     }
+
+    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
+    pub(crate) fn used(&self) -> ByteSize {
+        ByteSize((self.waiting.pages().0 + self.waiting.files()) * PAGE_BYTES)
+    }
 }
 
 pub(crate) fn id_of(node: &Node) -> FileId {
@@ -121,10 +126,9 @@ impl Area {
         ByteSize(self.queue.lock().waiting.pages().0 * PAGE_BYTES)
     }
 
-    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
+    /// As [`Queue::used`].
     pub(crate) fn used(&self) -> ByteSize {
-        let queue = self.queue.lock();
-        ByteSize((queue.waiting.pages().0 + queue.waiting.files()) * PAGE_BYTES)
+        self.queue.lock().used()
     }
 
     pub(crate) fn holds(&self, node: &Node) -> bool {

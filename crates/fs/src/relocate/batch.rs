@@ -41,8 +41,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, RenameFlags, fstatfs, renameat_with, syncfs, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, fstat, fstatfs, renameat_with, syncfs, unlinkat};
 use rustix::io::Errno;
 
 use crate::relocate::commit::{MovedName, ParentTimes, place_new, verify_unchanged};
@@ -94,8 +95,21 @@ pub fn keeps_renames_whole(dir: BorrowedFd<'_>) -> bool {
     const F2FS: u64 = 0xF2F5_2010;
     const BCACHEFS: u64 = 0xCA45_1A4E;
     const TMPFS: u64 = 0x0102_1994;
-    let known = [EXT4, XFS, BTRFS, F2FS, BCACHEFS, TMPFS];
-    fstatfs(dir).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| known.contains(&kind)))
+    match fstatfs(dir).map(|fs| u64::try_from(fs.f_type)) {
+        Ok(Ok(EXT4)) => has_journal(dir),
+        Ok(Ok(XFS | BTRFS | F2FS | BCACHEFS | TMPFS)) => true,
+        _ => false,
+    }
+}
+
+/// Whether an ext4 has a journal: the kernel names the thread that writes it. ext2 and ext3 have the number of ext4.
+fn has_journal(dir: BorrowedFd<'_>) -> bool {
+    let Ok(stat) = fstat(dir) else { return false };
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let Ok(device) = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")) else { return false };
+    let Some(name) = device.file_name() else { return false };
+    let thread = std::fs::read_to_string(Path::new("/sys/fs/ext4").join(name).join("journal_task"));
+    thread.is_ok_and(|thread| thread.trim().parse::<u32>().is_ok())
 }
 
 /// The name of a source that is parked. It tells the branch that its file went to, so that no other mount takes it for a copy.

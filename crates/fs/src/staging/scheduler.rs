@@ -20,8 +20,10 @@ impl Staging {
     /// Files whose time has come and that no worker has.
     fn due(&self, area: &Area) -> Vec<Arc<Node>> {
         let now = area.now();
-        let (used, limit) = (area.used(), area.limit());
+        let limit = area.limit();
         let queue = area.queue.lock();
+        // What waits, and what workers have of it, as they are at one moment: a file that leaves in between would count twice.
+        let used = queue.used();
         let mut due = queue.waiting.expired(now);
         self.workers.keep_free(&mut due);
         if due.is_empty() && used > high_water(limit) {

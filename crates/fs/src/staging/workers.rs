@@ -64,8 +64,8 @@ struct DestageWorker {
     since: Option<Instant>,
     /// Files that are done with, since the mount.
     finished: u64,
-    /// It has a file at hand.
-    at_work: bool,
+    /// The file that it has at hand.
+    at_work: Option<FileId>,
     /// The log has that it hangs.
     told: bool,
 }
@@ -76,7 +76,7 @@ impl DestageWorker {
     }
 
     fn left_to_do(&self) -> u64 {
-        self.files.len() as u64 + u64::from(self.at_work)
+        self.files.len() as u64 + u64::from(self.at_work.is_some())
     }
 }
 
@@ -121,7 +121,10 @@ impl DestageWorkers {
     pub(crate) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
         let state = self.state.lock();
         let moving = state.workers.values().filter(|worker| !worker.hangs());
-        (moving.flat_map(|worker| &worker.files).map(|it| id_of(&it.node)).collect(), state.handed.clone())
+        let of = |worker: &DestageWorker| {
+            worker.at_work.into_iter().chain(worker.files.iter().map(|it| id_of(&it.node))).collect::<Vec<_>>()
+        };
+        (moving.flat_map(of).collect(), state.handed.clone())
     }
 
     /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
@@ -177,7 +180,7 @@ impl DestageWorkers {
         let mut state = self.state.lock();
         let worker = state.workers.get_mut(&branch)?;
         let next = worker.files.pop_front();
-        worker.at_work = next.is_some();
+        worker.at_work = next.as_ref().map(|leaving| id_of(&leaving.node));
         worker.since = next.is_some().then(Instant::now);
         next
     }
@@ -192,7 +195,7 @@ impl DestageWorkers {
     fn done(self: &Arc<Self>, branch: BranchId, file: FileId, outcome: Outcome) {
         let mut state = self.state.lock();
         if let Some(worker) = state.workers.get_mut(&branch) {
-            (worker.finished, worker.at_work) = (worker.finished + 1, false);
+            (worker.finished, worker.at_work) = (worker.finished + 1, None);
         }
         self.changed.notify_all();
         match outcome {

@@ -169,7 +169,7 @@ impl Rules {
 
 impl EntryInfo {
     /// Whether nothing may be created because the first entry is offline.
-    fn blocked(&self, branches: &[BranchView]) -> bool {
+    pub(super) fn blocked(&self, branches: &[BranchView]) -> bool {
         self.offline == Offline::Fail && self.to.first().is_some_and(|slot| !slot.is_online(branches))
     }
 

@@ -28,7 +28,7 @@ impl Group {
         above().find(|dir| self.together.iter().any(|pattern| pattern.matches(dir)))
     }
 
-    /// Whether a directory is kept together with others of this group, or everything below it is.
+    /// Whether it keeps any directories together.
     pub fn keeps_together(&self) -> bool {
         !self.together.is_empty()
     }

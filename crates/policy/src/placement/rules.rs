@@ -225,7 +225,7 @@ impl Rules {
     /// Whether nothing can be created by an entry because branches of its list are offline.
     pub fn is_away(&self, entry: EntryId, branches: &[BranchView]) -> bool {
         self.entries.get(entry.index()).is_some_and(|info| match info.offline {
-            Offline::Fail => info.to.first().is_some_and(|first| !first.is_online(branches)),
+            Offline::Fail => info.blocked(branches),
             Offline::Next | Offline::Pass => !info.to.iter().any(|slot| slot.is_online(branches)),
         })
     }

@@ -3,8 +3,9 @@
 use nix::unistd::{Group, User};
 use thiserror::Error;
 use umbrella_fs::control::protocol::Supposed;
-use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{ParseDurationError, ParseSizeError, did_you_mean, parse_duration};
+
+use crate::config::FILE_TYPES;
 
 const KEYS: [&str; 14] = [
     "path",
@@ -21,14 +22,6 @@ const KEYS: [&str; 14] = [
     "ctime",
     "btime",
     "xattr.NAME",
-];
-const KINDS: [(&str, FileKind); 6] = [
-    ("file", FileKind::File),
-    ("symlink", FileKind::Symlink),
-    ("fifo", FileKind::Fifo),
-    ("socket", FileKind::Socket),
-    ("char-device", FileKind::CharDevice),
-    ("block-device", FileKind::BlockDevice),
 ];
 
 /// What cannot be read.
@@ -65,7 +58,7 @@ fn set(file: &mut Supposed, key: &str, value: &str) -> Result<(), BadFact> {
         "path" => return Err(bad("a path inside the pool (it begins with \"/\")")),
         "size" => file.size = Some(value.parse().map_err(BadFact::Size)?),
         "type" => {
-            let found = KINDS.iter().find(|(name, _)| *name == value).map(|(_, kind)| *kind);
+            let found = FILE_TYPES.iter().find(|(name, _)| *name == value).map(|(_, kind)| *kind);
             file.kind = found.ok_or_else(|| bad("file, symlink, fifo, socket, char-device or block-device"))?;
         }
         "uid" => file.uid = number()?,

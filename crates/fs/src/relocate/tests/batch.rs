@@ -412,3 +412,22 @@ fn the_intent_of_a_finished_batch_that_a_power_loss_brings_back_harms_nothing() 
         assert!(pool.hidden_files().is_empty(), "{what}");
     }
 }
+
+#[test]
+fn only_an_ext4_with_a_journal_keeps_renames_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, at) = (dir.path().join("image"), dir.path().join("mnt"));
+    std::fs::create_dir(&at).unwrap();
+    let run = |program: &str, args: &[&str], paths: &[&Path]| {
+        let output = std::process::Command::new(program).args(args).args(paths).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    for (journal, whole) in [("has_journal", true), ("^has_journal", false)] {
+        std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        run("mkfs.ext4", &["-q", "-F", "-O", journal], &[&image]);
+        run("mount", &["-o", "loop"], &[&image, &at]);
+        let found = keeps_renames_whole(std::fs::File::open(&at).unwrap().as_fd());
+        run("umount", &[], &[&at]);
+        assert_eq!(found, whole, "{journal}");
+    }
+}
