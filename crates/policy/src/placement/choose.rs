@@ -123,7 +123,8 @@ impl Rules {
     }
 
     /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list that has `need`
-    /// bytes above its `min_free`; when there is none, the first that has them at all.
+    /// bytes above its `min_free`; when there is none, the first that has them at all. Where the members that have its directory are full and it may
+    /// not be elsewhere, there is none.
     pub fn next_choice(
         &self,
         facts: &FileFacts<'_>,
@@ -138,13 +139,16 @@ impl Rules {
             return None;
         }
         let with = |room: fn(&BranchView, ByteSize) -> bool| {
-            let question = Question { path: facts.path, need, branches, excluding, room, around };
-            match self.along(info, &question, None).0 {
-                Choice::Place(branch) => Some(branch),
-                Choice::Stay | Choice::NoRoom => None,
-            }
+            self.along(info, &Question { path: facts.path, need, branches, excluding, room, around }, None)
         };
-        with(BranchView::has_room).or_else(|| with(|view, need| view.has_inode() && view.free >= need))
+        let found = match with(BranchView::has_room) {
+            (Choice::NoRoom, Because::Full) => with(|view, need| view.has_inode() && view.free >= need),
+            found => found,
+        };
+        match found.0 {
+            Choice::Place(branch) => Some(branch),
+            Choice::Stay | Choice::NoRoom => None,
+        }
     }
 
     /// Whether a branch serves a decision as well as the one that it chose: both are of the same entry of the list.

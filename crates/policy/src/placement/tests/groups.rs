@@ -180,6 +180,18 @@ fn when_members_that_have_the_directory_are_full_each_word_has_its_answer() {
 }
 
 #[test]
+fn what_min_free_keeps_is_not_for_files_that_may_be_on_the_same_path_only() {
+    let world = World::default().with("/a/b", FLASH, 0, 0);
+    let below_min_free = BranchView { min_free: ByteSize(9), ..free(5) };
+    let next = |narrow| {
+        let views = [below_min_free; 4];
+        narrowed_by(narrow).next_choice(&new_file("/a/b/x"), &views, &[], ByteSize(0), &world)
+    };
+    assert_eq!(next(Narrow::SamePath), Some(FLASH), "no branch has more");
+    assert_eq!(next(Narrow::OnlySamePath), None);
+}
+
+#[test]
 fn a_directory_goes_to_the_member_that_holds_most_of_it() {
     let rules = kept_together(TogetherFull::Spill);
     let world = World::default().with("/TV/Show/S1", FLASH, 100, 1).with("/TV/Show/S1", CRYPT, 90, 9);
