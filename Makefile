@@ -14,6 +14,9 @@ SBINDIR ?= /sbin
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+# Where to install is for this Makefile alone: crates that build C libraries run make, too.
+MAKEOVERRIDES =
+unexport DESTDIR PREFIX
 ARGS ?=
 # `make build FEATURES=ublk`: /dev/ublkbN as well (docs/disk.md).
 FEATURES ?=
