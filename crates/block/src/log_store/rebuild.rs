@@ -277,7 +277,9 @@ impl Rebuilt {
         let counts = counts.ok_or_else(|| {
             BlockError::impossible(store, Operation::Read, "a segment counts fewer live blocks than are in doubt")
         })?;
-        counts.into_iter().for_each(|(number, live)| layout.recount(number, live));
+        for (number, live) in counts {
+            layout.recount(number, live);
+        }
         Ok(())
     }
 
