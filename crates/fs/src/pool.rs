@@ -64,8 +64,8 @@ impl Pool {
     /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
     /// besides the optional ones.
     pub fn assemble(spec: PoolSpec, state_dir: &Path, missing: &[String]) -> Result<Arc<Pool>, Error> {
-        let context = Context::open(spec, state_dir)?;
-        let Context { spec, state, .. } = &*context;
+        let context = Context::open(spec.clone(), state_dir)?;
+        let (spec, state) = (&spec, &context.state);
         // Before the branches are used for the first time.
         let disk_errors = DiskErrors::listen();
         let inodes = Arc::new(InodeMap::new());

@@ -2,6 +2,7 @@
 //! number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,10 +110,13 @@ pub enum Request {
         /// Its size at most.
         most: ByteSize,
     },
-    /// Use the rules of this configuration from now on. Answered with [`Answer::Reloaded`].
+    /// Use this configuration from now on. Answered with [`Answer::Reloaded`].
     RulesReload {
         /// The configuration.
         spec: Box<PoolSpec>,
+        /// Only say what would change.
+        #[serde(default)]
+        dry_run: bool,
     },
     /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
     Unmount {
@@ -255,8 +259,10 @@ pub enum Answer {
         /// In the pool's order.
         branches: Vec<WriteBackStatus>,
     },
-    /// The rules are in force.
+    /// The configuration is in force, or would be.
     Reloaded {
+        /// What is other than before.
+        changes: Vec<Change>,
         /// What else the configuration says that only the next mount takes up.
         not_in_force: Vec<String>,
     },
@@ -264,6 +270,41 @@ pub enum Answer {
     Enforce(EnforceSummary),
     /// See [`Request::Equalise`].
     Equalised(EqualiseSummary),
+}
+
+/// One key of the configuration that is other than before. Neither value: it is too long to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The key, with the table it stands in.
+    pub key: String,
+    /// Its value before.
+    pub old: Option<String>,
+    /// Its value now.
+    pub new: Option<String>,
+}
+
+impl Change {
+    /// A table that was not there.
+    pub(crate) fn new(key: &str) -> Change {
+        Change { key: key.to_owned(), old: None, new: Some("new".to_owned()) }
+    }
+
+    /// A table that is there no more.
+    pub(crate) fn gone(key: &str) -> Change {
+        Change { key: key.to_owned(), old: None, new: Some("removed".to_owned()) }
+    }
+}
+
+/// One line: `min_free of branch "a": 5% -> 10%`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { key, old, new } = self;
+        match (old, new) {
+            (Some(old), Some(new)) => write!(f, "{key}: {old} -> {new}"),
+            (None, Some(new)) => write!(f, "{key}: {new}"),
+            _ => write!(f, "{key}: changed"),
+        }
+    }
 }
 
 /// Totals of a walk.

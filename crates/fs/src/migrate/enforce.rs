@@ -208,7 +208,7 @@ impl Walker<'_> {
             self.progress.files_seen += 1;
             self.progress.inodes_seen += 1;
             self.summary.files_seen += 1;
-            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.settings().read_only {
                 self.look_at(dir, name, &copy, &meta);
             }
             if self.progress.files_seen.is_multiple_of(256) {
