@@ -2,7 +2,6 @@
 //! number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::ByteSize;
 
+pub use super::change::Change;
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
 pub use crate::branch::{Abilities, BranchState, BranchStatus};
 use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
@@ -270,41 +270,6 @@ pub enum Answer {
     Enforce(EnforceSummary),
     /// See [`Request::Equalise`].
     Equalised(EqualiseSummary),
-}
-
-/// One key of the configuration that is other than before. Neither value: it is too long to be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// The key, with the table it stands in.
-    pub key: String,
-    /// Its value before.
-    pub old: Option<String>,
-    /// Its value now.
-    pub new: Option<String>,
-}
-
-impl Change {
-    /// A table that was not there.
-    pub(crate) fn new(key: &str) -> Change {
-        Change { key: key.to_owned(), old: None, new: Some("new".to_owned()) }
-    }
-
-    /// A table that is there no more.
-    pub(crate) fn gone(key: &str) -> Change {
-        Change { key: key.to_owned(), old: None, new: Some("removed".to_owned()) }
-    }
-}
-
-/// One line: `min_free of branch "a": 5% -> 10%`.
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { key, old, new } = self;
-        match (old, new) {
-            (Some(old), Some(new)) => write!(f, "{key}: {old} -> {new}"),
-            (None, Some(new)) => write!(f, "{key}: {new}"),
-            _ => write!(f, "{key}: changed"),
-        }
-    }
 }
 
 /// Totals of a walk.

@@ -12,7 +12,7 @@ use crate::motors::Motor;
 use crate::strategy::{BRANCHES, Strategy};
 
 const SSD: BranchId = BranchId(0);
-/// A SSD of 500 GB and disks of 4 TB, as `df` shows them.
+/// An SSD of 500 GB and disks of 4 TB, as `df` shows them.
 const SSD_SIZE: u64 = 465 << 30;
 const DISK_SIZE: u64 = 3725 << 30;
 const MIN_FREE: u64 = 20 << 30;
