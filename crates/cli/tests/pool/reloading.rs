@@ -231,7 +231,7 @@ fn a_listing_fails_for_a_missing_branch_from_now_on() {
     assert_eq!(names(&pool.mount_point()), ["file"]);
     pool.write_keys("probe_interval = \"1s\"\non_branch_error = \"fail\"");
     assert_eq!(changes(&pool), ["on_branch_error: skip -> fail"]);
-    let listed = fs::read_dir(pool.mount_point()).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let listed = fs::read_dir(pool.mount_point()).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     assert!(listed.is_err(), "{listed:?}");
 }
 

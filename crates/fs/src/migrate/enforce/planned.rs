@@ -7,13 +7,16 @@ use umbrella_policy::placement::spec::SpreadOrder;
 use umbrella_policy::placement::{BranchView, Group, Held, Surroundings};
 use umbrella_units::{BranchId, ByteSize};
 
+/// From where to where, and the bytes.
+type Way = ([BranchId; 2], ByteSize);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     /// Bytes that come free on each branch, or are taken (below zero).
     room: Vec<i64>,
     /// By directory that is kept together, the moves of its files.
-    moves: FxHashMap<Box<[u8]>, Vec<([BranchId; 2], ByteSize)>>,
+    moves: FxHashMap<Box<[u8]>, Vec<Way>>,
     /// By group the member that got its last file.
     last_used: FxHashMap<usize, BranchId>,
 }
@@ -103,7 +106,7 @@ impl<S: Surroundings> Surroundings for Then<'_, S> {
 }
 
 impl<S> Then<'_, S> {
-    fn moves_of(&self, dir: &[u8]) -> &[([BranchId; 2], ByteSize)] {
+    fn moves_of(&self, dir: &[u8]) -> &[Way] {
         self.planned.moves.get(dir).map_or(&[], Vec::as_slice)
     }
 }
