@@ -5,17 +5,15 @@ use umbrella_lab::result::{Outcome, WrittenBecause};
 use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
-use crate::{Claim, Effort, Expect};
+use crate::{Effort, Measured};
 
 pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[file()], effort)
 }
 
-pub(super) fn judge_reasons(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_reasons(outcomes: &[Outcome]) -> Vec<Measured> {
     let shares = outcomes.iter().filter_map(|outcome| threshold_share(&outcome.written_because));
-    let least = shares.reduce(f64::min).unwrap_or_default();
-    let claim = "pages written because of the background threshold, in the workload with fewest";
-    vec![Claim::new("section IV-B", claim, "%", 97.6, least, Expect::AtLeast)]
+    vec![Measured::new("least", shares.reduce(f64::min).unwrap_or_default())]
 }
 
 /// In percent; nothing when no page was written while the workload ran.
@@ -28,10 +26,10 @@ pub(super) fn memory(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[tesa()], effort)
 }
 
-pub(super) fn judge_memory(outcomes: &[Outcome]) -> Vec<Claim> {
-    let claim = |(work, of): (Work, &[Outcome])| {
+pub(super) fn measure_memory(outcomes: &[Outcome]) -> Vec<Measured> {
+    let index = |(work, of): (Work, &[Outcome])| {
         let kilobytes = of.first().map_or(0.0, |outcome| outcome.policy_bytes as f64 / 1024.0);
-        Claim::new("Table I", format!("{} takes at most", work.name), "KB", work.table_kb, kilobytes, Expect::AtMost)
+        Measured::new(work.name, kilobytes).in_reading("index")
     };
-    rows(WORKLOADS.iter().copied(), outcomes, 1).map(claim).collect()
+    rows(WORKLOADS.iter().copied(), outcomes, 1).map(index).collect()
 }

@@ -86,12 +86,12 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What the dissertation calls a drive.
-pub(super) fn name(disk: &str) -> &'static str {
+/// A drive in the names of claims.
+pub(super) fn short(disk: &str) -> &'static str {
     match disk {
-        MAGNETIC => "magnetic disk",
-        MLC => "Samsung drive",
-        SLC => "Memoright drive",
+        MAGNETIC => "magnetic",
+        MLC => "samsung",
+        SLC => "memoright",
         _ => "drive",
     }
 }
