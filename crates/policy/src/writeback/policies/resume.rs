@@ -36,7 +36,7 @@ pub(super) const REQUEUE: ParamInfo = ParamInfo {
 /// Takes pages out of files, and remembers where each was left.
 #[derive(Debug, Default)]
 pub(super) struct Resume {
-    resume: bool,
+    goes_on: bool,
     requeue: bool,
     next: FxHashMap<FileId, PageIndex>,
 }
@@ -49,12 +49,12 @@ impl Resume {
 
     /// Of a policy that sorts its files, so that none waits behind the others: as [`RESUME`] says.
     pub(super) fn in_order(values: &Values) -> Resume {
-        Resume { resume: values.flag(RESUME.name), ..Resume::default() }
+        Resume { goes_on: values.flag(RESUME.name), ..Resume::default() }
     }
 
     /// Takes at most `most` pages of a file that has dirty ones.
     pub(super) fn take(&mut self, file: FileId, most: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        if self.resume {
+        if self.goes_on {
             let left_at = self.next.get(&file).copied().unwrap_or_default();
             let from = if index.is_dirty_from(file, left_at) { left_at } else { PageIndex(0) };
             let before = out.len();
