@@ -4,7 +4,7 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{Outcome, WrittenBecause};
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
+use super::setting::{WORKLOADS, Work, by_reading, file, on_all, rows, tesa};
 use crate::{Effort, Measured};
 
 pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
@@ -12,6 +12,7 @@ pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 }
 
 pub(super) fn measure_reasons(outcomes: &[Outcome]) -> Vec<Measured> {
+    let [outcomes, _] = by_reading(outcomes);
     let shares = outcomes.iter().filter_map(|outcome| threshold_share(&outcome.written_because));
     vec![Measured::new("least", shares.reduce(f64::min).unwrap_or_default())]
 }
@@ -27,9 +28,13 @@ pub(super) fn memory(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 }
 
 pub(super) fn measure_memory(outcomes: &[Outcome]) -> Vec<Measured> {
-    let index = |(work, of): (Work, &[Outcome])| {
-        let kilobytes = of.first().map_or(0.0, |outcome| outcome.policy_bytes as f64 / 1024.0);
-        Measured::new(work.name, kilobytes).in_reading("index")
+    let [outcomes, _] = by_reading(outcomes);
+    let both = |(work, of): (Work, &[Outcome])| {
+        let kilobytes = |bytes: fn(&Outcome) -> u64| of.first().map_or(0.0, |outcome| bytes(outcome) as f64 / 1024.0);
+        [
+            Measured::new(work.name, kilobytes(|outcome| outcome.tesa_bytes)),
+            Measured::new(work.name, kilobytes(|outcome| outcome.policy_bytes)).in_reading("index"),
+        ]
     };
-    rows(WORKLOADS.iter().copied(), outcomes, 1).map(index).collect()
+    rows(WORKLOADS.iter().copied(), outcomes, 1).flat_map(both).collect()
 }

@@ -5,7 +5,7 @@ use umbrella_lab::result::{AtFinish, Outcome};
 use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{
-    WORKLOADS, Work, change, farthest, file, grid, in_reading, mean, most, on_all, rows, tesa, writing,
+    WORKLOADS, Work, change, farthest, file, grid, in_readings, mean, most, on_all, rows, tesa, writing,
 };
 use crate::{Effort, Measured};
 
@@ -28,24 +28,31 @@ pub(super) fn write_dominated(effort: Effort) -> Result<Vec<WriteBackCell>, LabE
 }
 
 pub(super) fn measure_performance(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, performance)
+}
+
+fn performance(outcomes: &[Outcome]) -> [(&'static str, f64); 5] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, 4).collect();
     let over = |other: usize| most(rows.iter().map(|(work, of)| work.gain(&of[TESA], &of[other])));
     let spread = |name: &str| {
         let here = rows.iter().filter(|(work, _)| work.name == name);
         farthest(here.flat_map(|(work, of)| of[RECENCY..].iter().map(|other| work.gain(other, &of[FILE]))))
     };
-    let measured = [
+    [
         ("file", over(FILE)),
         ("recency", over(RECENCY)),
         ("segment", over(SEGMENT)),
         ("seq-write", spread("seq-write")),
         ("videoserver", spread("videoserver")),
-    ];
-    measured.map(in_reading).into()
+    ]
 }
 
 /// As the disk had it when the clients finished: the paper measured "during the execution".
 pub(super) fn measure_factors(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, factors)
+}
+
+fn factors(outcomes: &[Outcome]) -> [(&'static str, f64); 11] {
     let rows: Vec<_> = rows(writing(), outcomes, 4).collect();
     let changes = |factor: Factor, of: usize, base: usize| {
         let change = |(_, row): &(Work, &[Outcome])| change(factor(&row[base].at_finish), factor(&row[of].at_finish));
@@ -56,7 +63,7 @@ pub(super) fn measure_factors(outcomes: &[Outcome]) -> Vec<Measured> {
         (request_bytes, |disk| disk.bytes_written as f64, |disk| disk.write_distance);
     let less = |factor, of, base| -average(factor, of, base);
     let most_nearer = changes(distance, TESA, SEGMENT).into_iter().fold(0.0, f64::min);
-    let measured = [
+    [
         ("size.segment", average(size, TESA, SEGMENT)),
         ("size.file", average(size, TESA, FILE)),
         ("size.recency", average(size, TESA, RECENCY)),
@@ -68,8 +75,7 @@ pub(super) fn measure_factors(outcomes: &[Outcome]) -> Vec<Measured> {
         ("distance.segment.recency", less(distance, SEGMENT, RECENCY)),
         ("distance.tesa.file", less(distance, TESA, FILE)),
         ("distance.tesa.recency", less(distance, TESA, RECENCY)),
-    ];
-    measured.map(in_reading).into()
+    ]
 }
 
 /// What figure 9 shows of a run.

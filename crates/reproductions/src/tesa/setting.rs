@@ -11,9 +11,20 @@ use umbrella_units::ByteSize;
 
 use crate::{Effort, Measured};
 
-/// A value for a claim. Here throttled writers ask the policy as well: the value stands in that reading.
-pub(super) fn in_reading((name, value): (&str, f64)) -> Measured {
-    Measured::new(name, value).in_reading("throttled")
+/// What the outcomes of [`grid`] come to in each reading.
+pub(super) fn in_readings<const N: usize>(
+    outcomes: &[Outcome],
+    measure: impl Fn(&[Outcome]) -> [(&'static str, f64); N],
+) -> Vec<Measured> {
+    let [background, throttled] = by_reading(outcomes).map(measure);
+    let background = background.map(|(name, value)| Measured::new(name, value));
+    let throttled = throttled.map(|(name, value)| Measured::new(name, value).in_reading("throttled"));
+    background.into_iter().chain(throttled).collect()
+}
+
+/// The outcomes where only the background thread asks the policy, and those where throttled writers ask it as well.
+pub(super) fn by_reading(outcomes: &[Outcome]) -> [&[Outcome]; 2] {
+    outcomes.split_at(outcomes.len() / 2).into()
 }
 
 /// Said beside the figures.
@@ -62,7 +73,8 @@ impl Work {
     }
 }
 
-/// Every policy on each of the workloads; outcomes of one workload stand together, in the order of the policies.
+/// Every policy on each of the workloads, where throttled writers write by file and then where they ask the policy; outcomes of
+/// one workload stand together, in the order of the policies.
 pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),
@@ -76,14 +88,17 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         },
         ..MachineSpec::default()
     };
-    let cell = |work: Work, policy: &String| {
+    let cell = |work: Work, policy: &String, writers: Option<String>| {
         let input = WriteBackInput::Workload { spec: work.name.to_owned() };
-        WriteBackCell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
+        let throttled_policy = writers.filter(|writers| writers != policy);
+        WriteBackCell::new(input, MachineSpec { policy: policy.clone(), throttled_policy, ..machine.clone() })
     };
-    workloads
-        .flat_map(|work| policies.iter().map(move |policy| (work, policy)))
-        .map(|(work, p)| cell(work, p))
-        .collect()
+    let works: Vec<Work> = workloads.collect();
+    let runs = |writers: Option<String>| {
+        let each = works.iter().flat_map(|work| policies.iter().map(move |policy| (*work, policy)));
+        each.map(|(work, policy)| cell(work, policy, writers.clone())).collect::<Vec<_>>()
+    };
+    [Some(file()), None].map(runs).concat()
 }
 
 /// Every policy on all six.

@@ -1,4 +1,5 @@
 use umbrella_lab::result::{AtFinish, Outcome, WrittenBecause};
+use umbrella_lab::write_back::WriteBackCell;
 
 use super::setting::{WORKLOADS, Work, change};
 use super::*;
@@ -61,10 +62,29 @@ fn figure(id: &str) -> &'static Figure {
     PAPER.figures.iter().find(|figure| figure.id == id).unwrap()
 }
 
-/// What was measured for the figure's claims: throttled writers ask the policy as well.
+/// What was measured for the figure's claims where throttled writers ask the policy as well.
 fn judged(id: &str, outcomes: &[Outcome]) -> Vec<(String, OtherReading)> {
     let claims = figure(id).judge(PAPER.name, outcomes);
     claims.into_iter().map(|claim| (claim.claim, claim.other_readings[0].clone())).collect()
+}
+
+#[test]
+fn the_primary_reading_is_that_of_the_background_thread_alone() {
+    let cells = (figure("8").cells)(Effort::Quick).unwrap();
+    let outcome = |cell: &WriteBackCell| {
+        let operations = match (cell.machine.policy.as_str(), &cell.machine.throttled_policy) {
+            (policy, Some(_)) if policy.starts_with("zone_segment") => 130,
+            (policy, None) if policy.starts_with("zone_segment") => 110,
+            (policy, writers) => {
+                assert!(writers.as_deref() != Some(policy), "the kernel as it is");
+                100
+            }
+        };
+        Outcome { operations, time_s: 1.0, ..Outcome::default() }
+    };
+    let claims = figure("8").judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>());
+    assert!((claims[0].measured.unwrap() - 30.0).abs() < 1e-9);
+    assert!((claims[0].other_readings[0].measured - 10.0).abs() < 1e-9);
 }
 
 #[test]

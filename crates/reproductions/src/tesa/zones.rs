@@ -7,7 +7,7 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{WORKLOADS, Work, farthest, in_reading, mean, most, on_all, rows, zone, zone_segment};
+use super::setting::{WORKLOADS, Work, farthest, in_readings, mean, most, on_all, rows, zone, zone_segment};
 use crate::{Effort, Measured};
 
 /// The text names 2 and 8 MB only.
@@ -33,10 +33,14 @@ pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, L
 
 /// Of figures 4 and 5.
 pub(super) fn measure_sizes(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, sizes)
+}
+
+fn sizes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, SIZES.len()).collect();
     let over_two = mean(rows.iter().map(|(work, of)| work.gain(&of[EIGHT], &of[0])));
     let good = farthest(rows.iter().map(|(work, of)| lost(*work, of, EIGHT)));
-    [("good", good), ("over-2", over_two)].map(in_reading).into()
+    [("good", good), ("over-2", over_two)]
 }
 
 /// What the chosen value loses to the best one; zero or less.
@@ -52,12 +56,16 @@ pub(super) fn alphas(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 }
 
 pub(super) fn measure_alphas(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, of_alphas)
+}
+
+fn of_alphas(outcomes: &[Outcome]) -> [(&'static str, f64); 3] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, ALPHAS.len() + 2).collect();
     let (endless, zone) = (ALPHAS.len(), ALPHAS.len() + 1);
     let good = farthest(rows.iter().map(|(work, of)| lost(*work, &of[..endless], FIFTY)));
     let over_zero = mean(rows.iter().map(|(work, of)| work.gain(&of[FIFTY], &of[0])));
     let retrograde = farthest(rows.iter().map(|(work, of)| work.gain(&of[endless], &of[zone])));
-    [("good", good), ("over-0", over_zero), ("endless", retrograde)].map(in_reading).into()
+    [("good", good), ("over-0", over_zero), ("endless", retrograde)]
 }
 
 pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
@@ -65,6 +73,10 @@ pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 }
 
 pub(super) fn measure_schemes(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, of_schemes)
+}
+
+fn of_schemes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
     let gains = || rows(WORKLOADS.iter().copied(), outcomes, 2).map(|(work, of)| work.gain(&of[1], &of[0]));
-    [("up-to", most(gains())), ("no-worse", mean(gains()))].map(in_reading).into()
+    [("up-to", most(gains())), ("no-worse", mean(gains()))]
 }
