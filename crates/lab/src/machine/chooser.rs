@@ -68,3 +68,49 @@ impl Chooser {
         &self.policy
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use umbrella_units::{BlockNo, PageKey};
+
+    use super::*;
+
+    /// The policy `recency`, beside writers that write by file; the last page of the file was written first.
+    fn chooser(active: bool) -> Chooser {
+        let parse = |name| WriteBack::parse(name).expect("a policy");
+        let mut chooser = Chooser::of_all(parse("recency")).with_writers(parse("file"));
+        for block in [3, 2, 1, 0].map(BlockNo) {
+            chooser.on(Nanos(0), Event::Dirty { page: PageKey::device(block), block, active });
+        }
+        chooser
+    }
+
+    fn choose(chooser: &mut Chooser, throttled: usize) -> Vec<u64> {
+        let mut chosen = Vec::new();
+        chooser.select(Nanos(0), Pages(1), throttled, &mut chosen);
+        chosen.iter().map(|page| page.block.0).collect()
+    }
+
+    #[test]
+    fn throttled_writers_take_turns_with_the_background_thread_and_choose_in_their_own_order() {
+        let mut one_writer = chooser(false);
+        let chosen: Vec<u64> = (0..4).flat_map(|_| choose(&mut one_writer, 1)).collect();
+        assert_eq!(chosen, [3, 0, 2, 1]);
+        assert_eq!(choose(&mut one_writer, 1), [0; 0]);
+        assert_eq!(one_writer.policy().dirty(), Pages(0));
+    }
+
+    #[test]
+    fn without_throttled_writers_the_policy_alone_chooses() {
+        let mut nobody_waits = chooser(false);
+        let chosen: Vec<u64> = (0..4).flat_map(|_| choose(&mut nobody_waits, 0)).collect();
+        assert_eq!(chosen, [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn what_the_policy_spares_is_written_by_throttled_writers() {
+        let mut all_in_use = chooser(true);
+        assert_eq!(choose(&mut all_in_use, 0), [0; 0]);
+        assert_eq!([choose(&mut all_in_use, 2), choose(&mut all_in_use, 2)].concat(), [0, 1]);
+    }
+}

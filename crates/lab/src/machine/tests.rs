@@ -75,15 +75,11 @@ fn machine(setup: &Scenario) -> Computer {
 }
 
 fn run(setup: &Scenario, clients: Vec<Vec<Step>>) -> Outcome {
-    run_on(machine(setup), setup, clients)
-}
-
-fn run_on(machine: Computer, setup: &Scenario, clients: Vec<Vec<Step>>) -> Outcome {
     let mut script = FixedWorkload {
         prepare: setup.prepare.clone().into_iter(),
         clients: clients.into_iter().map(Vec::into_iter).collect(),
     };
-    machine.run(setting(setup.policy), &mut script, &mut |_| true).expect("the run ends")
+    machine(setup).run(setting(setup.policy), &mut script, &mut |_| true).expect("the run ends")
 }
 
 const ROOT: FileId = FileId(1);
@@ -159,21 +155,6 @@ fn above_the_foreground_threshold_the_writer_waits() {
     assert!(outcome.throttled_s > 0.0);
     assert!(outcome.peak_dirty <= 4100, "{}", outcome.peak_dirty);
     assert_eq!(outcome.bytes_written, 20_000 * PAGE_BYTES);
-}
-
-#[test]
-fn throttled_writers_that_do_not_ask_the_policy_write_by_another() {
-    // All pages are in use, so that the policy may choose none of them: what is written is what writers write.
-    let twice = (0..40).flat_map(|at| [on_device(at * 100_000, 250), on_device(at * 100_000, 250)]);
-    let steps: Vec<Step> = twice.collect();
-    let setup = Scenario { policy: "recency", device: true, expire_after: None, ..Scenario::default() };
-    let by_file = WriteBack::parse("file").expect("a policy");
-    let clients = || vec![steps.clone(), steps.clone()];
-    let asked = run(&setup, clients());
-    let apart = run_on(machine(&setup).with_throttled_writers(by_file), &setup, clients());
-    assert_eq!(asked.bytes_requested_write, apart.bytes_requested_write);
-    assert!(apart.throttled_s > 0.0 && apart.written_because.threshold > 0, "{apart:?}");
-    assert_ne!(asked.time_s.to_bits(), apart.time_s.to_bits());
 }
 
 #[test]
