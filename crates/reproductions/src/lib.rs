@@ -10,6 +10,7 @@
 
 mod claim;
 mod frozen;
+mod kernel;
 pub mod mram;
 pub mod nvcache;
 pub mod on_inputs;

@@ -9,7 +9,7 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use crate::{Effort, Measured};
+use crate::{Effort, Measured, kernel};
 
 /// What the outcomes of [`grid`] come to in each reading.
 pub(super) fn in_readings<const N: usize>(
@@ -122,7 +122,7 @@ pub(super) fn rows(
 
 /// Linux's.
 pub(super) fn file() -> String {
-    "file".to_owned()
+    kernel::by_files("file")
 }
 
 /// The zone scheme.

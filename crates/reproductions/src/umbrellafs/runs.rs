@@ -5,6 +5,7 @@ use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
 use super::Effort;
+use crate::kernel;
 
 /// Seagate Cheetah 10K.7, 73 GB.
 pub(super) const MAGNETIC: &str = "cheetah_10k7";
@@ -41,7 +42,8 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
         Effort::Full => 1.0,
         Effort::Quick => quick,
     };
-    let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
+    let policy = if POLICIES.contains(&policy) { kernel::by_files(policy) } else { policy.to_owned() };
+    let machine = MachineSpec { policy, seed: SEED, scale, ..machine };
     WriteBackCell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
 }
 
@@ -69,7 +71,7 @@ impl<'a> Runs<'a> {
     pub(super) fn of(&self, policy: &str, figure: impl Fn(&Outcome) -> f64) -> f64 {
         let wanted = |outcome: &&Outcome| {
             let of = &outcome.setting;
-            of.policy == policy && of.disk == self.disk && of.input.starts_with(self.input)
+            kernel::name(&of.policy) == policy && of.disk == self.disk && of.input.starts_with(self.input)
         };
         self.outcomes.iter().find(wanted).map_or(f64::NAN, figure)
     }

@@ -3,7 +3,7 @@ use umbrella_lab::write_back::WriteBackCell;
 
 use super::runs::{MAGNETIC, MLC, SLC};
 use super::*;
-use crate::{Claim, Verdict};
+use crate::{Claim, Verdict, kernel};
 
 fn figure(id: &str) -> &'static Figure {
     PAPER.figures.iter().find(|figure| figure.id == id).unwrap()
@@ -24,7 +24,7 @@ fn claims(id: &str, of: impl Fn(&str, &str, &str) -> Outcome) -> Vec<Claim> {
     let cells = (figure(id).cells)(Effort::Quick).unwrap();
     let outcome = |cell: &WriteBackCell| {
         let setting = setting(cell);
-        Outcome { setting: setting.clone(), ..of(&setting.policy, &setting.disk, &setting.input) }
+        Outcome { setting: setting.clone(), ..of(kernel::name(&setting.policy), &setting.disk, &setting.input) }
     };
     figure(id).judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
 }
