@@ -1,10 +1,11 @@
 //! The runs that the figures consist of, and how two of them compare.
 
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use super::Effort;
+use super::{Effort, Measured};
 use crate::kernel;
 
 /// Seagate Cheetah 10K.7, 73 GB.
@@ -51,6 +52,44 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
 pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<WriteBackCell> {
     let on = |drive: &str| POLICIES.map(|policy| cell(effort, quick, machine(drive), workload, policy));
     drives.iter().flat_map(|drive| on(drive)).collect()
+}
+
+/// Another reading of the text: the word for it, and the workload's parameter that makes it so.
+#[derive(Clone, Copy)]
+pub(super) struct Other {
+    key: &'static str,
+    param: &'static str,
+}
+
+/// IOzone's processes that go in order only write.
+pub(super) const NO_READS: Other = Other { key: "no-reads", param: "read=0" };
+/// A flush of dbench does nothing.
+pub(super) const NO_FSYNC: Other = Other { key: "no-fsync", param: "flush=false" };
+
+/// These runs, and then the same in another reading.
+pub(super) fn in_both(
+    cells: Result<Vec<WriteBackCell>, LabError>,
+    other: Other,
+) -> Result<Vec<WriteBackCell>, LabError> {
+    let primary = cells?;
+    let changed = |cell: &WriteBackCell| {
+        let spec = cell.input.name();
+        let separator = if spec.contains(':') { ',' } else { ':' };
+        let spec = format!("{spec}{separator}{}", other.param);
+        WriteBackCell::new(WriteBackInput::Workload { spec }, cell.machine.clone())
+    };
+    Ok(primary.iter().cloned().chain(primary.iter().map(changed)).collect())
+}
+
+/// What the outcomes of [`in_both`] come to.
+pub(super) fn measure_both(
+    outcomes: &[Outcome],
+    other: Other,
+    measure: impl Fn(&[Outcome]) -> Vec<Measured>,
+) -> Vec<Measured> {
+    let (primary, changed) = outcomes.split_at(outcomes.len() / 2);
+    let changed = measure(changed).into_iter().map(|measured| measured.in_reading(other.key));
+    measure(primary).into_iter().chain(changed).collect()
 }
 
 /// Outcomes, found by what was run.
