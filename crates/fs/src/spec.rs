@@ -104,6 +104,7 @@ impl Default for StagingSpec {
 
 /// One branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the configuration")]
 pub struct BranchSpec {
     /// Unique, as used in rules.
     pub name: String,

@@ -104,6 +104,8 @@ impl UnmountArgs {
                 }
                 Ok(())
             }
+            // Somebody took the dead mount away, and not what covers the branches.
+            Err(ClientError::NotRunning { .. }) if uncover_all(&pool.mount) > 0 => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

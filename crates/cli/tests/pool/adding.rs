@@ -113,7 +113,7 @@ fn a_branch_that_joins_a_group_gets_files_by_it_and_stays_in_it() {
     assert!(said.contains("new files go there by \"default\""), "{said}");
     for round in ["now", "after the next mount"] {
         fs::write(pool.join("file"), "x").unwrap();
-        assert_eq!(pool.found_on("file"), ["c"], "{round}: it has most free space");
+        assert_eq!(pool.branch_of("file"), "c", "{round}: it has most free space");
         assert_eq!(pool.branch_status("c").min_free.0, MIB, "{round}: as the group says");
         fs::remove_file(pool.join("file")).unwrap();
         pool.remount();

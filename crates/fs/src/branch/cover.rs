@@ -58,15 +58,20 @@ pub(super) fn uncover(path: &Path, pool: &Path) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Takes away all covers that a daemon of this pool left behind. It must not run any more.
-pub fn uncover_all(pool: &Path) {
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else { return };
+/// Takes away all covers that a daemon of this pool left behind, and says how many. It must not run any more.
+pub fn uncover_all(pool: &Path) -> usize {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mut taken = 0;
     for path in covered_by(&table, &source_of(pool)) {
         match uncover(&path, pool) {
-            Ok(()) => tracing::info!(path = %path.display(), "the cover that a killed daemon left is taken away"),
+            Ok(()) => {
+                taken += 1;
+                tracing::info!(path = %path.display(), "the cover that a killed daemon left is taken away");
+            }
             Err(error) => tracing::warn!(path = %path.display(), %error, "the path stays covered: unmount it by hand"),
         }
     }
+    taken
 }
 
 /// Where the table of mounts has a cover of this source.

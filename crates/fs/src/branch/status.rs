@@ -9,6 +9,7 @@ use super::errors::BranchErrors;
 
 /// One branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct BranchStatus {
     /// Name.
     pub name: String,

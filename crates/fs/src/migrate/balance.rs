@@ -215,16 +215,15 @@ impl Inventory {
         let dirs: Vec<Box<[u8]>> =
             names.iter().filter_map(|name| self.group.kept_together(name)).map(Box::from).collect();
         let of_dirs: Vec<usize> = dirs.into_iter().map(|dir| self.unit_of_dir(dir, branch.id, on)).collect();
-        let unit = match of_dirs.split_first() {
-            Some((first, others)) => {
-                others.iter().for_each(|other| self.join(*first, *other));
-                self.root(*first)
+        let unit = if let Some((first, others)) = of_dirs.split_first() {
+            for other in others {
+                self.join(*first, *other);
             }
-            None => {
-                let unit = self.new_unit(on);
-                self.files.insert(Backing::of(branch, meta), unit);
-                unit
-            }
+            self.root(*first)
+        } else {
+            let unit = self.new_unit(on);
+            self.files.insert(Backing::of(branch, meta), unit);
+            unit
         };
         if let Some(found) = self.units.get_mut(unit) {
             found.bytes = found.bytes.saturating_add(meta.occupied().0);
