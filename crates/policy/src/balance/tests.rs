@@ -131,7 +131,9 @@ proptest! {
         for member in &mut members {
             member.room = ByteSize(member.total.0 - member.used.0);
         }
-        units.iter_mut().for_each(|unit| unit.class = 0);
+        for unit in &mut units {
+            unit.class = 0;
+        }
         let anywhere = vec![(0..members.len()).collect()];
         let plan = super::plan(&Question { members: &members, units: &units, classes: &anywhere, within });
         let bytes: u64 = plan.moves.iter().map(|next| units[next.unit].bytes.0).sum();
