@@ -78,8 +78,11 @@ pub(super) fn keep_free(
     // From the last to the first, which then counts.
     for (amount, group) in amounts.into_iter().zip(groups).rev() {
         let Some(amount) = amount else { continue };
-        for id in group.members.iter().filter(|id| !c.says_min_free[id.index()]) {
-            branches[id.index()].min_free = amount;
+        for (index, branch) in branches.iter_mut().enumerate() {
+            let is_member = group.members.iter().any(|member| member.index() == index);
+            if is_member && c.says_min_free.get(index) == Some(&false) {
+                branch.min_free = amount;
+            }
         }
     }
 }
