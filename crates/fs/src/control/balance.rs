@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;
 
-use super::protocol::EnforceSummary;
-
 /// Totals of a balance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BalanceSummary {
@@ -39,16 +37,4 @@ pub struct MemberShare {
     pub used: ByteSize,
     /// Bytes in use at the end; of a dry run, as planned.
     pub used_after: ByteSize,
-}
-
-impl BalanceSummary {
-    /// Takes over what the walk did that moves the files.
-    pub(crate) fn note(&mut self, walk: &EnforceSummary) {
-        self.files_moved = walk.files_moved;
-        self.bytes_moved = walk.bytes_moved;
-        self.files_busy = walk.files_busy;
-        self.files_failed = walk.files_failed;
-        self.files_no_room = walk.files_no_room;
-        self.stopped = walk.stopped;
-    }
 }

@@ -13,7 +13,7 @@ use umbrella_policy::balance::{self, Member, Question, Unit};
 use umbrella_policy::placement::{FileFacts, Group};
 use umbrella_units::{BranchId, ByteSize};
 
-use crate::control::protocol::{BalanceSummary, MemberShare, Progress, Purpose};
+use crate::control::protocol::{BalanceSummary, EnforceSummary, MemberShare, Progress, Purpose};
 use crate::error::Error;
 use crate::migrate::Migrations;
 use crate::migrate::enforce::{Judge, Met, Part, Walk};
@@ -75,7 +75,7 @@ impl Migrations {
         let (bandwidth, purpose) = (balance.bandwidth, Purpose::Balance);
         let look = Walk { dry_run: true, bandwidth, purpose, ..Walk::default() };
         let looked = self.walk_by(look, &Part::Whole, Some(&mut inventory), tell);
-        summary.note(&looked);
+        take_over(&mut summary, &looked);
         if looked.stopped {
             return Ok(summary);
         }
@@ -86,7 +86,7 @@ impl Migrations {
             let mut tell =
                 |progress: &Progress| tell(&Progress { bytes_total: Some(planned.bytes), ..progress.clone() });
             let walk = Walk { dry_run: balance.dry_run, ..look };
-            summary.note(&self.walk_by(walk, &Part::Whole, Some(&mut moves), &mut tell));
+            take_over(&mut summary, &self.walk_by(walk, &Part::Whole, Some(&mut moves), &mut tell));
         }
         let now = self.shares(&members);
         for ((member, now), planned) in summary.members.iter_mut().zip(now).zip(planned.used) {
@@ -160,6 +160,17 @@ impl Migrations {
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
         active.rules.equals(&facts, &views, &resident, &placement.around(&active))
     }
+}
+
+/// What a walk did, of the two the one that came last.
+fn take_over(summary: &mut BalanceSummary, walk: &EnforceSummary) {
+    summary.files_seen = walk.files_seen;
+    summary.files_moved = walk.files_moved;
+    summary.bytes_moved = walk.bytes_moved;
+    summary.files_busy = walk.files_busy;
+    summary.files_failed = walk.files_failed;
+    summary.files_no_room = walk.files_no_room;
+    summary.stopped = walk.stopped;
 }
 
 /// Where the files of a plan go.
