@@ -8,9 +8,9 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
-    Abilities, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome, EqualiseSummary,
-    Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status, TransportKind,
-    TransportStatus, WalkStatus,
+    Abilities, BalanceSummary, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome,
+    EqualiseSummary, Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status,
+    TransportKind, TransportStatus, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -130,6 +130,7 @@ fn walk(walk: &WalkStatus) -> String {
         (Purpose::Renamed, _) => "the enforcer, as names changed".to_owned(),
         (Purpose::Drain, Some(branch)) => format!("the drain of branch {}", quoted(branch)),
         (Purpose::Drain, None) => "a drain".to_owned(),
+        (Purpose::Balance, _) => "`umbrella balance`".to_owned(),
     };
     let Progress { files_seen, files_moved, bytes_moved, current, .. } = &walk.progress;
     let (seen, moved) = (count(*files_seen, "file"), count(*files_moved, "file"));
@@ -296,6 +297,30 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
     text
 }
 
+/// Which members a balance evened out, and its totals.
+pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool) -> String {
+    let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", if dry_run { "USED THEN" } else { "USED NOW" }]);
+    for member in &summary.members {
+        let share = |used: ByteSize| {
+            let percent = used.0 as f64 * 100.0 / member.size.0.max(1) as f64;
+            format!("{used} ({percent:.1}%)")
+        };
+        let size = member.size.to_string();
+        table.add_row([visible(&member.branch), size, share(member.used), share(member.used_after)]);
+    }
+    (1..=3).for_each(|column| align_right(&mut table, column));
+    let walk = EnforceSummary {
+        files_seen: summary.files_seen,
+        files_moved: summary.files_moved,
+        bytes_moved: summary.bytes_moved,
+        files_busy: summary.files_busy,
+        files_failed: summary.files_failed,
+        files_no_room: summary.files_no_room,
+        stopped: summary.stopped,
+    };
+    format!("{}{}\n", lines(&table), self::summary(&walk, dry_run))
+}
+
 /// A directory whose copies differ, in one line.
 pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
     let rights = |rights: &CopyRights| {
@@ -353,6 +378,15 @@ fn state(branch: &BranchStatus) -> String {
     }
     if branch.read_only {
         words.push("read-only");
+    }
+    if branch.hide && branch.state == BranchState::Online {
+        words.push(if branch.covered { "hidden" } else { "NOT HIDDEN" });
+    }
+    if !branch.create {
+        words.push("no new files");
+    }
+    if branch.max_files.zip(branch.files_used).is_some_and(|(most, used)| used >= most) {
+        words.push("max_files reached");
     }
     words.join(", ")
 }

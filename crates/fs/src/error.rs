@@ -292,6 +292,44 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// No group has that name.
+    #[error("no group is called {name:?}; there are: {}", known.join(", "))]
+    UnknownGroup {
+        /// The name.
+        name: String,
+        /// The names of those that there are.
+        known: Vec<String>,
+    },
+    /// Fewer than two members can be evened out.
+    #[error(
+        "group {group:?} cannot be balanced: fewer than two of its members are online, writable and not being drained"
+    )]
+    NothingToBalance {
+        /// Name of the group.
+        group: String,
+    },
+    /// Moving files between them frees nothing.
+    #[error(
+        "group {group:?} cannot be balanced: {name:?} and {other:?} are on one file system (balance a group without one of them)"
+    )]
+    BalanceSameFileSystem {
+        /// Name of the group.
+        group: String,
+        /// A member.
+        name: String,
+        /// Another.
+        other: String,
+    },
+    /// The list of a group has a `!` pattern that leaves the branch out.
+    #[error(
+        "group {group:?} leaves {name:?} out (\"!...\" in its branches): give the branch another name, or change the group"
+    )]
+    LeftOutOfGroup {
+        /// Name of the branch.
+        name: String,
+        /// Name of the group.
+        group: String,
+    },
     /// The configuration would not take the path.
     #[error("{path} is not a valid path for a branch: it must begin with \"/\" and have no \"..\"", path = path.display())]
     BranchPath {

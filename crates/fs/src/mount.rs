@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use crate::branch::cover::uncover_all;
 use crate::branch::mounts::mount_id;
 use crate::control::server;
 use crate::control::server::PoolService;
@@ -50,6 +51,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     crate::ground::lease::ignore_signal();
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
+    // Nobody else has the pool now.
+    uncover_all(&spec.mount);
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.context.spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);

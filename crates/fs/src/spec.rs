@@ -142,6 +142,7 @@ impl Default for StagingSpec {
 
 /// One branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the configuration")]
 pub struct BranchSpec {
     /// Unique, as used in rules.
     pub name: String,
@@ -154,6 +155,15 @@ pub struct BranchSpec {
     pub headroom: Option<Amount>,
     /// Nothing is written, moved or deleted here.
     pub read_only: bool,
+    /// Whether new files come here. Those that are here are used and changed in any case.
+    #[serde(default = "yes")]
+    pub create: bool,
+    /// With so many inodes in use the branch is full. It has its file system for itself.
+    #[serde(default)]
+    pub max_files: Option<u64>,
+    /// An empty read-only directory is mounted over the path while the pool uses the branch.
+    #[serde(default)]
+    pub hide: bool,
     /// The pool starts without it when it is missing.
     pub optional: bool,
     /// The path must be a mount point; `None`: it must be one if it was one when the branch was first used.
@@ -165,6 +175,32 @@ pub struct BranchSpec {
     /// In which order dirty pages reach the disk; `None`: the kernel decides.
     #[serde(default)]
     pub write_back: Option<WriteBackSpec>,
+}
+
+pub(crate) fn yes() -> bool {
+    true
+}
+
+impl BranchSpec {
+    /// A branch of which nothing but name and place is said.
+    #[must_use]
+    pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> BranchSpec {
+        BranchSpec {
+            name: name.into(),
+            path: path.into(),
+            min_free: Amount::Bytes(ByteSize(0)),
+            headroom: None,
+            read_only: false,
+            create: true,
+            max_files: None,
+            hide: false,
+            optional: false,
+            require_mount: None,
+            min_stay: Duration::ZERO,
+            passthrough: true,
+            write_back: None,
+        }
+    }
 }
 
 /// A branch's write-back policy and its limits.

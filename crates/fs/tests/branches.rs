@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::branch::{Branch, BranchError, ProbeResult, StateDir};
 use umbrella_fs::control::protocol::{Abilities, BranchState};
 use umbrella_fs::spec::BranchSpec;
-use umbrella_units::{Amount, BranchId, ByteSize};
+use umbrella_units::BranchId;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -42,18 +42,7 @@ impl Bench {
     }
 
     fn branch_with(&self, name: &str, change: impl FnOnce(&mut BranchSpec)) -> Arc<Branch> {
-        let mut spec = BranchSpec {
-            name: name.to_owned(),
-            path: self.path(name),
-            min_free: Amount::Bytes(ByteSize(0)),
-            headroom: None,
-            read_only: false,
-            optional: false,
-            require_mount: None,
-            min_stay: Duration::ZERO,
-            passthrough: true,
-            write_back: None,
-        };
+        let mut spec = BranchSpec::new(name, self.path(name));
         change(&mut spec);
         Branch::new(BranchId(0), spec, self.state())
     }

@@ -62,8 +62,15 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
     let mut group = criterion.benchmark_group(group);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     let gib = ByteSize(1 << 30);
-    let branch =
-        BranchView { online: true, writable: true, total: gib, free: gib, min_free: ByteSize(0), inodes: None };
+    let branch = BranchView {
+        online: true,
+        writable: true,
+        creates: true,
+        total: gib,
+        free: gib,
+        min_free: ByteSize(0),
+        inodes: None,
+    };
     let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO };
     for count in COUNTS {
         let rules = rules(count);
@@ -142,8 +149,15 @@ fn many_branches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rules x branches");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     let gib = ByteSize(1 << 30);
-    let full =
-        BranchView { online: true, writable: true, total: gib, free: ByteSize(1 << 29), min_free: gib, inodes: None };
+    let full = BranchView {
+        online: true,
+        writable: true,
+        creates: true,
+        total: gib,
+        free: ByteSize(1 << 29),
+        min_free: gib,
+        inodes: None,
+    };
     let facts = file(b"/srv/films/western/x.avi");
     for count in COUNTS {
         for branches in BRANCHES {

@@ -1,5 +1,6 @@
 //! Umbrella's decisions: pure, deterministic state machines. No I/O, no clock, no threads, no randomness of their own.
 
+pub mod balance;
 mod error;
 pub mod flash_cache;
 pub mod log_layout;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use umbrella_fs::control::protocol::{Answer, EnforceSummary, Progress, Request};
-use umbrella_units::ByteSize;
+use umbrella_units::{ByteSize, format_duration};
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
@@ -53,8 +53,7 @@ impl EnforceArgs {
 pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = View::new(json);
     let answer = client.work(request, &mut |progress| view.show(&progress));
-    view.bar.finish_and_clear();
-    view.outcome?;
+    view.end()?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
         output::json_line(&summary)?;
@@ -69,31 +68,48 @@ fn exit_code(summary: &EnforceSummary) -> ExitCode {
 }
 
 /// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere; and a line for each file that moves.
-struct View {
+pub(super) struct View {
     bar: ProgressBar,
     json: bool,
     on_terminal: bool,
+    /// When the moves of known size began.
+    moving_since: Option<Instant>,
     last_line: Instant,
     outcome: Result<(), output::OutputError>,
 }
 
 impl View {
-    fn new(json: bool) -> View {
+    pub(super) fn new(json: bool) -> View {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(200));
-        View { bar, json, on_terminal, last_line: Instant::now(), outcome: Ok(()) }
+        View { bar, json, on_terminal, moving_since: None, last_line: Instant::now(), outcome: Ok(()) }
     }
 
-    fn show(&mut self, progress: &Progress) {
-        if let Some(total) = progress.inodes_total {
+    /// Takes the bar away. An error: a line could not be written.
+    pub(super) fn end(self) -> Result<(), output::OutputError> {
+        self.bar.finish_and_clear();
+        self.outcome
+    }
+
+    pub(super) fn show(&mut self, progress: &Progress) {
+        if progress.bytes_total.is_some() && self.moving_since.is_none() {
+            // What follows is measured in bytes.
+            self.moving_since = Some(Instant::now());
+            self.bar.reset();
+        }
+        let (done, total) = match progress.bytes_total {
+            Some(total) => (progress.bytes_moved.0, Some(total.0)),
+            None => (progress.inodes_seen, progress.inodes_total),
+        };
+        if let Some(total) = total {
             if self.bar.length().is_none() {
                 self.bar.set_style(bar_style());
             }
             // A file with several names is met several times: the bar must not run past its end.
-            self.bar.set_length(total.max(progress.inodes_seen));
+            self.bar.set_length(total.max(done));
         }
-        self.bar.set_position(progress.inodes_seen);
+        self.bar.set_position(done);
         self.bar.set_message(format!(
             "{} looked at, {} moved ({})  {}",
             count(progress.files_seen, "file"),
@@ -109,8 +125,20 @@ impl View {
             self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(shown);
         } else if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            tell!("{} files looked at, {} moved ({})", progress.files_seen, progress.files_moved, progress.bytes_moved);
+            let left = self.left(progress).unwrap_or_default();
+            let Progress { files_seen, files_moved, bytes_moved, .. } = progress;
+            tell!("{files_seen} files looked at, {files_moved} moved ({bytes_moved}{left})");
         }
+    }
+
+    /// How much is left to move and how long that takes, where it is known how much is to move.
+    fn left(&self, progress: &Progress) -> Option<String> {
+        let (total, moved) = (progress.bytes_total?, progress.bytes_moved.0);
+        let left = total.0.saturating_sub(moved);
+        let per_byte = self.moving_since?.elapsed().as_secs_f64() / moved as f64;
+        let time = Duration::try_from_secs_f64(per_byte * left as f64).ok().filter(|_| moved > 0);
+        let time = time.map(|time| format!(", {} left", format_duration(Duration::from_secs(time.as_secs()))));
+        Some(format!(" of {total}{}", time.unwrap_or_default()))
     }
 }
 

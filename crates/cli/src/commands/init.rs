@@ -171,7 +171,8 @@ fn branch(storage: &Storage, name: &str, path: String) -> Branch {
     let is_large = storage.total.is_some_and(|total| total >= LARGE);
     let min_free =
         Key::text("min_free", if is_large { "10GiB" } else { "5%" }).why("with less free space it gets no new files");
-    let mut keys = vec![min_free];
+    let why = "its own path shows an empty directory while the pool is mounted; false where SnapRAID or a backup reads the disk itself";
+    let mut keys = vec![min_free, Key::flag("hide", true).why(why)];
     if !storage.is_mount {
         let why = "a plain directory; with true only a mounted disk is used";
         keys.push(Key::flag("require_mount", false).why(why));

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 mod ask;
+mod balance;
 mod bench;
 mod branch;
 mod check;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     Explain(explain::ExplainArgs),
     Enforce(enforce::EnforceArgs),
+    Balance(balance::BalanceArgs),
     Repair(repair::RepairArgs),
     Branch(branch::BranchArgs),
     FromMergerfs(from_mergerfs::FromMergerfsArgs),
@@ -87,6 +89,7 @@ impl Command {
             Command::Doctor(args) => args.run(),
             Command::Explain(args) => args.run(),
             Command::Enforce(args) => args.run(),
+            Command::Balance(args) => args.run(),
             Command::Repair(args) => args.run(),
             Command::Branch(args) => args.run(),
             Command::FromMergerfs(args) => args.run(),

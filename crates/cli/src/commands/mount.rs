@@ -1,12 +1,15 @@
 //! `umbrella mount`: mounts a pool, in the foreground or as a daemon.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use rustix::io::Errno;
+use umbrella_fs::branch::cover::uncover_all;
 
+use crate::client;
 use crate::config::{self, Config};
 use crate::daemon::{self, Starter};
 use crate::ending;
@@ -120,6 +123,7 @@ impl MountArgs {
     fn load(&self, options: MountOptions) -> anyhow::Result<Config> {
         may_mount()?;
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
+        uncover_what_was_left(&self.config, at.as_deref());
         let (config, findings) = config::load(&self.config, at.as_deref(), options.access_times())?;
         allowed_branches(&config, &self.allow_missing)?;
         // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
@@ -135,6 +139,16 @@ impl MountArgs {
             outside(file, &config.spec.mount, &branches)?;
         }
         Ok(config)
+    }
+}
+
+/// A daemon that was killed left the paths of its branches covered. A configuration with mistakes is told of later.
+fn uncover_what_was_left(config: &Path, at: Option<&Path>) {
+    let Ok(config) = config::read(config) else { return };
+    let mount = crate::mounts::resolve(at.unwrap_or(&config.spec.mount));
+    let is_nobody = |error: std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
+    if client::connect(&Pool::at(&mount).socket).is_err_and(is_nobody) {
+        uncover_all(&mount);
     }
 }
 

@@ -10,6 +10,7 @@ use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags};
 use serde_json::json;
+use umbrella_fs::branch::cover::uncover_all;
 use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolArg;
@@ -97,11 +98,14 @@ impl UnmountArgs {
             // What a daemon that was killed leaves behind is taken away.
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
                 mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")?;
+                uncover_all(&pool.mount);
                 if let Some(left) = pool::left_in(&pool::orphaned_areas()) {
                     tracing::warn!("{left}");
                 }
                 Ok(())
             }
+            // Somebody took the dead mount away, and not what covers the branches.
+            Err(ClientError::NotRunning { .. }) if uncover_all(&pool.mount) > 0 => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

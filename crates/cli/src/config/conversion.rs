@@ -20,6 +20,8 @@ pub(super) struct Conversion {
     pub(super) complaints: Complaints,
     /// Each branch's name, and the line that it stands in.
     pub(super) branches: Vec<(String, usize)>,
+    /// Whether each branch's own table has `min_free`.
+    pub(super) says_min_free: Vec<bool>,
     pub(super) groups: Vec<String>,
     pub(super) spans: Spans,
 }

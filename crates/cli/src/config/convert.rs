@@ -1,7 +1,7 @@
 //! From the shape of the file to a [`PoolSpec`]; every mistake is collected, so that one run shows them all.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -34,6 +34,7 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
     let mut conversion = Conversion {
         complaints: Complaints::new(source),
         branches: Vec::new(),
+        says_min_free: Vec::new(),
         groups: Vec::new(),
         spans: Spans::default(),
     };
@@ -44,9 +45,10 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
         c.fail(file.mount.span(), Problem::MountOnRoot);
     }
     let mount = at.map_or(mount, Path::to_owned);
-    let branches = branches(c, file, &mount);
+    let mut branches = branches(c, file, &mount);
     groups::names(c, &file.group);
     let groups = groups::groups(c, &file.group);
+    groups::keep_free(c, &file.group, &groups, &mut branches);
     let default = default_list(c, file);
     let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
     let spec = PoolSpec {
@@ -91,6 +93,7 @@ fn branches(c: &mut Conversion, file: &PoolFile, mount: &Path) -> Vec<BranchSpec
                 first_lines.insert(place.name.clone(), line);
             }
             c.branches.push((place.name.clone(), line));
+            c.says_min_free.push(branch.get_ref().min_free.is_some());
             c.spans.branches.push(branch.get_ref().path.span());
             branches.push(BranchSpec { name: place.name, path: place.path, ..common.clone() });
         }
@@ -101,17 +104,28 @@ fn branches(c: &mut Conversion, file: &PoolFile, mount: &Path) -> Vec<BranchSpec
 /// What the keys of a `[[branch]]` say of each branch that it makes.
 fn branch_spec(c: &mut Conversion, branch: &BranchFile) -> BranchSpec {
     BranchSpec {
-        name: String::new(),
-        path: PathBuf::new(),
         min_free: c.amount("min_free", branch.min_free.as_ref()).unwrap_or(Amount::Bytes(ByteSize(0))),
         headroom: c.amount("headroom", branch.headroom.as_ref()),
         read_only: branch.read_only,
+        create: branch.create.unwrap_or(true),
+        max_files: branch.max_files.as_ref().and_then(|given| max_files(c, given)),
+        hide: branch.hide,
         optional: branch.optional,
         require_mount: branch.require_mount,
         min_stay: c.complaints.duration("min_stay", branch.min_stay.as_ref(), Duration::ZERO),
         passthrough: branch.passthrough.unwrap_or(true),
         write_back: write_back(c, branch),
+        ..BranchSpec::new("", "")
     }
+}
+
+fn max_files(c: &mut Conversion, given: &Spanned<i64>) -> Option<u64> {
+    let number = u64::try_from(*given.get_ref()).ok().filter(|number| *number > 0);
+    if number.is_none() {
+        let valid = "1 or more (`create = false` keeps new files away)";
+        c.fail(given.span(), Problem::OutOfRange { key: "max_files", given: given.get_ref().to_string(), valid });
+    }
+    number
 }
 
 /// `write_back = "kernel"` is what a branch has that says nothing.

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use serde::{Deserialize, Serialize};
+use umbrella_fs::branch::cover::is_covered;
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::{StagingSpec, resolve};
@@ -87,6 +88,10 @@ pub(crate) fn tell(look: Look, path: &Path) -> serde_json::Result<String> {
 
 fn see(path: &Path) -> Seen {
     let resolved = resolve(path);
+    if is_covered(path) {
+        // The pool is mounted, and has it.
+        return Seen { resolved, directory: true, covered: true, ..Seen::default() };
+    }
     let id = |path: &Path| std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
     let mut seen = Seen { parents: resolved.ancestors().skip(1).filter_map(id).collect(), ..Seen::default() };
     match std::fs::metadata(path) {
@@ -216,6 +221,9 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         {
             let notice = Notice::MinFreeTiny { name: branch.name.clone(), min_free };
             findings.push(Finding { span: span.clone(), notice });
+        }
+        if seen.covered {
+            continue;
         }
         let other_disk = known.get(&branch.name).is_some_and(|known| {
             let there = seen.failure.is_none() && (seen.mount_root || !known.was_mount);

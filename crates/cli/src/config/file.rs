@@ -68,6 +68,10 @@ pub(super) struct BranchFile {
     pub(super) headroom: Option<Spanned<Scalar>>,
     #[serde(default)]
     pub(super) read_only: bool,
+    pub(super) create: Option<bool>,
+    pub(super) max_files: Option<Spanned<i64>>,
+    #[serde(default)]
+    pub(super) hide: bool,
     #[serde(default)]
     pub(super) optional: bool,
     pub(super) require_mount: Option<bool>,
@@ -87,6 +91,7 @@ pub(super) struct GroupFile {
     pub(super) spread: Option<Spanned<Names>>,
     pub(super) together: Option<Spanned<Patterns>>,
     pub(super) together_spill: Option<bool>,
+    pub(super) min_free: Option<Spanned<Scalar>>,
 }
 
 /// `[[rule]]`: either `when`, `to` and `offline`, or `match`.

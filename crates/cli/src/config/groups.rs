@@ -3,8 +3,10 @@
 use std::ops::Range;
 
 use toml::Spanned;
+use umbrella_fs::spec::BranchSpec;
 use umbrella_policy::placement::spec::{GroupSpec, Narrow, Spread, SpreadOrder, TogetherFull};
 use umbrella_policy::placement::{RuleError, Rules};
+use umbrella_units::Amount;
 
 use super::conversion::Conversion;
 use super::file::GroupFile;
@@ -49,7 +51,7 @@ pub(super) fn groups(c: &mut Conversion, files: &[Spanned<GroupFile>]) -> Vec<Gr
     if !c.complaints.is_empty() {
         return groups;
     }
-    for error in Rules::mistakes_of_groups(&groups, &super::ids(c.branch_names())) {
+    for error in Rules::compile_groups(&groups, &super::ids(c.branch_names())).err().unwrap_or_default() {
         let span = span_of(files, &error);
         let problem = match error {
             RuleError::UnknownMember { item, known, .. } => Problem::UnknownBranch { name: item, valid: known },
@@ -58,6 +60,31 @@ pub(super) fn groups(c: &mut Conversion, files: &[Spanned<GroupFile>]) -> Vec<Gr
         c.fail(span, problem);
     }
     groups
+}
+
+/// `min_free` of a group holds for its members that say none themselves. Of several groups the first counts.
+pub(super) fn keep_free(
+    c: &mut Conversion,
+    files: &[Spanned<GroupFile>],
+    groups: &[GroupSpec],
+    branches: &mut [BranchSpec],
+) {
+    let amounts = files.iter().map(|file| c.amount("min_free", file.get_ref().min_free.as_ref()));
+    let amounts: Vec<Option<Amount>> = amounts.collect();
+    if !c.complaints.is_empty() || amounts.iter().all(Option::is_none) {
+        return;
+    }
+    let Ok(groups) = Rules::compile_groups(groups, &super::ids(c.branch_names())) else { return };
+    // From the last to the first, which then counts.
+    for (amount, group) in amounts.into_iter().zip(groups).rev() {
+        let Some(amount) = amount else { continue };
+        for (index, branch) in branches.iter_mut().enumerate() {
+            let is_member = group.members.iter().any(|member| member.index() == index);
+            if is_member && c.says_min_free.get(index) == Some(&false) {
+                branch.min_free = amount;
+            }
+        }
+    }
 }
 
 fn group(c: &mut Conversion, file: &GroupFile) -> GroupSpec {

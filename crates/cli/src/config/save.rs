@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
-use umbrella_fs::spec::BranchSpec;
-use umbrella_policy::placement::NamePattern;
+use umbrella_fs::spec::{BranchSpec, PoolSpec};
 use umbrella_policy::placement::spec::ANY;
+use umbrella_policy::placement::{NamePattern, Rules};
 
 use crate::mounts;
 use crate::text::{quoted, visible_path};
@@ -39,6 +39,8 @@ pub(crate) struct Addition<'a> {
     pub(crate) lines: &'a str,
     /// Its name goes to the end of the default list.
     pub(crate) to_default: bool,
+    /// Its name goes to the end of this group.
+    pub(crate) to_group: Option<&'a str>,
 }
 
 /// A changed configuration that is not written yet.
@@ -48,6 +50,7 @@ pub(crate) struct Prepared {
     /// What the file has; another text was written by somebody else meanwhile.
     before: String,
     text: String,
+    after: PoolSpec,
 }
 
 /// The configuration with the change, if it would be a right one.
@@ -66,9 +69,10 @@ pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prep
         Change::Move { name, path } => moved(&before_text, name, path),
     };
     let text = changed.with_context(|| format!("{shown} cannot be changed; leave out --save"))?;
-    super::parse(&file, text.clone().into_bytes())
-        .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out --save"))?;
-    Ok(Prepared { file, before: before_text, text })
+    let after = super::parse(&file, text.clone().into_bytes())
+        .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out --save"))?
+        .spec;
+    Ok(Prepared { file, before: before_text, text, after })
 }
 
 /// The branches of a configuration.
@@ -113,7 +117,7 @@ fn moved(text: &str, name: &str, path: &Path) -> anyhow::Result<String> {
     Ok(document.to_string())
 }
 
-fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
+fn added(text: &str, spec: &PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
     let (branch, name) = (addition.branch, &addition.branch.name);
     let mut document: DocumentMut = text.parse()?;
     match spec.branches.iter().find(|known| known.name == *name) {
@@ -130,25 +134,43 @@ fn added(text: &str, spec: &umbrella_fs::spec::PoolSpec, addition: &Addition<'_>
             tables.push(table);
         }
     }
-    let mut list = spec.rules.default.clone();
+    let list = &spec.rules.default;
     // Without a list, and behind "any", every branch is on it.
     if addition.to_default && !list.is_empty() && !list.iter().any(|listed| listed == name || listed == ANY) {
-        list.push(name.clone());
+        document.get_mut("default").into_iter().for_each(|item| add_name(item, name));
     }
-    match document.get_mut("default") {
-        Some(item) if list.len() > spec.rules.default.len() => {
-            if let Some(names) = item.as_array_mut() {
-                append(names, name);
-            } else {
-                let decor = item.as_value().map(|value| value.decor().clone()).unwrap_or_default();
-                let mut names = Value::Array(list.iter().collect::<Array>());
-                *names.decor_mut() = decor;
-                *item = Item::Value(names);
-            }
-        }
-        Some(_) | None => {}
+    if let Some(group) = addition.to_group.filter(|group| !is_member(spec, group, name)) {
+        let tables = document.get_mut("group").and_then(Item::as_array_of_tables_mut);
+        let mut tables = tables.context("its groups are not written as [[group]]")?.iter_mut();
+        let table = tables.find(|table| table.get("name").and_then(Item::as_str) == Some(group));
+        let names = table.and_then(|table| table.get_mut("branches"));
+        add_name(names.with_context(|| format!("it has no group {}", quoted(group)))?, name);
     }
     Ok(document.to_string())
+}
+
+/// Whether a branch would be a member of a group without being named there: a pattern may match it.
+fn is_member(spec: &PoolSpec, group: &str, name: &str) -> bool {
+    let known = spec.branches.iter().map(|branch| &branch.name).filter(|known| *known != name);
+    let branches: Vec<String> = known.chain([&name.to_owned()]).cloned().collect();
+    let ids = super::ids(branches.iter());
+    let groups = Rules::compile_groups(&spec.rules.groups, &ids).unwrap_or_default();
+    let new = ids.last().map(|(_, id)| id);
+    groups.iter().any(|known| known.name == group && new.is_some_and(|new| known.members.contains(new)))
+}
+
+/// Adds a name to a list, which may be a single name.
+fn add_name(item: &mut Item, name: &str) {
+    if let Some(names) = item.as_array_mut() {
+        return append(names, name);
+    }
+    let (decor, first) = match item.as_value() {
+        Some(value) => (value.decor().clone(), value.as_str().map(str::to_owned)),
+        None => Default::default(),
+    };
+    let mut names = Value::Array(first.iter().map(String::as_str).chain([name]).collect::<Array>());
+    *names.decor_mut() = decor;
+    *item = Item::Value(names);
 }
 
 /// Adds a name to a list. In one of several lines it gets its own, and comments stay behind what they stood behind.
@@ -175,6 +197,11 @@ impl Prepared {
     /// The file itself, also where a link leads to it.
     pub(crate) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// What a branch of it is.
+    pub(crate) fn branch(&self, name: &str) -> Option<&BranchSpec> {
+        self.after.branches.iter().find(|branch| branch.name == name)
     }
 
     /// Takes the old one's place.

@@ -22,6 +22,9 @@ pub(super) struct Seen {
     /// Its parents that exist.
     pub(super) parents: Vec<Id>,
     pub(super) directory: bool,
+    /// A mounted pool hides what is there.
+    #[serde(default)]
+    pub(super) covered: bool,
     pub(super) mount_root: bool,
     /// Who it is as a branch, if it was one.
     pub(super) identity: Option<uuid::Uuid>,

@@ -177,6 +177,17 @@ fn groups_are_read_with_their_spread_and_what_they_keep_together() {
 }
 
 #[test]
+fn min_free_of_a_group_is_that_of_the_members_that_say_none() {
+    let text = "mount = \"/pool\"\n[[branch]]\npath = \"/a\"\n[[branch]]\npath = \"/b\"\nmin_free = 0\n[[branch]]\npath = \"/c\"\n\
+                [[group]]\nname = \"g\"\nbranches = [\"a\", \"b\"]\nmin_free = \"5%\"\n\
+                [[group]]\nname = \"all\"\nbranches = \"*\"\nmin_free = \"1GiB\"\n";
+    let spec = read_text(text).unwrap().spec;
+    let amounts: Vec<Amount> = spec.branches.iter().map(|branch| branch.min_free).collect();
+    let bytes = |bytes| Amount::Bytes(ByteSize(bytes));
+    assert_eq!(amounts, [Amount::MilliPercent(5000), bytes(0), bytes(1 << 30)]);
+}
+
+#[test]
 fn what_is_left_out_has_a_default_that_works() {
     let spec = read_text("mount = \"/pool\"\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk/\"\n").unwrap().spec;
     assert_eq!(spec.rules.default, [] as [String; 0], "any branch");
@@ -190,7 +201,7 @@ fn what_is_left_out_has_a_default_that_works() {
     let branch = &spec.branches[0];
     assert_eq!(branch.path.as_os_str(), "/mnt/disk");
     assert_eq!(branch.min_stay, Duration::ZERO);
-    assert!(branch.passthrough && !branch.read_only && !branch.optional);
+    assert!(branch.passthrough && branch.create && !branch.read_only && !branch.optional);
     assert_eq!((branch.require_mount, branch.headroom), (None, None));
 }
 
@@ -213,6 +224,9 @@ path = "/mnt/disk"
 min_free = "10GiB"
 headroom = "10%"
 read_only = true
+create = false
+max_files = 1000
+hide = true
 optional = true
 require_mount = false
 min_stay = "1d"
@@ -231,6 +245,7 @@ passthrough = false
     assert_eq!(branch.min_free, Amount::Bytes(ByteSize(10 << 30)));
     assert_eq!(branch.headroom, Some(Amount::MilliPercent(10_000)));
     assert!(branch.read_only && branch.optional && !branch.passthrough);
+    assert_eq!((branch.create, branch.max_files, branch.hide), (false, Some(1000), true));
     assert_eq!((branch.require_mount, branch.min_stay), (Some(false), Duration::from_secs(86_400)));
 }
 
@@ -378,7 +393,7 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert_eq!(
         error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  minfree = \"5%\"\n"),
         "pool.toml:5:3: unknown key \"minfree\" (did you mean \"min_free\"?); valid keys: name, path, min_free, \
-         headroom, read_only, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
+         headroom, read_only, create, max_files, hide, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
          write_back_background"
     );
     let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
@@ -500,6 +515,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         branch("name = \"a\"\npath = \"/a\"\nmin_free = \"101%\""),
         branch("name = \"a\"\npath = \"/a\"\nmin_free = 1.5"),
         branch("name = \"a\"\npath = \"/a\"\nmin_stay = \"soon\""),
+        branch("name = \"a\"\npath = \"/a\"\nmax_files = 0"),
         branch("name = \"a\"\npath = \"/a\"\nread_only = \"yes\""),
         branch("name = \"a\"\npath = \"/a\"\n[[branch]]\nname = \"a\"\npath = \"/b\""),
         top("default = [\"disk\", \"default\"]"),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use umbrella_fs::branch::cover::is_covered;
 use umbrella_fs::spec::BranchSpec;
 
 use super::Item;
@@ -14,8 +15,8 @@ pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Item> {
     let mut items = Vec::new();
     for branch in branches {
         let path = mounts::resolve(&branch.path);
-        // One that does not answer is told of by the check of the configuration.
-        if !mounts::answers(&path, std::time::Duration::from_secs(2)) {
+        // One that does not answer is told of by the check of the configuration. Of one that is hidden only the cover could be seen.
+        if !mounts::answers(&path, std::time::Duration::from_secs(2)) || is_covered(&path) {
             continue;
         }
         if let Some((at, mounted)) = mounts::above(&path) {
@@ -66,23 +67,10 @@ fn of_storage(branch: &BranchSpec, storage: &Storage) -> Option<Item> {
 
 #[cfg(test)]
 mod tests {
-    use umbrella_units::Amount;
-
     use super::*;
 
     fn branch() -> BranchSpec {
-        BranchSpec {
-            name: "disk1".to_owned(),
-            path: "/mnt/disk1".into(),
-            min_free: Amount::Bytes(umbrella_units::ByteSize(0)),
-            headroom: None,
-            read_only: false,
-            optional: false,
-            require_mount: None,
-            min_stay: std::time::Duration::ZERO,
-            passthrough: true,
-            write_back: None,
-        }
+        BranchSpec::new("disk1", "/mnt/disk1")
     }
 
     fn mounted(options: &str) -> Mounted {

@@ -150,10 +150,6 @@ impl Work {
             self.missing.push(Note { option: "category.create".to_owned(), text: text.to_owned() });
             policies::of_older_releases()
         });
-        for branch in given.iter().filter(|branch| branch.mode == Mode::NoCreate) {
-            let text = "no new file is to go there: the default list names it last, so it gets new files only when the others are full";
-            self.missing.push(Note { option: format!("{}=NC", branch.path), text: text.to_owned() });
-        }
         let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
         let names = branch_names(&paths);
         let named: Vec<(Given, String)> = given.into_iter().zip(names).collect();
@@ -195,6 +191,9 @@ impl Work {
         } else {
             keys.push(Key::text("min_free", min_free.unwrap_or_else(|| MIN_FREE.to_owned())));
         }
+        if given.mode == Mode::NoCreate {
+            keys.push(Key::flag("create", false));
+        }
         if self.settings.require_mount {
             keys.push(Key::flag("require_mount", true));
         }
@@ -203,12 +202,10 @@ impl Work {
     }
 }
 
-/// What the default list names: the branches that take new files, then those that are to take none. Where all only read, these.
+/// What the default list names: the branches that files may be changed on. Where all only read, these.
 fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
-    let of = |wanted: Mode| {
-        let such = named.iter().filter(|(branch, _)| branch.mode == wanted);
-        such.map(|(branch, name)| branch.member(name)).collect::<Vec<_>>()
-    };
+    let written = named.iter().filter(|(branch, _)| branch.mode != Mode::ReadOnly);
+    let written: Vec<String> = written.map(|(branch, name)| branch.member(name)).collect();
     let taken: Vec<String> = named.iter().map(|(branch, name)| branch.member(name)).collect();
     let group = |name: &str, about: String, branches: Vec<String>| Group {
         about: vec![about],
@@ -217,15 +214,11 @@ fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
         spread: policy.spread.to_vec(),
         more: Vec::new(),
     };
-    let mut groups = vec![
-        group("pool", format!("mergerfs: category.create={}", policy.name), of(Mode::ReadWrite)),
-        group("no-create", "mergerfs: NC".to_owned(), of(Mode::NoCreate)),
-    ];
-    groups.retain(|group| !group.branches.is_empty());
-    if groups.is_empty() {
-        groups.push(group("pool", "mergerfs: RO".to_owned(), taken.clone()));
+    if written.is_empty() {
+        vec![group("pool", "mergerfs: RO".to_owned(), taken.clone())]
+    } else {
+        vec![group("pool", format!("mergerfs: category.create={}", policy.name), written)]
     }
-    groups
 }
 
 fn note(setting: &Setting, text: &str) -> Note {

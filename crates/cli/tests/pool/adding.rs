@@ -101,6 +101,26 @@ fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
 }
 
 #[test]
+fn a_branch_that_joins_a_group_gets_files_by_it_and_stays_in_it() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let new = Disk::tmpfs(64 * MIB);
+    let group = "[[group]]\nname = \"hdds\"\nbranches = [\"a\", \"b\"]\nmin_free = \"1MiB\"\n[[group]]\nname = \"no-c\"\nbranches = [\"*\", \"!b\"]\n";
+    let mut pool = builder.default(&["hdds"]).rules(group).mount();
+    let path = new.path().display().to_string();
+    let refused = pool.umbrella(["branch", "add", "c", &path, "--group", "hdd"]);
+    assert!(text(&refused).contains("no group is called \"hdd\"; there are: hdds, no-c"), "{}", text(&refused));
+    let said = pool.say(["branch", "add", "c", &path, "--group", "hdds", "--save"]);
+    assert!(said.contains("new files go there by \"default\""), "{said}");
+    for round in ["now", "after the next mount"] {
+        fs::write(pool.join("file"), "x").unwrap();
+        assert_eq!(pool.branch_of("file"), "c", "{round}: it has most free space");
+        assert_eq!(pool.branch_status("c").min_free.0, MIB, "{round}: as the group says");
+        fs::remove_file(pool.join("file")).unwrap();
+        pool.remount();
+    }
+}
+
+#[test]
 fn what_cannot_be_saved_is_not_added() {
     let (_disks, builder) = disks(["a"]);
     let new = Disk::tmpfs(8 * MIB);

@@ -75,6 +75,9 @@ impl Difference {
             min_free,
             headroom,
             read_only,
+            create,
+            max_files,
+            hide,
             optional,
             require_mount,
             min_stay,
@@ -86,6 +89,9 @@ impl Difference {
         self.live(&key("min_free"), min_free, &new.min_free);
         self.live(&key("headroom"), headroom, &new.headroom);
         self.live(&key("read_only"), read_only, &new.read_only);
+        self.live(&key("create"), create, &new.create);
+        self.live(&key("max_files"), max_files, &new.max_files);
+        self.live(&key("hide"), hide, &new.hide);
         self.live(&key("optional"), optional, &new.optional);
         self.live(&key("require_mount"), require_mount, &new.require_mount);
         self.live(&key("min_stay"), min_stay, &new.min_stay);
@@ -201,7 +207,7 @@ macro_rules! displayed {
     })* };
 }
 
-displayed!(bool, u16, ByteSize, Amount);
+displayed!(bool, u16, u64, ByteSize, Amount);
 
 impl<T: Value> Value for Option<T> {
     fn text(&self) -> String {

@@ -118,18 +118,7 @@ fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> 
 }
 
 fn branch_spec(path: PathBuf) -> BranchSpec {
-    BranchSpec {
-        name: STAGING.to_owned(),
-        path,
-        min_free: Amount::Bytes(ByteSize(0)),
-        headroom: None,
-        read_only: false,
-        optional: true,
-        require_mount: Some(false),
-        min_stay: std::time::Duration::ZERO,
-        passthrough: false,
-        write_back: None,
-    }
+    BranchSpec { optional: true, require_mount: Some(false), passthrough: false, ..BranchSpec::new(STAGING, path) }
 }
 
 /// The area is empty and not used any more.

@@ -30,6 +30,14 @@ pub enum BranchError {
         /// Path of the branch.
         path: PathBuf,
     },
+    /// Nobody knows how many files it has.
+    #[error("{path:?} cannot have max_files: {why} (take the key away, or use a file system of its own)")]
+    Uncountable {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Why they cannot be counted.
+        why: &'static str,
+    },
     /// A plain directory that carries no marker any more.
     #[error(
         "{path:?} is not the branch: .umbrella/branch.json is gone (mount the file system that holds it; if the folder was deleted: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)"

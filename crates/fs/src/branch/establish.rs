@@ -28,7 +28,7 @@ use super::private_mount::clone_mount;
 use super::prober::look_within;
 use super::state::{Remembered, StateDir};
 use super::status::Abilities;
-use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath};
+use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath, cover};
 use crate::disk::block_device;
 use crate::ground::workers;
 use crate::ground::workers::Workers;
@@ -89,6 +89,10 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 impl Plan {
     pub(super) fn run(self) -> Result<Candidate, BranchError> {
         self.still_wanted()?;
+        if self.spec.hide {
+            // One of an earlier life would be taken for the branch.
+            cover::uncover(&self.spec.path, &self.state.mount()).map_err(self.io("uncovering its path"))?;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.spec.path, flags, Mode::empty())
             .map_err(|source| BranchError::Open { path: self.path(), source })?;
@@ -102,6 +106,7 @@ impl Plan {
         let writable = !read_only && !self.spec.read_only;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
+        self.check_countable(&kind, vfs.f_files)?;
         // A clone of the mount is in no table.
         let source = mount_of(root.as_fd()).map(|(_, source)| source);
         if !(kind.guarded || self.guarded) {
@@ -203,6 +208,16 @@ impl Plan {
             None => self.remembered().is_some_and(|known| known.was_mount),
         };
         if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
+    }
+
+    /// `max_files` goes by the inodes of the file system, which must be the branch's own.
+    fn check_countable(&self, kind: &FsKind, inodes: u64) -> Result<(), BranchError> {
+        let why = match self.spec.max_files {
+            Some(_) if !kind.is_mount => "it is no mount point, and its file system holds other files too",
+            Some(_) if inodes == 0 => "its file system does not count inodes",
+            _ => return Ok(()),
+        };
+        Err(BranchError::Uncountable { path: self.path(), why })
     }
 
     fn identify(

@@ -4,6 +4,7 @@
 //! thread a branch: while it hangs, the branch is offline and further probes only wait for it.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,14 +13,17 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttribute
 use rustix::io::Errno;
 
 use super::establish::{Candidate, Plan};
-use super::prober::Unasked;
-use super::{Branch, BranchError, ErrorSource, Online};
+use super::prober::{Unasked, look_within};
+use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
 use crate::spec::{AccessTimes, BranchSpec};
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PATIENCE_OF_PROBES: Duration = Duration::from_millis(100);
+
+/// How long the directory over a branch may take to come or go.
+const COVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +69,7 @@ impl Branch {
     pub fn close(&self) {
         let _changing = self.changing.lock();
         let Some(online) = self.online.swap(None) else { return };
+        self.uncover();
         if let Some(hidden) = online.hidden.as_ref().filter(|_| !online.guarded) {
             // Not every file system has locks.
             let _ = rustix::fs::flock(&hidden.dir, FlockOperation::Unlock);
@@ -81,6 +86,7 @@ impl Branch {
         let may_write = !spec.read_only;
         self.settings.store(Arc::new(spec));
         self.invalidate_space();
+        self.cover_as_wanted();
         let Some(online) = self.online() else { return };
         if may_write && online.hidden.is_none() && !self.refuses_writes.load(Ordering::Relaxed) {
             self.take_offline_if(&online, "it may be written now and is opened anew".to_owned());
@@ -127,6 +133,44 @@ impl Branch {
         }
     }
 
+    fn cover_as_wanted(&self) {
+        let _changing = self.changing.lock();
+        if !self.settings().hide {
+            self.uncover();
+        } else if self.is_online() {
+            self.cover();
+        }
+    }
+
+    /// Mounts an empty directory over its path, if it is to be hidden and is not.
+    fn cover(&self) {
+        if !self.settings().hide || self.covered.load(Ordering::Relaxed) {
+            return;
+        }
+        let (path, pool) = (self.spec.path.clone(), self.state.mount());
+        match look_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
+            Some(Ok(())) => self.covered.store(true, Ordering::Relaxed),
+            failed => {
+                let reason = match failed {
+                    Some(Err(error)) => error.to_string(),
+                    _ => "its path does not answer".to_owned(),
+                };
+                tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), %reason, "the branch is not hidden");
+            }
+        }
+    }
+
+    /// Takes the empty directory away again.
+    pub(super) fn uncover(&self) {
+        if !self.covered.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let (path, pool) = (self.spec.path.clone(), self.state.mount());
+        if !matches!(look_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
+            tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays covered: unmount it by hand");
+        }
+    }
+
     fn not_looked_at(&self, why: Unasked, waited: Duration) -> BranchError {
         let path = self.spec.path.clone();
         match why {
@@ -148,6 +192,7 @@ impl Branch {
             self.clear_errors();
         }
         self.online.store(Some(online));
+        self.cover();
         if let Some(errno) = candidate.marker_unread {
             self.note_errors(ErrorSource::Read, 1, &format!("a read of .umbrella/branch.json failed: {errno}"));
         }
@@ -166,7 +211,8 @@ impl Branch {
         };
         let suspect = self.suspect.swap(false, Ordering::Relaxed);
         let (path, seen) = (self.spec.path.clone(), Arc::clone(&online));
-        let look = match self.prober.run(timeout, move || look(path, &seen, suspect)) {
+        let covers = self.covered.load(Ordering::Relaxed).then(|| self.state.mount());
+        let look = match self.prober.run(timeout, move || look(path, &seen, suspect, covers.as_deref())) {
             Ok(look) => look,
             Err(Unasked::NoThread) => Look::Unknown,
             Err(Unasked::Hangs) => Look::Gone(self.not_looked_at(Unasked::Hangs, timeout)),
@@ -211,12 +257,20 @@ impl Branch {
 }
 
 /// Opens nothing where calls do not hang, so a daemon without descriptors finds its branches well.
-fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
+///
+/// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
+fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> Look {
     let fail = |path, step, source| match source {
         Errno::NOMEM => Look::Unknown,
         source => Look::Gone(BranchError::Io { path, step, source }),
     };
-    let stat = match rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS) {
+    let is_covered = covers.is_some_and(|pool| cover::is_covered_by(&path, pool));
+    let by_root = || {
+        let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::EMPTY_PATH;
+        rustix::fs::statx(online.root(), "", flags, StatxFlags::BASIC_STATS)
+    };
+    let by_path = || rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
+    let stat = match if is_covered { by_root() } else { by_path() } {
         Ok(stat) => stat,
         Err(source) => return fail(path, "looking at it", source),
     };
@@ -229,7 +283,8 @@ fn look(path: std::path::PathBuf, online: &Online, suspect: bool) -> Look {
             BranchError::Replaced { path }
         });
     }
-    let vfs = match rustix::fs::statvfs(&path) {
+    let space = if is_covered { rustix::fs::fstatvfs(online.root()) } else { rustix::fs::statvfs(&path) };
+    let vfs = match space {
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "asking for its space", source),
     };

@@ -9,6 +9,7 @@ mod abilities;
 pub mod beneath;
 mod branches;
 mod closer;
+pub mod cover;
 mod error;
 mod errors;
 mod establish;
@@ -165,6 +166,8 @@ pub struct Branch {
     attention: OnceLock<Arc<Attention>>,
     passthrough: AtomicBool,
     draining: AtomicBool,
+    /// Its path is covered.
+    covered: AtomicBool,
     /// The epoch that the pool has taken in and not seen go.
     taken_in: AtomicU64,
     /// The epoch of which the kernel has been told: nothing that it keeps of the tree is older.
@@ -209,6 +212,7 @@ impl Branch {
             attention: OnceLock::new(),
             passthrough: AtomicBool::new(false),
             draining,
+            covered: AtomicBool::new(false),
             taken_in: AtomicU64::new(NEVER),
             shown: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
@@ -292,6 +296,7 @@ impl Branch {
         };
         tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
         *self.offline.lock() = (reason, now());
+        self.uncover();
         for workers in [&old.workers, &old.copiers].into_iter().flatten() {
             workers.close();
         }
@@ -482,6 +487,11 @@ impl Branch {
             min_free: self.settings().min_free.of(space.total),
             read_only: self.settings().read_only || (online.is_some() && !self.is_writable()),
             draining: self.draining(),
+            create: self.settings().create,
+            max_files: self.settings().max_files,
+            hide: self.settings().hide,
+            covered: self.covered.load(Ordering::Relaxed),
+            files_used: self.inodes(space).map(|inodes| inodes.total.saturating_sub(inodes.free)),
             abilities: self.abilities(),
             files_moved_in: self.moved_in.load(Ordering::Relaxed),
             files_moved_out: self.moved_out.load(Ordering::Relaxed),

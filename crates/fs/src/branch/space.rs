@@ -108,9 +108,25 @@ impl Branch {
             writable: online && self.is_writable() && !self.draining(),
             total: space.total,
             free: space.free,
+            creates: self.settings().create,
             min_free: self.settings().min_free.of(space.total),
-            inodes: (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free }),
+            inodes: self.inodes(space),
         }
+    }
+
+    /// Its inodes, no more than `max_files`.
+    pub(crate) fn inodes(&self, space: Space) -> Option<Inodes> {
+        let counted = (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free });
+        let most = |inodes: Inodes, max: u64| {
+            let left = max.saturating_sub(inodes.total.saturating_sub(inodes.free));
+            Inodes { total: inodes.total.min(max), free: inodes.free.min(left) }
+        };
+        counted.map(|inodes| self.settings().max_files.map_or(inodes, |max| most(inodes, max)))
+    }
+
+    /// Whether new files may come, as far as that does not depend on room.
+    pub fn takes_new(&self) -> bool {
+        self.settings().create && self.is_writable() && !self.draining()
     }
 
     /// Below this much free space nothing is opened in passthrough for writing.

@@ -109,6 +109,11 @@ impl StateDir {
     /// Where states are kept unless the user says otherwise.
     pub const DEFAULT: &str = "/var/lib/umbrella";
 
+    /// Where the pool is mounted.
+    pub fn mount(&self) -> PathBuf {
+        self.pool.lock().mount.clone()
+    }
+
     /// Opens, or begins, the state of the pool that is mounted at `mount`.
     pub fn open(dir: &Path, mount: &Path) -> Result<Arc<StateDir>, StateError> {
         let folder = dir.join("pools");

@@ -9,6 +9,7 @@ use super::errors::BranchErrors;
 
 /// One branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct BranchStatus {
     /// Name.
     pub name: String,
@@ -29,6 +30,21 @@ pub struct BranchStatus {
     pub read_only: bool,
     /// Nothing new is placed there.
     pub draining: bool,
+    /// New files come here.
+    #[serde(default = "crate::spec::yes")]
+    pub create: bool,
+    /// With so many inodes in use it is full.
+    #[serde(default)]
+    pub max_files: Option<u64>,
+    /// It is to be hidden while the pool is mounted.
+    #[serde(default)]
+    pub hide: bool,
+    /// It is: an empty directory is mounted over its path.
+    #[serde(default)]
+    pub covered: bool,
+    /// Its inodes in use; `None` where its file system does not count them.
+    #[serde(default)]
+    pub files_used: Option<u64>,
     /// What the file system can keep.
     pub abilities: Abilities,
     /// Files that moved here since the mount.

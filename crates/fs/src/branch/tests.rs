@@ -17,18 +17,7 @@ use super::*;
 use crate::ground::workers::CALLS;
 
 fn spec(name: &str, path: &Path) -> BranchSpec {
-    BranchSpec {
-        name: name.to_owned(),
-        path: path.to_owned(),
-        min_free: Amount::Bytes(ByteSize(4096)),
-        headroom: None,
-        read_only: false,
-        optional: false,
-        require_mount: None,
-        min_stay: Duration::ZERO,
-        passthrough: true,
-        write_back: None,
-    }
+    BranchSpec { min_free: Amount::Bytes(ByteSize(4096)), ..BranchSpec::new(name, path) }
 }
 
 /// A folder with room for branches and a pool's memory.

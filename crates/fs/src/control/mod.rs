@@ -1,5 +1,6 @@
 //! The control socket: one Unix socket a daemon, owner-only, JSON lines.
 
+mod balance;
 mod change;
 mod directories;
 pub mod protocol;

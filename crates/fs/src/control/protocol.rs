@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::ByteSize;
 
+pub use super::balance::{BalanceSummary, MemberShare};
 pub use super::change::Change;
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
 pub use crate::branch::{Abilities, BranchState, BranchStatus};
@@ -37,6 +38,17 @@ pub enum Request {
         /// Limit for this run; `None`: the configuration's.
         bandwidth: Option<ByteSize>,
     },
+    /// Even out the members of a group. Answered with [`Answer::Balanced`].
+    Balance {
+        /// Its name.
+        group: String,
+        /// How far apart the used shares of the members may be, in thousandths of a percent.
+        within: u32,
+        /// Only say what would move.
+        dry_run: bool,
+        /// Limit for this run; `None`: the configuration's.
+        bandwidth: Option<ByteSize>,
+    },
     /// Make the copies of directories equal in owner, mode and ACLs. Answered with [`Answer::Equalised`].
     Equalise {
         /// Bytes of a directory's path inside the pool; all below it too.
@@ -55,6 +67,9 @@ pub enum Request {
         /// It goes to the end of the default list, too.
         #[serde(default)]
         to_default: bool,
+        /// It becomes a member of this group, too.
+        #[serde(default)]
+        to_group: Option<String>,
     },
     /// Forget a branch (its files vanish from the tree, and stay on the branch). Answered with [`Answer::Ok`].
     BranchRemove {
@@ -159,6 +174,8 @@ pub enum Purpose {
     Drain,
     /// Names changed, and rules look at names.
     Renamed,
+    /// `umbrella balance`.
+    Balance,
 }
 
 /// A walk that is under way.
@@ -187,6 +204,9 @@ pub struct Progress {
     pub files_moved: u64,
     /// Bytes moved so far.
     pub bytes_moved: ByteSize,
+    /// Bytes that are to move, where that is known before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_total: Option<ByteSize>,
     /// What is being looked at, for people.
     pub current: String,
     /// A line for people about one file (moved, would move, failed); empty for a plain tick.
@@ -270,6 +290,8 @@ pub enum Answer {
     Enforce(EnforceSummary),
     /// See [`Request::Equalise`].
     Equalised(EqualiseSummary),
+    /// What a balance did.
+    Balanced(BalanceSummary),
 }
 
 /// Totals of a walk.

@@ -9,7 +9,7 @@ use crate::admin::{Equalise, Reloaded};
 use crate::control::protocol::{Answer, Progress, Request, Status};
 use crate::control::socket::{BindError, Listener, Service};
 use crate::error::Error;
-use crate::migrate::Walk;
+use crate::migrate::{Balance, Walk};
 use crate::pool::Pool;
 use crate::staging::HANGS;
 
@@ -49,13 +49,23 @@ impl Service for PoolService {
                 let bandwidth = bandwidth.or(pool.context.settings().enforce.bandwidth);
                 Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell))
             }
+            Request::Balance { group, within, dry_run, bandwidth } => {
+                let bandwidth = bandwidth.or(pool.context.settings().enforce.bandwidth);
+                Answer::Balanced(pool.migrate.balance(&Balance { group, within, dry_run, bandwidth }, &mut tell)?)
+            }
             Request::Equalise { path, like, dry_run } => {
                 Answer::Equalised(pool.admin.make_equal(&Equalise { path, like, dry_run }, &mut tell)?)
             }
             Request::BranchList => Answer::Branches { branches: pool.admin.branch_statuses() },
-            Request::BranchAdd { branch, to_default } => {
+            Request::BranchAdd { branch, to_default, to_group } => {
                 let name = branch.name.clone();
+                if let Some(group) = &to_group {
+                    pool.placement.may_join(&name, group)?;
+                }
                 pool.admin.add_branch(branch)?;
+                if let Some(group) = &to_group {
+                    pool.placement.append_to_group(&name, group)?;
+                }
                 if to_default {
                     pool.placement.append_to_default(&name)?;
                 }

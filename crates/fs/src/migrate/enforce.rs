@@ -10,6 +10,7 @@
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
 mod gather;
+mod judge;
 mod planned;
 
 use std::ffi::{OsStr, OsString};
@@ -35,6 +36,8 @@ use crate::node::{Backing, Node, NodeId, path_of};
 use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
+
+pub(crate) use judge::{Judge, Met};
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +67,8 @@ type Name = (Arc<Node>, OsString);
 struct Walker<'a> {
     migrations: &'a Migrations,
     walk: Walk,
+    /// In place of the rules.
+    judge: Option<&'a mut dyn Judge>,
     throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
     tell: &'a mut dyn FnMut(&Progress) -> bool,
@@ -101,6 +106,17 @@ impl Migrations {
 
     /// As `enforce`, of a part of the tree.
     pub(crate) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+        self.walk_by(walk, part, None, tell)
+    }
+
+    /// As `walk`, by somebody else's word in place of the rules.
+    pub(crate) fn walk_by<'a>(
+        &'a self,
+        walk: Walk,
+        part: &'a Part,
+        judge: Option<&'a mut dyn Judge>,
+        tell: &'a mut dyn FnMut(&Progress) -> bool,
+    ) -> EnforceSummary {
         let (root, sought) = match part {
             Part::Whole => (&self.tree.root, None),
             Part::Below(dir) => (dir, None),
@@ -110,6 +126,7 @@ impl Migrations {
         let mut walker = Walker {
             migrations: self,
             walk,
+            judge,
             throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
             tell,
             progress: Progress { inodes_total, ..Progress::default() },
@@ -144,6 +161,10 @@ impl Migrations {
         };
         branches.iter().filter_map(in_use).sum()
     }
+}
+
+fn rule_name(rules: &Rules, entry: usize) -> String {
+    rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone())
 }
 
 /// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
@@ -298,7 +319,8 @@ impl Walker<'_> {
             return;
         }
         let path = path_of(dir, &name);
-        let Some((target, event)) = self.target_of(&path, &copy.branch, meta) else { return };
+        let found = Met { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta };
+        let Some((target, event)) = self.target_of(&found) else { return };
         if self.walk.dry_run {
             if self.is_taken(dir, &name, target) {
                 self.note(meta, event, Err(NotMoved::Failed(RelocateError::Taken)));
@@ -340,7 +362,7 @@ impl Walker<'_> {
     }
 
     /// Where a file belongs that is not there and could go; counts those that could not.
-    fn target_of(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
+    fn by_rules(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
         let active = self.migrations.placement.rules.load();
         let placement = &self.migrations.placement;
         let xattrs = placement.xattrs(path, meta, branch);
@@ -361,7 +383,8 @@ impl Walker<'_> {
                 if self.walk.dry_run {
                     self.planned.would_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
                 }
-                let event = self.event(path, [branch.id, target], meta, &active.rules, decision.entry.index());
+                let rule = rule_name(&active.rules, decision.entry.index());
+                let event = self.event(path, [branch.id, target], meta, rule);
                 return Some((target, event));
             }
             Choice::NoRoom => {
@@ -379,7 +402,7 @@ impl Walker<'_> {
     fn note_no_room(&mut self, path: &[u8], branch: &Branch, meta: &Meta, rules: &Rules, entry: usize) {
         let slots = rules.entries().get(entry).map_or(&[][..], |entry| &entry.to);
         let first = slots.iter().flat_map(Slot::members).find(|to| *to != branch.id);
-        let mut event = self.event(path, [branch.id, first.unwrap_or(branch.id)], meta, rules, entry);
+        let mut event = self.event(path, [branch.id, first.unwrap_or(branch.id)], meta, rule_name(rules, entry));
         if first.is_none() {
             event.to.clear();
         }
@@ -416,14 +439,14 @@ impl Walker<'_> {
         self.tick(Some(event));
     }
 
-    fn event(&self, path: &[u8], [from, to]: [BranchId; 2], meta: &Meta, rules: &Rules, entry: usize) -> MoveEvent {
+    fn event(&self, path: &[u8], [from, to]: [BranchId; 2], meta: &Meta, rule: String) -> MoveEvent {
         MoveEvent {
             path: String::from_utf8_lossy(path).into_owned(),
             path_bytes: bytes_unless_text(path),
             from: self.migrations.placement.branch_name(from),
             to: self.migrations.placement.branch_name(to),
             size: ByteSize(meta.size),
-            rule: rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone()),
+            rule,
             outcome: MoveOutcome::Moved,
             detail: None,
         }
@@ -457,7 +480,8 @@ impl Walker<'_> {
             let Ok(branch) = self.migrations.branches.get(backing.branch) else { continue };
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
             let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
-            let Some((target, event)) = self.target_of(path, &branch, &meta) else { continue };
+            let found = Met { names: &paths, path, branch: &branch, meta: &meta };
+            let Some((target, event)) = self.target_of(&found) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
                 continue;

@@ -3,9 +3,10 @@
 //! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
 //! - `batch`: many small files at once
 //! - `overflow`: a branch is full and somebody writes
-//! - `enforce`: the whole tree; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
+//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
 
 mod accessed;
+mod balance;
 mod batch;
 mod commit;
 mod copying;
@@ -34,6 +35,7 @@ use crate::placement::Placement;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
+pub(crate) use balance::Balance;
 pub(crate) use commit::COMMIT_PATIENCE;
 pub use enforce::Walk;
 pub(crate) use mover::{MOVERS, is_due};

@@ -305,7 +305,9 @@ impl Migrations {
         let around = self.placement.around(&active);
         let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &around);
         // Among equals another one may be better now; that is no reason to copy once more.
-        Ok(active.rules.is_as_good(decided, target))
+        let facts = FileFacts { path, ..facts };
+        Ok(active.rules.is_as_good(decided, target)
+            || active.rules.equals(&facts, &views, &resident, &around).contains(&target))
     }
 
     /// Steps 3 and 4. `in_batch`: of a file of a batch.

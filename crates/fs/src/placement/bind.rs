@@ -99,6 +99,30 @@ impl Placement {
         Ok(())
     }
 
+    /// Whether a branch that is about to be added could be a member of a group.
+    pub(crate) fn may_join(&self, branch: &str, group: &str) -> Result<(), Error> {
+        let active = self.rules.load();
+        let spec = with_member(&active.spec, branch, group)?;
+        let mut names = active.names.clone();
+        let new = BranchId(self.branches.list.load().len() as u16);
+        names.insert(branch.to_owned(), new);
+        let rules = ActiveRules::compile(spec, names)?.rules;
+        if rules.groups().iter().any(|known| known.name == group && known.members.contains(&new)) {
+            return Ok(());
+        }
+        Err(Error::LeftOutOfGroup { name: branch.to_owned(), group: group.to_owned() })
+    }
+
+    /// Makes a branch a member of a group.
+    pub(crate) fn append_to_group(&self, branch: &str, group: &str) -> Result<(), Error> {
+        let _told = self.branches.told.lock();
+        let active = self.rules.load();
+        let spec = with_member(&active.spec, branch, group)?;
+        let hits = active.counted();
+        self.rules.store(Arc::new(ActiveRules { hits, ..ActiveRules::compile(spec, active.names.clone())? }));
+        Ok(())
+    }
+
     /// A branch joined: rules that name it mean it.
     pub(crate) fn rebind_rules(&self) {
         match self.rules.load().rebind(&self.branches.list.load()) {
@@ -142,6 +166,19 @@ impl Placement {
         let names: std::collections::BTreeSet<_> = slots.filter_map(|slot| self.removed_from(slot)).collect();
         names.into_iter().collect()
     }
+}
+
+/// Rules in which a group names a branch.
+fn with_member(spec: &RulesSpec, branch: &str, group: &str) -> Result<RulesSpec, Error> {
+    let mut spec = spec.clone();
+    let known = spec.groups.iter().map(|group| group.name.clone()).collect();
+    let Some(found) = spec.groups.iter_mut().find(|known| known.name == group) else {
+        return Err(Error::UnknownGroup { name: group.to_owned(), known });
+    };
+    if !found.branches.iter().any(|name| name == branch) {
+        found.branches.push(branch.to_owned());
+    }
+    Ok(spec)
 }
 
 /// What the warning of a full list is filed under.

@@ -98,7 +98,7 @@ impl Staging {
         let mut room = Room { counts_inodes: true, ..Room::default() };
         for branch in self.branches.list.load().iter() {
             let Some(online) = branch.in_use().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
-            let may = branch.is_writable() && !branch.draining() && keeps_all(&branch.abilities());
+            let may = branch.takes_new() && keeps_all(&branch.abilities());
             if !may || seen.contains(&online.dev) {
                 continue;
             }
@@ -106,8 +106,9 @@ impl Staging {
             let space = space(branch);
             room.total = room.total.saturating_add(space.total.0);
             room.free = room.free.saturating_add(space.free.0);
-            room.counts_inodes &= space.files_total > 0;
-            room.inodes = room.inodes.saturating_add(space.files_free);
+            let inodes = branch.inodes(space);
+            room.counts_inodes &= inodes.is_some();
+            room.inodes = room.inodes.saturating_add(inodes.map_or(0, |inodes| inodes.free));
         }
         room
     }

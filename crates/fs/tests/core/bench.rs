@@ -146,18 +146,7 @@ impl Drop for Bench {
 
 /// The pool over the branches in a bench's folder.
 pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) -> Arc<Pool> {
-    let branch = |name: &&str| BranchSpec {
-        name: (*name).to_owned(),
-        path: root.join(name),
-        min_free: Amount::Bytes(ByteSize(0)),
-        headroom: None,
-        read_only: false,
-        optional: true,
-        require_mount: None,
-        min_stay: Duration::ZERO,
-        passthrough: true,
-        write_back: None,
-    };
+    let branch = |name: &&str| BranchSpec { optional: true, ..BranchSpec::new(*name, root.join(name)) };
     let spec = PoolSpec {
         mount: PathBuf::from("/srv/model"),
         branches: BRANCHES.iter().map(branch).collect(),

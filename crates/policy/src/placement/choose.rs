@@ -11,6 +11,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
 use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules};
+use super::slot::Slot;
 use super::spec::Offline;
 use super::spread::{How, Pick, Question};
 use super::surroundings::Surroundings;
@@ -157,6 +158,31 @@ impl Rules {
         let slots = self.entries.get(decision.entry.index()).map_or(&[][..], |info| &info.to);
         let place = |id| slots.iter().position(|slot| slot.contains(id));
         chosen == branch || place(chosen).is_some() && place(chosen) == place(branch)
+    }
+
+    /// The branches that a file may move between without any rule moving it again: those of the same entry of its list, or all of the default list. None
+    /// while it is held there, and for one that belongs elsewhere.
+    pub fn equals(
+        &self,
+        facts: &FileFacts<'_>,
+        branches: &[BranchView],
+        resident: &Resident,
+        around: &dyn Surroundings,
+    ) -> Vec<BranchId> {
+        let found = self.entry_for(facts, branches, Some(resident));
+        let (choice, because) = self.choose(found, facts, branches, Some(resident), around);
+        if choice != Choice::Stay || matches!(because, Because::Held | Because::HomeOffline) {
+            return Vec::new();
+        }
+        let info = &self.entries[found.entry.index()];
+        if !info.contains(resident.branch) {
+            return Vec::new();
+        }
+        if found.entry == self.default_entry() {
+            return info.to.iter().flat_map(Slot::members).collect();
+        }
+        // A later entry that has it too is of less worth.
+        info.to.iter().find(|slot| slot.contains(resident.branch)).into_iter().flat_map(Slot::members).collect()
     }
 
     /// Whether a file that could not be placed is on a branch that its list does not name.

@@ -9,7 +9,7 @@ use super::condition::{BadCondition, Test};
 use super::error::RuleError;
 use super::expression::Expression;
 use super::glob::Glob;
-use super::group::{self, Known};
+use super::group::{self, Group, Known};
 use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
 use super::slot::{Set, Slot};
@@ -23,9 +23,9 @@ impl Rules {
         compile(spec, branches)
     }
 
-    /// All that is wrong with groups.
-    pub fn mistakes_of_groups(groups: &[GroupSpec], branches: &[(String, BranchId)]) -> Vec<RuleError> {
-        group::compile(groups, branches).err().unwrap_or_default()
+    /// Groups with their members, in the order given; or all that is wrong with them.
+    pub fn compile_groups(groups: &[GroupSpec], branches: &[(String, BranchId)]) -> Result<Vec<Group>, Vec<RuleError>> {
+        group::compile(groups, branches).map(|known| known.groups)
     }
 }
 

@@ -317,7 +317,11 @@ impl Rules {
             None => format!("{name} is offline"),
             Some(view) if !view.online => format!("{name} is offline"),
             Some(view) if !view.writable => format!("{name} takes nothing new"),
-            Some(view) if !view.has_inode() => format!("{name} has no free inode"),
+            Some(view) if !view.creates => format!("{name} takes no new files (create = false)"),
+            Some(view) if !view.has_inode() => {
+                let most = view.inodes.map_or(0, |inodes| inodes.total);
+                format!("{name} has no free inode (of {most})")
+            }
             Some(view) => {
                 format!("{name} has no room ({} free, {} kept free, {} needed)", view.free, view.min_free, facts.need())
             }

@@ -76,13 +76,15 @@ pub struct BranchView {
     pub online: bool,
     /// False: read-only, draining or removed; nothing new comes here.
     pub writable: bool,
+    /// False: the files that are here stay and may grow, and no others come.
+    pub creates: bool,
     /// Size.
     pub total: ByteSize,
     /// Free space.
     pub free: ByteSize,
     /// Space that placement leaves free.
     pub min_free: ByteSize,
-    /// Its inodes, where its file system counts them.
+    /// Its inodes, where its file system counts them; no more of them than the branch may have.
     pub inodes: Option<Inodes>,
 }
 
@@ -104,9 +106,14 @@ impl Inodes {
 }
 
 impl BranchView {
-    /// Whether a file may be put here at all.
+    /// Whether a file that is here may stay.
     pub(super) fn open(&self) -> bool {
         self.online && self.writable
+    }
+
+    /// Whether a file may be put here at all.
+    pub(super) fn takes_new(&self) -> bool {
+        self.open() && self.creates
     }
 
     /// Whether `need` more bytes leave `min_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.

@@ -83,6 +83,7 @@ pub(super) type Views = SmallVec<[BranchView; 16]>;
 const AWAY: BranchView = BranchView {
     online: false,
     writable: false,
+    creates: false,
     total: ByteSize(0),
     free: ByteSize(0),
     min_free: ByteSize(0),
@@ -240,6 +241,7 @@ impl Rules {
             buffer.push(members.fold(AWAY, |sum, member| BranchView {
                 online: true,
                 writable: sum.writable || member.writable,
+                creates: sum.creates || member.creates,
                 total: ByteSize(sum.total.0.saturating_add(member.total.0)),
                 free: ByteSize(sum.free.0.saturating_add(member.free.0)),
                 min_free: ByteSize(sum.min_free.0.saturating_add(member.min_free.0)),

@@ -122,9 +122,10 @@ impl Set {
 }
 
 impl<'a> Question<'a> {
+    /// Those that take new files.
     fn open(&self, members: &[BranchId]) -> impl Iterator<Item = Member<'a>> {
         let branches = self.branches;
-        members.iter().filter_map(move |&id| Some((id, view(branches, id).filter(|view| view.open())?)))
+        members.iter().filter_map(move |&id| Some((id, view(branches, id).filter(|view| view.takes_new())?)))
     }
 
     fn with_room(&self, members: &[BranchId]) -> Members<'a> {

@@ -13,7 +13,8 @@ use umbrella_fs::spec::BranchSpec;
 use umbrella_units::{Amount, ByteSize, ParseDurationError, format_duration, parse_duration};
 
 use super::rules_reaching;
-use crate::commands::PoolOption;
+use crate::client::Client;
+use crate::commands::{PoolOption, balance};
 use crate::config::save::{self, Addition, Change};
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{commands, ending, mounts, output, pool};
@@ -25,6 +26,7 @@ EXAMPLES:
   umbrella branch add usb /mnt/usb --min-free 5%
   umbrella branch add archive /mnt/tape --read-only --optional
   umbrella branch add disk3 /mnt/disk3 --default --save
+  umbrella branch add disk3 /mnt/disk3 --group hdds --balance --save
 
 Without --save the configuration is not changed: what to add to it is printed.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -42,6 +44,15 @@ pub(super) struct AddArgs {
     /// Write, move and delete nothing here.
     #[arg(long)]
     read_only: bool,
+    /// Bring no new files here; those that are here are used and changed.
+    #[arg(long)]
+    no_create: bool,
+    /// It is full with so many inodes in use.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    max_files: Option<u64>,
+    /// While the pool is mounted, show an empty directory at the branch's own path.
+    #[arg(long)]
+    hide: bool,
     /// Let the pool start without it when it is missing.
     #[arg(long)]
     optional: bool,
@@ -57,6 +68,12 @@ pub(super) struct AddArgs {
     /// Also append it to the default list, so that new files go there when the branches before it are full.
     #[arg(long)]
     default: bool,
+    /// Also make it a member of this group, so that it takes its share of the group's new files.
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+    /// Then even out the members of that group, as `umbrella balance` does.
+    #[arg(long, requires = "group")]
+    balance: bool,
     /// Also write it to the configuration of the pool; comments and layout stay.
     #[arg(long)]
     save: bool,
@@ -74,12 +91,15 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
 impl AddArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (_, client) = commands::reach(self.pool.pool.as_deref())?;
-        let branch = BranchSpec {
+        let mut branch = BranchSpec {
             path: pool::absolute(&self.path)?,
-            name: self.name,
+            name: self.name.clone(),
             min_free: self.min_free.unwrap_or(Amount::Bytes(ByteSize(0))),
             headroom: self.headroom,
             read_only: self.read_only,
+            create: !self.no_create,
+            max_files: self.max_files,
+            hide: self.hide,
             optional: self.optional,
             require_mount: self.require_mount,
             min_stay: self.min_stay.unwrap_or_default(),
@@ -90,10 +110,15 @@ impl AddArgs {
         let lines = configuration(&branch)?;
         let name = branch.name.clone();
         // What cannot be written is said before anything is changed.
-        let change = Change::Add(Addition { branch: &branch, lines: &lines, to_default: self.default });
+        let (to_default, to_group) = (self.default, self.group.as_deref());
+        let change = Change::Add(Addition { branch: &branch, lines: &lines, to_default, to_group });
         let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
+        // The group may have a `min_free` for it.
+        if let Some(kept) = saved.as_ref().and_then(|saved| saved.branch(&name)) {
+            branch.min_free = kept.min_free;
+        }
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
-        client.ask(&Request::BranchAdd { branch: branch.clone(), to_default: self.default })?;
+        client.ask(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
             let written = saved.write();
@@ -105,7 +130,7 @@ impl AddArgs {
         if self.json {
             let added = json!({ "branch": name, "added": true, "configuration": lines, "lists": lists, "saved": file });
             output::json(&added)?;
-            return Ok(ExitCode::SUCCESS);
+            return self.then_balance(&client);
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
@@ -118,10 +143,18 @@ impl AddArgs {
         if let Some(file) = file {
             output::line(&format!("saved to {file}"))?;
         } else {
-            let also = if self.default { ", and its name to the default list" } else { "" };
+            let default = if self.default { ", and its name to the default list" } else { "" };
+            let group = self.group.as_ref().map(|group| format!(", and its name to group {}", quoted(group)));
+            let also = format!("{default}{}", group.unwrap_or_default());
             output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
         }
-        Ok(ExitCode::SUCCESS)
+        self.then_balance(&client)
+    }
+
+    fn then_balance(&self, client: &Client) -> anyhow::Result<ExitCode> {
+        let Some(group) = self.group.clone().filter(|_| self.balance) else { return Ok(ExitCode::SUCCESS) };
+        let request = Request::Balance { group, within: balance::TO, dry_run: false, bandwidth: None };
+        balance::balance(client, &request, false, self.json)
     }
 }
 
@@ -142,6 +175,12 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
         #[serde(skip_serializing_if = "Option::is_none")]
         read_only: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        create: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_files: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hide: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         optional: Option<bool>,
         #[serde(skip_serializing_if = "Option::is_none")]
         require_mount: Option<bool>,
@@ -156,6 +195,9 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
         min_free: (branch.min_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.min_free)),
         headroom: branch.headroom.map(amount),
         read_only: branch.read_only.then_some(true),
+        create: (!branch.create).then_some(false),
+        max_files: branch.max_files,
+        hide: branch.hide.then_some(true),
         optional: branch.optional.then_some(true),
         require_mount: branch.require_mount,
         min_stay: (!branch.min_stay.is_zero()).then(|| format_duration(branch.min_stay)),

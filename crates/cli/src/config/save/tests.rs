@@ -1,25 +1,12 @@
 use std::os::unix::fs::symlink;
 
-use umbrella_units::{Amount, ByteSize};
-
 use super::*;
 
 const TEXT: &str = "# the house\nmount = \"/srv/pool\"   # where\n\ndefault = [\"a\"] # files\n\n[[branch]]\nname = \"a\"\npath = \"/mnt/a\"  # old\n\n\
                     # rules come last\n[[rule]]\nwhen = { size = \"> 1MiB\" }\nto = [\"a\"]\n";
 
 fn branch(name: &str, path: &str) -> BranchSpec {
-    BranchSpec {
-        name: name.to_owned(),
-        path: path.into(),
-        min_free: Amount::Bytes(ByteSize(0)),
-        headroom: None,
-        read_only: false,
-        optional: false,
-        require_mount: None,
-        min_stay: std::time::Duration::ZERO,
-        passthrough: true,
-        write_back: None,
-    }
+    BranchSpec::new(name, path)
 }
 
 /// The text after a branch `b` was added.
@@ -29,7 +16,7 @@ fn with_b(text: &str, path: &str, to_default: bool) -> anyhow::Result<String> {
     std::fs::write(&file, text).unwrap();
     let branch = branch("b", path);
     let lines = format!("[[branch]]\nname = \"b\"\npath = {path:?}\n");
-    prepare(&file, &Change::Add(Addition { branch: &branch, lines: &lines, to_default }))?.write()?;
+    prepare(&file, &Change::Add(Addition { branch: &branch, lines: &lines, to_default, to_group: None }))?.write()?;
     Ok(std::fs::read_to_string(&file).unwrap())
 }
 
@@ -58,13 +45,35 @@ fn comments_of_the_default_list_stay_where_they_are() {
 }
 
 #[test]
+fn a_branch_joins_a_group_unless_a_pattern_of_the_group_matches_it() {
+    let joined = |branches: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pool.toml");
+        let text = format!("{TEXT}[[group]]\nname = \"g\"\nbranches = {branches} # mine\nmin_free = \"5%\"\n");
+        std::fs::write(&file, &text).unwrap();
+        let branch = branch("b", "/mnt/b");
+        let lines = "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n";
+        let addition = Addition { branch: &branch, lines, to_default: false, to_group: Some("g") };
+        let prepared = prepare(&file, &Change::Add(addition)).unwrap();
+        assert_eq!(prepared.branch("b").unwrap().min_free.to_string(), "5%", "the group's");
+        prepared.write().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.split_once("name = \"g\"\nbranches = ").unwrap().1.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(joined("[\"a\"]"), "[\"a\", \"b\"] # mine");
+    assert_eq!(joined("\"a\""), "[\"a\", \"b\"] # mine");
+    assert_eq!(joined("\"*\""), "\"*\" # mine");
+}
+
+#[test]
 fn what_somebody_writes_meanwhile_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, TEXT).unwrap();
     let branch = branch("b", "/mnt/b");
     let lines = "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n";
-    let prepared = prepare(&file, &Change::Add(Addition { branch: &branch, lines, to_default: true })).unwrap();
+    let prepared =
+        prepare(&file, &Change::Add(Addition { branch: &branch, lines, to_default: true, to_group: None })).unwrap();
     let theirs = format!("{TEXT}# mine\n");
     std::fs::write(&file, &theirs).unwrap();
     prepared.write().unwrap_err();
@@ -102,7 +111,10 @@ fn a_link_stays_one_and_the_file_keeps_its_mode() {
     symlink("real.toml", &link).unwrap();
     let branch = branch("b", "/mnt/b");
     let lines = "[[branch]]\nname = \"b\"\npath = \"/mnt/b\"\n";
-    prepare(&link, &Change::Add(Addition { branch: &branch, lines, to_default: false })).unwrap().write().unwrap();
+    prepare(&link, &Change::Add(Addition { branch: &branch, lines, to_default: false, to_group: None }))
+        .unwrap()
+        .write()
+        .unwrap();
     assert!(link.is_symlink() && std::fs::read_to_string(&file).unwrap().contains("/mnt/b"));
     assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o640);
     assert_eq!(dir.path().read_dir().unwrap().count(), 2, "nothing else is left");
@@ -111,7 +123,7 @@ fn a_link_stays_one_and_the_file_keeps_its_mode() {
 #[test]
 fn what_is_no_file_is_not_written() {
     let branch = branch("b", "/mnt/b");
-    let addition = || Addition { branch: &branch, lines: "", to_default: false };
+    let addition = || Addition { branch: &branch, lines: "", to_default: false, to_group: None };
     for no_file in ["/dev/null", "/does/not/exist", ""] {
         let error = prepare(Path::new(no_file), &Change::Add(addition())).unwrap_err().to_string();
         assert!(error.contains("cannot find the configuration file"), "{no_file}: {error}");

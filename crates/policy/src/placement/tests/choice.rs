@@ -28,6 +28,18 @@ fn the_first_branch_with_room_is_taken() {
 }
 
 #[test]
+fn a_branch_that_takes_no_new_files_keeps_those_it_has() {
+    let closed = BranchView { creates: false, ..ROOMY };
+    let branches = [ROOMY, closed, ROOMY, ROOMY];
+    assert_eq!(new(&list(), &branches), Choice::Place(CRYPT), "nothing new comes");
+    assert_eq!(choice(&list(), &file("/x"), &branches, Some(FLASH)), Choice::Stay, "what is there stays");
+    assert_eq!(choice(&list(), &file("/x"), &branches, Some(DISK)), Choice::Place(CRYPT), "and nothing moves there");
+    assert_eq!(list().next_choice(&file("/x"), &[closed; 4], &[], ByteSize(0), &Empty), None);
+    let why = list().explain(&file("/x"), &branches, None, &Empty).why;
+    assert!(why.starts_with("\"flash\" takes no new files (create = false)"), "{why}");
+}
+
+#[test]
 fn room_means_that_what_is_kept_free_stays_free() {
     let flash = |free| [ROOMY, BranchView { min_free: ByteSize(500), ..super::free(free) }, ROOMY, ROOMY];
     assert_eq!(new(&list(), &flash(1500)), Choice::Place(FLASH));

@@ -309,7 +309,7 @@ fn a_group_that_cannot_be_is_an_error() {
     assert!(matches!(wrong(vec![group("g", &["d[isk"])]), RuleError::BadMembers { .. }));
     let together = GroupSpec { together: owned(&["/TV/"]), ..group("g", &["disk"]) };
     assert!(matches!(wrong(vec![together]), RuleError::BadTogether { .. }));
-    let both = Rules::mistakes_of_groups(&[group("g", &["x"]), group("h", &["y"])], &names());
+    let both = Rules::compile_groups(&[group("g", &["x"]), group("h", &["y"])], &names()).unwrap_err();
     assert_eq!(both.len(), 2, "every mistake is reported");
 }
 
@@ -338,6 +338,25 @@ fn conditions_look_at_a_group_as_a_whole() {
     let all_away = [OFFLINE, OFFLINE, ROOMY, ROOMY];
     assert!(holds(online("all", false), &all_away));
     assert!(!holds(free_of_group(SpaceField::Free, Comparison::Less, 1), &all_away), "nothing is known");
+}
+
+#[test]
+fn a_file_may_move_between_what_its_own_list_calls_equal() {
+    let groups = || vec![group("fast", &["flash", "crypt"]), group("all", &["disk", "flash", "spare"])];
+    let compile = |to: &[&str]| {
+        let rules = vec![when("r", vec![path(PathPart::Name, &["*.avi"])], super::to(to))];
+        let spec = RulesSpec { rules, default: owned(&["disk", "spare"]), groups: groups() };
+        Rules::compile(&spec, &names()).unwrap()
+    };
+    let equals = |to: &[&str], path: &'static str, resident: Resident| {
+        compile(to).equals(&file(path), &[ROOMY; 4], &resident, &Empty)
+    };
+    assert_eq!(equals(&["fast", "all"], "/x.avi", on(FLASH)), [FLASH, CRYPT], "the first entry that has it");
+    assert_eq!(equals(&["fast", "all"], "/x.avi", on(DISK)), [], "it belongs elsewhere");
+    assert_eq!(equals(&["flash", "crypt"], "/x.avi", on(FLASH)), [FLASH], "a list is an order of preference");
+    assert_eq!(equals(&["fast"], "/x", on(DISK)), [DISK, SPARE], "the default list is none");
+    let held = Resident { since: Some(file("/x").now), min_stay: Duration::from_secs(60), ..on(FLASH) };
+    assert_eq!(equals(&["fast"], "/x.avi", held), []);
 }
 
 #[test]

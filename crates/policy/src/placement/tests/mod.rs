@@ -128,6 +128,7 @@ fn sized(bytes: u64) -> FileFacts<'static> {
 const ROOMY: BranchView = BranchView {
     online: true,
     writable: true,
+    creates: true,
     total: ByteSize(1_000_000),
     free: ByteSize(500_000),
     min_free: ByteSize(0),

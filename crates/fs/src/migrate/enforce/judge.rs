@@ -1,0 +1,39 @@
+//! What decides where the files go that a walk meets: the rules, or somebody else's plan.
+
+use umbrella_units::BranchId;
+
+use crate::branch::Branch;
+use crate::control::protocol::MoveEvent;
+use crate::ground::meta::Meta;
+use crate::migrate::Migrations;
+use crate::migrate::enforce::Walker;
+
+/// A file that a walk meets.
+pub(crate) struct Met<'a> {
+    /// All names of it that are known.
+    pub(crate) names: &'a [Vec<u8>],
+    /// The one that decides by the rules.
+    pub(crate) path: &'a [u8],
+    pub(crate) branch: &'a Branch,
+    pub(crate) meta: &'a Meta,
+}
+
+/// Decides in place of the rules.
+pub(crate) trait Judge {
+    /// What its moves are put down to, for people.
+    fn name(&self) -> &'static str;
+
+    /// Where it is to go; nowhere: it stays.
+    fn target_of(&mut self, migrations: &Migrations, file: &Met<'_>) -> Option<BranchId>;
+}
+
+impl Walker<'_> {
+    /// Where a file is to go that is not there.
+    pub(super) fn target_of(&mut self, file: &Met<'_>) -> Option<(BranchId, MoveEvent)> {
+        let Some(judge) = &mut self.judge else { return self.by_rules(file.path, file.branch, file.meta) };
+        let target = judge.target_of(self.migrations, file)?;
+        let name = judge.name().to_owned();
+        let event = self.event(file.path, [file.branch.id, target], file.meta, name);
+        Some((target, event))
+    }
+}
