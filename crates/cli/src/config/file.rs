@@ -75,7 +75,7 @@ pub(super) struct BranchFile {
     pub(super) write_back_background: Option<Spanned<Scalar>>,
 }
 
-/// `[[rule]]`: either `when`, `to` and `spill`, or `match`.
+/// `[[rule]]`: either `when`, `to`, `spill` and how its files are treated, or `match`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
@@ -83,6 +83,9 @@ pub(super) struct RuleFile {
     pub(super) when: Option<Spanned<WhenFile>>,
     pub(super) to: Option<Spanned<Names>>,
     pub(super) spill: Option<Spanned<bool>>,
+    pub(super) staging: Option<Spanned<String>>,
+    pub(super) passthrough: Option<Spanned<bool>>,
+    pub(super) min_stay: Option<Spanned<Scalar>>,
     #[serde(rename = "match")]
     pub(super) names: Option<Spanned<NameTable>>,
 }

@@ -21,6 +21,7 @@ mod rules;
 pub(crate) mod save;
 mod seen;
 mod source;
+mod treatment;
 #[cfg(test)]
 mod tests;
 mod values;

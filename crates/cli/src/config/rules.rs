@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use toml::Spanned;
 use umbrella_fs::spec::PoolSpec;
-use umbrella_policy::placement::spec::{DestinationSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{
+    DestinationSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
+};
 use umbrella_policy::placement::{RuleError, Rules};
 use umbrella_units::BranchId;
 
@@ -13,6 +15,7 @@ use super::conditions;
 use super::conversion::Conversion;
 use super::file::{EntryFile, RuleFile};
 use super::problem::Problem;
+use super::treatment;
 use super::values::Names;
 
 /// Converts every rule.
@@ -36,7 +39,8 @@ pub(super) fn rules(c: &mut Conversion, files: &[Spanned<RuleFile>]) -> Vec<Rule
                 None => name_table = Some(line),
             }
         }
-        rules.push(RuleSpec { name, kind });
+        let treatment = treatment::read(c, file.get_ref());
+        rules.push(RuleSpec { name, kind, treatment });
     }
     rules
 }
@@ -65,6 +69,12 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
         }
         (Some(when), None) => {
             let conditions = conditions::read(c, when.get_ref());
+            if let (None, Some(_)) = (&file.to, treatment::first_key(file)) {
+                if let Some(hysteresis) = &when.get_ref().hysteresis {
+                    c.fail(hysteresis.span(), Problem::HysteresisWithoutTo);
+                }
+                return Some(RuleKindSpec::Treat { conditions });
+            }
             let Some(to) = &file.to else {
                 let branches = c.branches.iter().take(2).cloned().collect();
                 c.fail(span.clone(), Problem::RuleWithoutTo { branches });
@@ -79,6 +89,9 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
             }
             if let Some(spill) = &file.spill {
                 c.fail(spill.span(), Problem::KeyBesideMatch { key: "spill" });
+            }
+            if let Some((key, span)) = treatment::first_key(file) {
+                c.fail(span, Problem::TreatmentBesideMatch { key });
             }
             if names.get_ref().0.is_empty() {
                 c.fail(names.span(), Problem::EmptyList { what: "pattern" });
@@ -110,13 +123,18 @@ fn destination(c: &mut Conversion, to: &Spanned<Names>, spill: Option<bool>) -> 
 /// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone first.
 pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
     let branches = c.branches.clone();
+    for (rule, span) in spec.rules.rules.iter().zip(c.spans.rules.clone()) {
+        if spec.staging.is_none() && rule.treatment.staging == Some(StagingMode::Always) {
+            c.fail(span, Problem::StagingOfRule);
+        }
+    }
     let resolve = |name: &str| branches.iter().position(|known| known == name).map(|index| BranchId(index as u16));
     for rule in &spec.rules.rules {
         let RuleKindSpec::Names(entries) = &rule.kind else { continue };
         for entry in entries {
             let kind = RuleKindSpec::Names(vec![entry.clone()]);
             let alone = RulesSpec {
-                rules: vec![RuleSpec { name: rule.name.clone(), kind }],
+                rules: vec![RuleSpec { name: rule.name.clone(), kind, treatment: Treatment::default() }],
                 default: spec.rules.default.clone(),
             };
             if let Err(RuleError::BadGlob { glob, reason, .. }) = Rules::compile(&alone, &resolve) {

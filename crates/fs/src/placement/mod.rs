@@ -2,6 +2,7 @@
 
 mod bind;
 mod place;
+mod treatment;
 mod xattrs;
 
 use std::sync::Arc;

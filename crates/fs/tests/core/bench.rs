@@ -9,7 +9,9 @@ use umbrella_fs::pool::Pool;
 use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
-use umbrella_policy::placement::spec::{Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{
+    Comparison, Condition, DestinationSpec, RuleKindSpec, RuleSpec, RulesSpec, Treatment,
+};
 use umbrella_units::{Amount, ByteSize};
 
 /// In the order of the configuration.
@@ -203,5 +205,6 @@ pub(crate) fn has_room_always(rules: usize) -> bool {
 
 fn when(name: &str, condition: Condition, to: &str) -> RuleSpec {
     let to = DestinationSpec { branches: vec![to.to_owned()], spill: true };
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions: vec![condition], to } }
+    let kind = RuleKindSpec::When { conditions: vec![condition], to };
+    RuleSpec { name: name.to_owned(), kind, treatment: Treatment::default() }
 }

@@ -125,7 +125,8 @@ impl Rules {
     /// Decides where a file belongs. Allocates nothing.
     pub fn decide(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Decision {
         let found = self.entry_for(facts, branches, resident);
-        let (choice, _) = choose(self.destination(found), facts.need(), facts.now, branches, resident);
+        let held = self.held(facts, branches, resident);
+        let (choice, _) = choose(self.destination(found), facts.need(), facts.now, branches, held.as_ref());
         Decision { entry: found.entry, choice }
     }
 
@@ -167,7 +168,7 @@ impl Rules {
         decision.choice == Choice::Stay
             && self.entries.get(decision.entry.index()).is_some_and(|entry| !listed(entry))
             && view(branches, resident.branch).is_some_and(BranchView::open)
-            && !resident.is_held(facts.now)
+            && !self.held(facts, branches, Some(resident)).is_some_and(|held| held.is_held(facts.now))
     }
 }
 

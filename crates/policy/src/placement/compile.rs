@@ -8,7 +8,8 @@ use super::expression::Expression;
 use super::glob::Glob;
 use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
-use super::spec::{Condition, DestinationSpec, NameEntrySpec, RuleKindSpec, RulesSpec};
+use super::spec::{Condition, DestinationSpec, NameEntrySpec, RuleKindSpec, RulesSpec, Treatment};
+use super::treatment::Treat;
 
 /// Name of the default list in entries and errors.
 pub(super) const DEFAULT: &str = "default";
@@ -28,7 +29,15 @@ fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
     let mut table: Option<&str> = None;
     for rule in &spec.rules {
         ordered.push(match &rule.kind {
-            RuleKindSpec::When { conditions, to } => Rule::When(compiler.when(&rule.name, conditions, to)?),
+            RuleKindSpec::When { conditions, to } => {
+                let treatment = rule.treatment;
+                Rule::When(When { treatment, ..compiler.when(&rule.name, conditions, to)? })
+            }
+            RuleKindSpec::Treat { conditions } => Rule::Treat(Treat {
+                name: rule.name.clone(),
+                condition: compiler.condition(&rule.name, conditions)?,
+                treatment: rule.treatment,
+            }),
             RuleKindSpec::Names(patterns) => {
                 if let Some(first) = table.replace(&rule.name) {
                     return Err(RuleError::SecondNameTable { rule: rule.name.clone(), first: first.to_owned() });
@@ -43,7 +52,14 @@ fn compile(spec: &RulesSpec, resolve: Resolve<'_>) -> Result<Rules, RuleError> {
     let to = compiler.branches(DEFAULT, &spec.default)?;
     compiler.entry(DEFAULT.to_owned(), to, true);
     let names = known_names(spec, resolve);
-    Ok(Rules { asked: Asked::of(&ordered), xattrs: xattrs_of(&ordered), ordered, entries: compiler.entries, names })
+    Ok(Rules {
+        asked: Asked::of(&ordered),
+        xattrs: xattrs_of(&ordered),
+        treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
+        ordered,
+        entries: compiler.entries,
+        names,
+    })
 }
 
 struct Compiler<'a> {
@@ -54,16 +70,20 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
-        let condition = Expression::compile(conditions, self.resolve).map_err(|bad| match bad {
+        let condition = self.condition(rule, conditions)?;
+        let (entry, first) = self.destination(rule, rule.to_owned(), to)?;
+        Ok(When { entry, first, has_band: condition.mentions(Test::has_band), condition, treatment: Treatment::default() })
+    }
+
+    fn condition(&self, rule: &str, conditions: &[Condition]) -> Result<Expression, RuleError> {
+        Expression::compile(conditions, self.resolve).map_err(|bad| match bad {
             BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
             BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
             BadCondition::BadGlob(glob, reason) => {
                 RuleError::BadGlob { rule: rule.to_owned(), glob: glob.to_owned(), reason }
             }
             BadCondition::TooDeep => RuleError::TooDeep { rule: rule.to_owned() },
-        })?;
-        let (entry, first) = self.destination(rule, rule.to_owned(), to)?;
-        Ok(When { entry, first, has_band: condition.mentions(Test::has_band), condition })
+        })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {
@@ -133,16 +153,21 @@ fn known_names(spec: &RulesSpec, resolve: Resolve<'_>) -> Vec<(BranchId, String)
         match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
                 to.branches.iter().for_each(&mut note);
-                for condition in Condition::leaves(conditions) {
-                    if let Condition::Space { branch, .. } | Condition::Online { branch, .. } = condition {
-                        note(branch);
-                    }
-                }
+                named_in(conditions).for_each(&mut note);
             }
+            RuleKindSpec::Treat { conditions } => named_in(conditions).for_each(&mut note),
             RuleKindSpec::Names(patterns) => {
                 patterns.iter().flat_map(|pattern| &pattern.to.branches).for_each(&mut note);
             }
         }
     }
     known
+}
+
+/// Branches that conditions name.
+fn named_in(conditions: &[Condition]) -> impl Iterator<Item = &String> {
+    Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
+        Condition::Space { branch, .. } | Condition::Online { branch, .. } => Some(branch),
+        _ => None,
+    })
 }

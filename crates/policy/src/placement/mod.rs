@@ -17,6 +17,7 @@ mod reach;
 mod requirement;
 mod rules;
 pub mod spec;
+mod treatment;
 mod words;
 
 #[cfg(test)]
