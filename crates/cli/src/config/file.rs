@@ -89,7 +89,7 @@ pub(super) struct GroupFile {
     pub(super) together_spill: Option<bool>,
 }
 
-/// `[[rule]]`: either `when`, `to` and `offline`, or `match`.
+/// `[[rule]]`: either `when`, `to`, `offline` and how its files are treated, or `match`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
@@ -97,6 +97,9 @@ pub(super) struct RuleFile {
     pub(super) when: Option<Spanned<WhenFile>>,
     pub(super) to: Option<Spanned<Names>>,
     pub(super) offline: Option<Spanned<Offline>>,
+    pub(super) staging: Option<Spanned<String>>,
+    pub(super) passthrough: Option<Spanned<bool>>,
+    pub(super) min_stay: Option<Spanned<Scalar>>,
     #[serde(rename = "match")]
     pub(super) names: Option<Spanned<NameTable>>,
 }

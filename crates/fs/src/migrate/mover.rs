@@ -192,11 +192,13 @@ impl Mover {
 }
 
 impl Migrations {
-    /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
+    /// A staged file was closed, or has another name: one that must be nowhere else, or not in memory, leaves at once.
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         let Some(area) = &self.staged.area else { return };
         let xattrs = self.placement.xattrs_of(node, meta);
-        if self.placement.forbids(&node.paths(), meta, xattrs.as_deref(), area.branch.id) {
+        if self.placement.forbids(&node.paths(), meta, xattrs.as_deref(), area.branch.id)
+            || self.placement.must_leave_memory(node, meta, &area.branch)
+        {
             area.hurry(node);
             area.wake.notify_one();
         }

@@ -91,6 +91,9 @@ impl Staging {
         call: impl Fn(&DirAt) -> OpResult<T>,
     ) -> OpResult<Option<(DirAt, T)>> {
         let Some(area) = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files()) else { return Ok(None) };
+        if self.placement.is_never_staged(new) {
+            return Ok(None);
+        }
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let (home, decision) = self.placement.place_by(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
         // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.

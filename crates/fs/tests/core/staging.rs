@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId, OpError};
-use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
 use umbrella_units::{Amount, ByteSize};
 
 use crate::bench::{BRANCHES, Bench, Ground, small_area};
@@ -545,7 +545,7 @@ fn on_a_tiny_branch() -> Scene {
     }
     let to = DestinationSpec { branches: vec!["tiny".to_owned(), "any".to_owned()], offline: Offline::Next };
     let kind = RuleKindSpec::When { conditions: Vec::new(), to };
-    let rules = vec![RuleSpec { name: "all".to_owned(), kind }];
+    let rules = vec![RuleSpec { name: "all".to_owned(), kind, treatment: Treatment::default() }];
     scene.pool.reload_rules(&RulesSpec { rules, default: vec!["fast".to_owned()], groups: Vec::new() }).unwrap();
     scene
 }

@@ -22,6 +22,7 @@ mod slot;
 pub mod spec;
 mod spread;
 mod surroundings;
+mod treatment;
 mod words;
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use super::glob::Glob;
 use super::group::Group;
 use super::name_table::NameTable;
 use super::slot::Slot;
-use super::spec::{Offline, PathPart};
+use super::spec::{Offline, PathPart, Treatment};
+use super::treatment::Treat;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,6 +104,8 @@ pub struct Rules {
     pub(super) asked: Asked,
     /// Names of extended attributes that the rules look at.
     pub(super) xattrs: Vec<String>,
+    /// What any of them says of how files are treated.
+    pub(super) treats: Treatment,
 }
 
 /// What of files any rule looks at, for those who would have to find it out.
@@ -122,8 +125,8 @@ impl Asked {
         for rule in rules {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
-                Rule::When(when) => {
-                    for test in when.condition.tests() {
+                Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => {
+                    for test in condition.tests() {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
                         asked.access_times |= test.is_of_access_time();
@@ -138,7 +141,7 @@ impl Asked {
 /// The names of extended attributes that rules look at, each once.
 pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
     let conditions = rules.iter().filter_map(|rule| match rule {
-        Rule::When(when) => Some(&when.condition),
+        Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => Some(condition),
         Rule::Names(_) => None,
     });
     let named = conditions.flat_map(Expression::tests).filter_map(|test| match test {
@@ -155,6 +158,7 @@ pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
 #[derive(Debug, Clone)]
 pub(super) enum Rule {
     When(When),
+    Treat(Treat),
     Names(Names),
 }
 
@@ -163,6 +167,7 @@ pub(super) struct When {
     pub(super) entry: EntryId,
     pub(super) has_band: bool,
     pub(super) condition: Expression,
+    pub(super) treatment: Treatment,
 }
 
 #[derive(Debug, Clone)]
@@ -199,7 +204,7 @@ impl Rules {
             Rule::When(when) => {
                 when.entry <= entry && when.condition.mentions(|test| matches!(test, Test::Size { .. }))
             }
-            Rule::Names(_) => false,
+            Rule::Treat(_) | Rule::Names(_) => false,
         })
     }
 
@@ -270,7 +275,7 @@ impl Rules {
                         return true;
                     }
                 }
-                Rule::When(_) | Rule::Names(_) => {
+                Rule::When(_) | Rule::Treat(_) | Rule::Names(_) => {
                     if self.decided_by(rule, facts, branches, resident).is_some() {
                         return false;
                     }
@@ -322,7 +327,7 @@ impl Rules {
     }
 
     /// The entry of one rule, or of one name table, that a file falls under.
-    fn decided_by(
+    pub(super) fn decided_by(
         &self,
         rule: &Rule,
         facts: &FileFacts<'_>,
@@ -331,6 +336,7 @@ impl Rules {
     ) -> Option<Found> {
         match rule {
             Rule::When(when) => self.matches(when, facts, branches, resident),
+            Rule::Treat(_) => None,
             Rule::Names(names) => {
                 let usable = |pattern| !self.inactive(names.entry(pattern), branches);
                 let pattern = names.table.find(facts.path, usable)?;
@@ -353,7 +359,7 @@ impl Rules {
         when.has_band && resident.is_some_and(|resident| listed(resident.branch) && may_stay(resident.branch))
     }
 
-    fn matches(
+    pub(super) fn matches(
         &self,
         when: &When,
         facts: &FileFacts<'_>,
