@@ -82,7 +82,7 @@ impl Pool {
             branches.push(branch);
         }
         let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
-        let staging = area::open(spec, state_dir, state, BranchId(branches.len() as u16))?;
+        let staging = area::open(spec, &rules.rules, (state_dir, state), BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let staging_id = staging.as_ref().map(|staging| staging.branch.id);
         let branches = Branches::new(&context, branches, staging_id);

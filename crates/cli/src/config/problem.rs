@@ -218,8 +218,6 @@ pub(crate) enum Problem {
         "{key:?} does nothing in a name table; write a rule with when = {{ path = ... }} for it, above the name table"
     )]
     TreatmentBesideMatch { key: &'static str },
-    #[error("staging = \"always\" needs a [staging] table: without one no file waits in memory")]
-    StagingOfRule,
     #[error("{key:?} without a condition; write one between the braces, or leave {key:?} out")]
     EmptyCondition { key: &'static str },
     #[error("conditions stand inside each other more than {limit} deep; write several rules")]

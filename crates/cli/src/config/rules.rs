@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use umbrella_fs::spec::PoolSpec;
 use umbrella_policy::placement::spec::{
-    ANY, DEFAULT, DestinationSpec, NameEntrySpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
+    ANY, DEFAULT, DestinationSpec, NameEntrySpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment,
 };
 use umbrella_policy::placement::{RuleError, Rules};
 
@@ -121,11 +121,6 @@ fn destination(c: &mut Conversion, to: &Spanned<Names>, offline: Option<Offline>
 
 /// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone first.
 pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
-    for (rule, span) in spec.rules.rules.iter().zip(c.spans.rules.clone()) {
-        if spec.staging.is_none() && rule.treatment.staging == Some(StagingMode::Always) {
-            c.fail(span, Problem::StagingOfRule);
-        }
-    }
     let names = super::ids(c.branch_names());
     for rule in &spec.rules.rules {
         let RuleKindSpec::Names(entries) = &rule.kind else { continue };

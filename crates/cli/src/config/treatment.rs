@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use umbrella_policy::placement::spec::{StagingMode, Treatment};
+use umbrella_policy::placement::spec::Treatment;
 use umbrella_units::parse_duration;
 
 use super::conversion::Conversion;
@@ -11,21 +11,16 @@ use super::problem::Problem;
 
 /// Reads what a rule says of its files.
 pub(super) fn read(c: &mut Conversion, file: &RuleFile) -> Treatment {
-    let staging = file.staging.as_ref().and_then(|word| match word.get_ref().as_str() {
-        "always" => Some(StagingMode::Always),
-        "never" => Some(StagingMode::Never),
-        other => {
-            let (value, valid) = (other.to_owned(), vec!["always".to_owned(), "never".to_owned()]);
-            c.fail(word.span(), Problem::UnknownValue { value, valid });
-            None
-        }
-    });
     let min_stay = file.min_stay.as_ref().and_then(|given| {
         parse_duration(&given.get_ref().text())
             .map_err(|error| c.fail(given.span(), Problem::Duration { key: "min_stay", error }))
             .ok()
     });
-    Treatment { staging, passthrough: file.passthrough.as_ref().map(|allowed| *allowed.get_ref()), min_stay }
+    Treatment {
+        staging: file.staging.as_ref().map(|mode| *mode.get_ref()),
+        passthrough: file.passthrough.as_ref().map(|allowed| *allowed.get_ref()),
+        min_stay,
+    }
 }
 
 /// Where the first key stands that says how files are treated, and its name.

@@ -91,7 +91,7 @@ fn an_attribute_that_is_set_while_the_file_is_written_counts_at_its_close() {
 
 #[test]
 fn a_file_in_memory_leaves_for_the_branch_that_its_attribute_names() {
-    let (_disks, pool) = kept(KEEP, "[staging]\nmax_age = \"1h\"");
+    let (_disks, pool) = kept(KEEP, "[staging]\nmode = \"always\"\nmax_age = \"1h\"");
     let file = File::create(pool.join("file")).unwrap();
     rustix::fs::fsetxattr(&file, "user.keep", b"ssd", XattrFlags::empty()).unwrap();
     file.sync_all().unwrap();
@@ -219,7 +219,7 @@ staging = "never"
 
 #[test]
 fn a_rule_says_that_files_do_not_wait_in_memory() {
-    let (_disks, pool) = kept(TREATED, "[staging]\nmax_age = \"1h\"");
+    let (_disks, pool) = kept(TREATED, "[staging]\nmode = \"always\"\nmax_age = \"1h\"");
     fs::create_dir(pool.join("secret")).unwrap();
     fs::write(pool.join("secret/key"), "x").unwrap();
     fs::write(pool.join("open"), "x").unwrap();

@@ -3,6 +3,7 @@
 mod groups;
 mod memory;
 mod open;
+mod promises;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,6 +29,7 @@ use crate::spec::StagingSpec;
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
 pub(crate) use open::{end, open};
+pub(crate) use promises::{Promises, Wait};
 
 /// What waits in memory, if anything may.
 pub(crate) struct Staged {
@@ -70,6 +72,8 @@ pub(crate) struct Queue {
     pub(crate) emptied: FxHashSet<NodeId>,
     /// Waiting files that could not leave when it was their turn, and why.
     pub(crate) stuck: BTreeMap<FileId, Arc<str>>,
+    /// The branches that files were promised room on.
+    pub(crate) promises: Promises,
 }
 
 impl Queue {
@@ -104,6 +108,7 @@ impl Area {
                 released: Vec::new(),
                 emptied: FxHashSet::default(),
                 stuck: BTreeMap::new(),
+                promises: Promises::default(),
             }),
             wake: Condvar::new(),
             groups: Groups::of_this_process(),
@@ -169,7 +174,7 @@ impl Area {
     }
 
     /// A file waits from now on.
-    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         let now = self.now();
         let mut queue = self.queue.lock();
         if queue.nodes.contains_key(&id_of(node)) {
@@ -178,6 +183,10 @@ impl Area {
         node.retain();
         queue.waiting.create(now, id_of(node), FileId(parent.0));
         queue.waiting.write(id_of(node), size);
+        if let Some(wait) = wait {
+            queue.waiting.bound(id_of(node), wait.threshold);
+            queue.promises.add(id_of(node), &wait.list);
+        }
         if queue.is_at_rest() {
             self.wake.notify_one();
         }
@@ -191,6 +200,7 @@ impl Area {
             queue.emptied.insert(NodeId(staged.dir.0));
         }
         queue.stuck.remove(&id_of(node));
+        queue.promises.remove(id_of(node));
         let known = queue.nodes.remove(&id_of(node));
         let was_there = known.is_some();
         queue.released.extend(known);
@@ -205,6 +215,11 @@ impl Area {
 
     pub(crate) fn resized(&self, node: &Node, size: ByteSize) {
         self.queue.lock().waiting.write(id_of(node), size);
+    }
+
+    /// The size beyond which a file leaves.
+    fn threshold_of(&self, node: &Node) -> ByteSize {
+        self.queue.lock().waiting.threshold_of(id_of(node)).unwrap_or(self.spec.max_file)
     }
 
     pub(crate) fn used_now(&self, node: &Node) {
@@ -259,9 +274,9 @@ impl Staged {
     }
 
     /// A file that was made in the staging area waits from now on.
-    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         if let Some(area) = self.area_of(node) {
-            area.add(node, parent, size);
+            area.add(node, parent, size, wait);
             self.context.count(Metric::StagedFiles);
         }
     }
@@ -284,14 +299,15 @@ impl Staged {
     }
 
     /// Whether a file on this branch must leave staging before it may reach this size.
-    pub(crate) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
-        self.area.as_ref().is_some_and(|area| area.branch.id == branch && end > area.spec.max_file.0)
+    pub(crate) fn outgrows(&self, node: &Node, branch: BranchId, end: u64) -> bool {
+        let area = self.area.as_ref().filter(|area| area.branch.id == branch);
+        area.is_some_and(|area| end > area.threshold_of(node).0)
     }
 
     /// Whether a file on this branch must leave staging before it may be written up to this byte.
-    pub(crate) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+    pub(crate) fn may_not_grow(&self, node: &Node, branch: BranchId, end: u64) -> bool {
         let area = self.area.as_ref().filter(|area| area.branch.id == branch);
-        area.is_some_and(|area| end > area.spec.max_file.0 || area.is_overfull())
+        area.is_some_and(|area| end > area.threshold_of(node).0 || area.is_overfull())
     }
 
     /// A file on this branch was written up to this byte.

@@ -1,8 +1,11 @@
 //! How rules want files treated: whether they wait in memory, and whether their data passes the daemon by. A rule's word goes before the branch's.
 
+use std::sync::Arc;
+
 use umbrella_policy::placement::FileFacts;
 use umbrella_policy::placement::spec::{StagingMode, Treatment};
 
+use crate::area::{Area, Wait};
 use crate::branch::Branch;
 use crate::ground::meta::Meta;
 use crate::node::{Node, path_of};
@@ -10,27 +13,49 @@ use crate::placement::place::new_facts;
 use crate::placement::{NewFile, Placement, settled_facts};
 
 impl Placement {
-    /// Whether rules forbid that a new file waits in memory.
-    pub(crate) fn is_never_staged(&self, new: &NewFile<'_>) -> bool {
-        let rules = &self.rules.load().rules;
-        if rules.treats().staging.is_none() {
-            return false;
+    /// How a new file waits in memory; `None`: it does not.
+    pub(crate) fn wait_of(&self, new: &NewFile<'_>, area: &Area) -> Option<Wait> {
+        let active = self.rules.load();
+        let rules = &active.rules;
+        if !rules.may_stage(area.spec.mode) {
+            return None;
         }
-        let path = path_of(new.parent, new.name);
-        rules.treatment(&new_facts(&path, new), &self.views(), None).staging == Some(StagingMode::Never)
+        let (path, views) = (path_of(new.parent, new.name), self.views());
+        let facts = new_facts(&path, new);
+        let said = rules.treats().staging.and_then(|_| rules.treatment(&facts, &views, None).staging);
+        let entry = || rules.deciding_entry(&facts, &views, None);
+        let (threshold, entry) = match said.unwrap_or(area.spec.mode) {
+            StagingMode::Never => return None,
+            StagingMode::Always => {
+                let entry = entry();
+                // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
+                if rules.forbids(entry, area.branch.id) {
+                    return None;
+                }
+                (area.spec.max_file, entry)
+            }
+            StagingMode::Auto => {
+                let outlook = rules.outlook(&facts, &views, area.spec.max_file)?;
+                (outlook.last_threshold.unwrap_or(area.spec.max_file), entry())
+            }
+        };
+        Some(Wait { threshold, list: Arc::clone(active.lists.get(entry.index())?) })
     }
 
-    /// Whether rules forbid that a file that has these names waits in memory any longer.
-    pub(crate) fn must_leave_memory(&self, node: &Node, meta: &Meta, area: &Branch) -> bool {
+    /// Whether a file waits in memory that has these attributes, and how: by the strictest word of its names.
+    pub(crate) fn staging_mode(&self, node: &Node, meta: &Meta, area: &Area) -> StagingMode {
         let rules = &self.rules.load().rules;
         if rules.treats().staging.is_none() {
-            return false;
+            return area.spec.mode;
         }
-        let xattrs = self.xattrs(&node.rule_path(), meta, area);
-        node.paths().iter().any(|path| {
+        let xattrs = self.xattrs(&node.rule_path(), meta, &area.branch);
+        let mode = |path: &Vec<u8>| {
             let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
-            rules.treatment(&facts, &self.views(), None).staging == Some(StagingMode::Never)
-        })
+            rules.treatment(&facts, &self.views(), None).staging.unwrap_or(area.spec.mode)
+        };
+        let modes: Vec<StagingMode> = node.paths().iter().map(mode).collect();
+        let strictest = [StagingMode::Never, StagingMode::Auto].into_iter().find(|mode| modes.contains(mode));
+        strictest.unwrap_or(StagingMode::Always)
     }
 
     /// Whether the data of a file on a branch may pass the daemon by, as far as rules and branch say: as the file is when it is opened.

@@ -10,7 +10,7 @@ use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment,
+    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
@@ -44,7 +44,7 @@ pub(crate) struct Bench {
 /// A small staging area in memory; larger files than most do not stay there.
 pub(crate) fn small_area() -> StagingSpec {
     let size = Some(Amount::Bytes(ByteSize(4 << 20)));
-    StagingSpec { size, max_file: ByteSize(48 << 10), ..StagingSpec::default() }
+    StagingSpec { mode: StagingMode::Always, size, max_file: ByteSize(48 << 10), ..StagingSpec::default() }
 }
 
 impl Bench {

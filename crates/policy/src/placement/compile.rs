@@ -71,6 +71,8 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         asked: Asked::of(&ordered),
         xattrs: xattrs_of(&ordered),
         treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
+        staging_modes: spec.rules.iter().filter_map(|rule| rule.treatment.staging).collect(),
+        ask_late: ordered.iter().any(|rule| matches!(rule, Rule::When(when) if when.condition.mentions(Test::is_late))),
         ordered,
         entries,
         names,

@@ -14,7 +14,7 @@ use super::glob::Glob;
 use super::group::Group;
 use super::name_table::NameTable;
 use super::slot::Slot;
-use super::spec::{Offline, PathPart, Treatment};
+use super::spec::{Offline, PathPart, StagingMode, Treatment};
 use super::treatment::Treat;
 
 /// An index into [`Rules::entries`].
@@ -106,6 +106,10 @@ pub struct Rules {
     pub(super) xattrs: Vec<String>,
     /// What any of them says of how files are treated.
     pub(super) treats: Treatment,
+    /// What any of them says of waiting in memory.
+    pub(super) staging_modes: Vec<StagingMode>,
+    /// One of them asks for what a new file does not have yet.
+    pub(super) ask_late: bool,
 }
 
 /// What of files any rule looks at, for those who would have to find it out.

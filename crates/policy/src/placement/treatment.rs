@@ -30,6 +30,12 @@ impl Rules {
         self.treats
     }
 
+    /// Whether any new file may wait in memory, where `mode` holds for those of which no rule says something.
+    pub fn may_stage(&self, mode: StagingMode) -> bool {
+        let said = |wanted| mode == wanted || self.staging_modes.contains(&wanted);
+        said(StagingMode::Always) || self.ask_late && said(StagingMode::Auto)
+    }
+
     /// How the rules want a file treated.
     pub fn treatment(&self, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<&Resident>) -> Treatment {
         let mut buffer = Views::new();
@@ -68,6 +74,7 @@ impl Rules {
 /// A treatment as it is written: `passthrough = false, min_stay = 1d`.
 pub(super) fn written(treatment: Treatment) -> String {
     let staging = treatment.staging.map(|mode| match mode {
+        StagingMode::Auto => "staging = auto".to_owned(),
         StagingMode::Always => "staging = always".to_owned(),
         StagingMode::Never => "staging = never".to_owned(),
     });

@@ -5,10 +5,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Whether new files wait in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StagingMode {
-    /// They wait where there is a staging area.
+    /// They wait while the rules need a fact that they do not have yet, and no longer.
+    #[default]
+    Auto,
+    /// All of them wait, for as long as the staging area allows.
     Always,
     /// They are made on their branch at once.
     Never,

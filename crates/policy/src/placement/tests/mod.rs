@@ -10,6 +10,7 @@ mod hysteresis;
 mod joined;
 mod model;
 mod names;
+mod outlook;
 mod reach;
 mod treatment;
 
