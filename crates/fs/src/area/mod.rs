@@ -242,6 +242,13 @@ impl Area {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
+    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and those that give a file its
+    /// attributes and its name after its data.
+    pub(crate) fn leave_soon(&self, node: &Node) {
+        let due = self.now() + SETTLED;
+        self.queue.lock().waiting.leave_by(id_of(node), due);
+    }
+
     pub(crate) fn hurry(&self, node: &Node) {
         self.queue.lock().waiting.hurry(id_of(node));
     }
@@ -378,6 +385,9 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
 
 /// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
 const INTENTS: ByteSize = ByteSize(1 << 20);
+
+/// How long a file that was closed is left alone.
+const SETTLED: Nanos = Nanos::from_secs(1);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 pub(crate) const SPARE_INODES: u64 = 64;

@@ -198,7 +198,7 @@ impl Migrations {
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         let Some(area) = &self.staged.area else { return };
         let must_leave = match self.placement.staging_mode(node, meta, area) {
-            StagingMode::Auto => return area.hurry(node),
+            StagingMode::Auto => return area.leave_soon(node),
             StagingMode::Never => true,
             StagingMode::Always => {
                 let xattrs = self.placement.xattrs_of(node, meta);

@@ -212,6 +212,15 @@ impl Staging {
         self.due.iter().take_while(|(due, _)| *due <= now).map(|&(_, file)| file).collect()
     }
 
+    /// The file is to leave at this time, if not before.
+    pub fn leave_by(&mut self, file: FileId, due: Nanos) {
+        if let Some(&place) = self.places.get(&file)
+            && due < self.at(place).due
+        {
+            self.make_due(place, due);
+        }
+    }
+
     /// The file is to leave at once, whatever its age.
     pub fn hurry(&mut self, file: FileId) {
         if let Some(&place) = self.places.get(&file) {

@@ -137,8 +137,7 @@ fn the_texts_of_errors_in_conditions_are_as_agreed() {
     ];
     let mut said = String::new();
     let rules = [
-        "when = {}\nstaging = \"auto\"",
-        "when = {}\nstaging = \"always\"",
+        "when = {}\nstaging = \"sometimes\"",
         "when = {}\nmin_stay = \"soon\"",
         "when = { size = \"> 5\", hysteresis = \"1\" }\npassthrough = false",
         "match = [{ glob = \"/a\", to = \"disk\" }]\npassthrough = false",
