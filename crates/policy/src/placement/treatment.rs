@@ -44,12 +44,11 @@ impl Rules {
         for rule in &self.ordered {
             match rule {
                 Rule::Treat(treat) if treat.matches(facts, branches) => treatment = treatment.or(treat.treatment),
-                Rule::Treat(_) => {}
                 Rule::When(when) if self.matches(when, facts, branches, resident).is_some() => {
                     return treatment.or(when.treatment);
                 }
                 Rule::Names(_) if self.decided_by(rule, facts, branches, resident).is_some() => return treatment,
-                Rule::When(_) | Rule::Names(_) => {}
+                Rule::Treat(_) | Rule::When(_) | Rule::Names(_) => {}
             }
         }
         treatment

@@ -134,7 +134,9 @@ fn ages_of_files_that_left_do_not_pile_up() {
 #[test]
 fn a_file_that_is_to_leave_by_a_time_leaves_then_or_before() {
     let mut staging = Staging::new(Config { max_age: Nanos::from_secs(30), ..Config::default() });
-    [1, 2].map(|file| staging.create(Nanos::from_secs(0), FileId(file), DIR));
+    for file in [1, 2] {
+        staging.create(Nanos::from_secs(0), FileId(file), DIR);
+    }
     staging.leave_by(FileId(1), Nanos::from_secs(2));
     staging.leave_by(FileId(1), Nanos::from_secs(40));
     assert_eq!(staging.expired(Nanos::from_secs(1)), []);
@@ -145,7 +147,9 @@ fn a_file_that_is_to_leave_by_a_time_leaves_then_or_before() {
 #[test]
 fn a_file_may_have_a_threshold_of_its_own_below_the_others() {
     let mut staging = Staging::new(Config { threshold: ByteSize(100), ..Config::default() });
-    [1, 2].map(|file| staging.create(NOW, FileId(file), DIR));
+    for file in [1, 2] {
+        staging.create(NOW, FileId(file), DIR);
+    }
     staging.bound(FileId(1), ByteSize(10));
     staging.bound(FileId(2), ByteSize(1000));
     assert_eq!(staging.write(FileId(1), ByteSize(10)), Staged::Kept);

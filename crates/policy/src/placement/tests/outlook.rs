@@ -9,20 +9,23 @@ fn small_to_flash() -> RuleSpec {
     when("small", vec![size(Comparison::Less, KIB64)], to(&["flash"]))
 }
 
-fn outlook(rules: &Rules, path: &str) -> Option<Option<u64>> {
-    let outlook = rules.outlook(&new_file(path), &[ROOMY; 4], MOST);
-    outlook.map(|outlook| outlook.last_threshold.map(|size| size.0))
+fn outlook(rules: &Rules, path: &str) -> Option<Outlook> {
+    rules.outlook(&new_file(path), &[ROOMY; 4], MOST)
+}
+
+fn up_to(bytes: u64) -> Option<Outlook> {
+    Some(Outlook { last_threshold: Some(ByteSize(bytes)) })
 }
 
 #[test]
 fn a_file_waits_for_its_size_up_to_the_threshold_of_the_rule() {
-    assert_eq!(outlook(&compile(vec![small_to_flash()], &["disk"]), "/x"), Some(Some(KIB64)));
+    assert_eq!(outlook(&compile(vec![small_to_flash()], &["disk"]), "/x"), up_to(KIB64));
 }
 
 #[test]
 fn of_several_thresholds_the_last_one_ends_the_wait() {
     let middle = when("middle", vec![size(Comparison::LessOrEqual, 2 * KIB64)], to(&["spare"]));
-    assert_eq!(outlook(&compile(vec![middle, small_to_flash()], &["disk"]), "/x"), Some(Some(2 * KIB64)));
+    assert_eq!(outlook(&compile(vec![middle, small_to_flash()], &["disk"]), "/x"), up_to(2 * KIB64));
 }
 
 #[test]
@@ -36,14 +39,17 @@ fn a_file_does_not_wait_for_a_size_that_it_cannot_wait_for() {
 #[test]
 fn a_file_waits_for_its_access_however_large_it_is() {
     let kept = when("kept", vec![access(Access::ReadOnly)], to(&["spare"]));
-    assert_eq!(outlook(&compile(vec![small_to_flash(), kept], &["disk"]), "/x"), Some(None));
+    assert_eq!(
+        outlook(&compile(vec![small_to_flash(), kept], &["disk"]), "/x"),
+        Some(Outlook { last_threshold: None })
+    );
 }
 
 #[test]
 fn what_an_earlier_rule_decides_for_sure_waits_for_nothing() {
     let films = when("films", vec![extension(&["mkv"])], to(&["disk"]));
     let rules = compile(vec![films, small_to_flash()], &["disk"]);
-    assert_eq!([outlook(&rules, "/x.mkv"), outlook(&rules, "/x")], [None, Some(Some(KIB64))]);
+    assert_eq!([outlook(&rules, "/x.mkv"), outlook(&rules, "/x")], [None, up_to(KIB64)]);
     let named = compile(vec![table("names", vec![("/x", to(&["disk"]))]), small_to_flash()], &["disk"]);
     assert_eq!(outlook(&named, "/x"), None);
 }
