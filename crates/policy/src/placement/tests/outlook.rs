@@ -13,19 +13,19 @@ fn outlook(rules: &Rules, path: &str) -> Option<Outlook> {
     rules.outlook(&new_file(path), &[ROOMY; 4], MOST)
 }
 
-fn up_to(bytes: u64) -> Option<Outlook> {
-    Some(Outlook { last_threshold: Some(ByteSize(bytes)) })
+fn up_to(bytes: u64) -> Outlook {
+    Outlook { last_threshold: Some(ByteSize(bytes)) }
 }
 
 #[test]
 fn a_file_waits_for_its_size_up_to_the_threshold_of_the_rule() {
-    assert_eq!(outlook(&compile(vec![small_to_flash()], &["disk"]), "/x"), up_to(KIB64));
+    assert_eq!(outlook(&compile(vec![small_to_flash()], &["disk"]), "/x"), Some(up_to(KIB64)));
 }
 
 #[test]
 fn of_several_thresholds_the_last_one_ends_the_wait() {
     let middle = when("middle", vec![size(Comparison::LessOrEqual, 2 * KIB64)], to(&["spare"]));
-    assert_eq!(outlook(&compile(vec![middle, small_to_flash()], &["disk"]), "/x"), up_to(2 * KIB64));
+    assert_eq!(outlook(&compile(vec![middle, small_to_flash()], &["disk"]), "/x"), Some(up_to(2 * KIB64)));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_file_waits_for_its_access_however_large_it_is() {
 fn what_an_earlier_rule_decides_for_sure_waits_for_nothing() {
     let films = when("films", vec![extension(&["mkv"])], to(&["disk"]));
     let rules = compile(vec![films, small_to_flash()], &["disk"]);
-    assert_eq!([outlook(&rules, "/x.mkv"), outlook(&rules, "/x")], [None, up_to(KIB64)]);
+    assert_eq!([outlook(&rules, "/x.mkv"), outlook(&rules, "/x")], [None, Some(up_to(KIB64))]);
     let named = compile(vec![table("names", vec![("/x", to(&["disk"]))]), small_to_flash()], &["disk"]);
     assert_eq!(outlook(&named, "/x"), None);
 }
