@@ -90,7 +90,7 @@ impl Io {
     fn open_file(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<(Opened, Arc<Branch>, Meta)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
         let mut state = file.state.write();
-        if self.branches.get(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
+        if self.branches.get(state.backing.branch)?.settings().read_only && (request.write || request.truncate) {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
@@ -225,7 +225,7 @@ impl Io {
             && !meta.is_set_id()
             // What goes past the daemon is in nobody's order.
             && !(request.write && self.write_back.has_flusher(branch.id))
-            && (branch.space().free >= branch.headroom() || branch.spec.read_only);
+            && (branch.space().free >= branch.headroom() || branch.settings().read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
 

@@ -29,7 +29,7 @@ impl Migrations {
         let here = handle.current();
         let Ok(meta) = here.stat() else { return };
         let is_new = meta.size == 0 && meta.blocks == 0 && !file.state.read().unlinked;
-        if !is_new || self.branches.is_staging(here.branch.id) || here.branch.spec.read_only {
+        if !is_new || self.branches.is_staging(here.branch.id) || here.branch.settings().read_only {
             return;
         }
         let meta = Meta { size: end, ..meta };

@@ -59,6 +59,11 @@ impl ActiveRules {
         Ok(ActiveRules { rules, hits, full, last_used, lists, spec, names })
     }
 
+    /// As they were written.
+    pub(crate) fn spec(&self) -> &RulesSpec {
+        &self.spec
+    }
+
     /// What a branch was called that is in the pool no more.
     fn former_name(&self, id: BranchId) -> Option<&str> {
         self.names.iter().find(|(_, of)| **of == id).map(|(name, _)| name.as_str())
@@ -76,7 +81,7 @@ impl Placement {
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _told = self.branches.told.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
-        let mode = self.context.spec.staging.as_ref().map(|spec| spec.mode);
+        let mode = self.context.settings().staging.as_ref().map(|spec| spec.mode);
         if self.staged.area.is_none() && mode.is_some_and(|mode| rules.rules.may_stage(mode)) {
             tracing::info!("new files wait in memory for the facts that these rules need from the next mount on");
         }

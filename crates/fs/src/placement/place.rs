@@ -149,7 +149,7 @@ impl Placement {
     /// made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let has_moved = branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
-        Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.spec.min_stay }
+        Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.settings().min_stay }
     }
 
     /// The birth of a file as users see it, of its attributes on its branch.

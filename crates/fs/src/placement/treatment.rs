@@ -17,14 +17,14 @@ impl Placement {
     pub(crate) fn wait_of(&self, new: &NewFile<'_>, area: &Area) -> Option<Wait> {
         let active = self.rules.load();
         let rules = &active.rules;
-        if !rules.may_stage(area.spec.mode) {
+        if !rules.may_stage(area.settings().mode) {
             return None;
         }
         let (path, views) = (path_of(new.parent, new.name), self.views());
         let facts = new_facts(&path, new);
         let said = rules.treats().staging.and_then(|_| rules.treatment(&facts, &views, None).staging);
         let entry = || rules.deciding_entry(&facts, &views, None);
-        let (threshold, entry) = match said.unwrap_or(area.spec.mode) {
+        let (threshold, entry) = match said.unwrap_or(area.settings().mode) {
             StagingMode::Never => return None,
             StagingMode::Always => {
                 let entry = entry();
@@ -32,11 +32,11 @@ impl Placement {
                 if rules.forbids(entry, area.branch.id) {
                     return None;
                 }
-                (area.spec.max_file, entry)
+                (area.settings().max_file, entry)
             }
             StagingMode::Auto => {
-                let outlook = rules.outlook(&facts, &views, area.spec.max_file)?;
-                (outlook.last_threshold.unwrap_or(area.spec.max_file), entry())
+                let outlook = rules.outlook(&facts, &views, area.settings().max_file)?;
+                (outlook.last_threshold.unwrap_or(area.settings().max_file), entry())
             }
         };
         Some(Wait { threshold, list: Arc::clone(active.lists.get(entry.index())?) })
@@ -46,12 +46,12 @@ impl Placement {
     pub(crate) fn staging_mode(&self, node: &Node, meta: &Meta, area: &Area) -> StagingMode {
         let rules = &self.rules.load().rules;
         if rules.treats().staging.is_none() {
-            return area.spec.mode;
+            return area.settings().mode;
         }
         let xattrs = self.xattrs(&node.rule_path(), meta, &area.branch);
         let mode = |path: &Vec<u8>| {
             let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
-            rules.treatment(&facts, &self.views(), None).staging.unwrap_or(area.spec.mode)
+            rules.treatment(&facts, &self.views(), None).staging.unwrap_or(area.settings().mode)
         };
         let modes: Vec<StagingMode> = node.paths().iter().map(mode).collect();
         let strictest = [StagingMode::Never, StagingMode::Auto].into_iter().find(|mode| modes.contains(mode));
@@ -63,7 +63,7 @@ impl Placement {
         let rules = &self.rules.load().rules;
         let said =
             if rules.treats().passthrough.is_some() { self.treatment(&path(), meta, branch).passthrough } else { None };
-        said.unwrap_or(branch.spec.passthrough)
+        said.unwrap_or(branch.settings().passthrough)
     }
 
     fn treatment(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Treatment {
