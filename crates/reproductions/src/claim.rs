@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub const VISIBLE: f64 = 1.0;
 
 /// What a claim has to meet to hold.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Expect {
     /// The same sign, within so many percentage points of the published value, and at least half as much.
@@ -24,11 +24,22 @@ pub enum Expect {
         points: f64,
     },
     /// The same sign; the size is only told.
+    #[default]
     Sign,
     /// At least the published value.
     AtLeast,
     /// At most the published value.
     AtMost,
+    /// Not visibly above the published value: by less than so many points. "Not slower".
+    NoMore {
+        /// Percentage points.
+        points: f64,
+    },
+    /// Not visibly below the published value: by less than so many points. "No worse".
+    NoLess {
+        /// Percentage points.
+        points: f64,
+    },
     /// Nothing more than so many percentage points away from zero: "about equal".
     AboutZero {
         /// Percentage points.
@@ -37,7 +48,7 @@ pub enum Expect {
 }
 
 /// Whether a claim holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// In sign and within the tolerance.
@@ -46,31 +57,87 @@ pub enum Verdict {
     SignOnly,
     /// Not even in sign.
     Fails,
+    /// Not measured: an input was not run, or the model lacks what the claim is about.
+    #[default]
+    NotMeasured,
+}
+
+/// One thing that a text can mean.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// A word for it.
+    pub key: String,
+    /// What it is.
+    pub says: String,
 }
 
 /// A claim of a paper beside what was measured here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
+    /// What the frozen list calls it; empty of a live benchmark.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// The figure or table.
     pub figure: String,
+    /// The section whose text makes it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub section: String,
     /// What is claimed, in a line.
     pub claim: String,
     /// The published value.
     pub published: f64,
-    /// Ours.
-    pub measured: f64,
+    /// Ours; nothing when it was not measured.
+    pub measured: Option<f64>,
     /// The unit of both.
     pub unit: String,
+    /// What is measured for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub measures: String,
     /// What it has to meet.
     pub expect: Expect,
     /// Whether it does, in sign and within the tolerance.
     pub holds: bool,
     /// More exactly.
     pub verdict: Verdict,
+    /// The reading of the text that is judged, where it allows several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
+    /// What the others came to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_readings: Vec<OtherReading>,
+    /// What inputs came to that the frozen list does not have. They do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub new_inputs: Vec<OnInput>,
+}
+
+/// A claim in a reading of its text that is not the primary one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OtherReading {
+    /// Which.
+    pub reading: Reading,
+    /// What was measured.
+    pub measured: f64,
+    /// Whether the claim holds.
+    pub holds: bool,
+    /// More exactly.
+    pub verdict: Verdict,
+}
+
+/// A claim on an input that the frozen list does not have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OnInput {
+    /// The input.
+    pub input: String,
+    /// What was measured.
+    pub measured: f64,
+    /// Whether the claim holds.
+    pub holds: bool,
+    /// More exactly.
+    pub verdict: Verdict,
 }
 
 impl Claim {
-    /// Judges a claim.
+    /// Judges a claim that is not in the frozen list.
     pub fn new(
         figure: &str,
         claim: impl Into<String>,
@@ -84,11 +151,12 @@ impl Claim {
             figure: figure.to_owned(),
             claim: claim.into(),
             published,
-            measured,
+            measured: Some(measured),
             unit: unit.to_owned(),
             expect,
             holds: verdict == Verdict::Holds,
             verdict,
+            ..Claim::default()
         }
     }
 
@@ -101,19 +169,21 @@ impl Claim {
             Expect::Within { points } => format!("{published}, within {}", tenths(points)),
             Expect::Between { to, points } => format!("{published} to {}, within {}", tenths(to), tenths(points)),
             Expect::AboutZero { points } => format!("0, within {}", tenths(points)),
+            Expect::NoMore { points } => format!("not above {published} by {}", tenths(points)),
+            Expect::NoLess { points } => format!("not below {published} by {}", tenths(points)),
             Expect::Sign => published,
         };
-        self.with_unit(wanted)
+        with_unit(wanted, &self.unit)
     }
 
-    /// What was measured.
-    pub fn shown(&self) -> String {
-        self.with_unit(tenths(self.measured))
+    /// A measured value of it.
+    pub fn shown(&self, measured: f64) -> String {
+        with_unit(tenths(measured), &self.unit)
     }
+}
 
-    fn with_unit(&self, number: String) -> String {
-        if self.unit.is_empty() { number } else { format!("{number} {}", self.unit) }
-    }
+fn with_unit(number: String, unit: &str) -> String {
+    if unit.is_empty() { number } else { format!("{number} {unit}") }
 }
 
 /// Rounded to a tenth, without a zero behind the point.
@@ -123,7 +193,8 @@ fn tenths(value: f64) -> String {
     if tenths == 0.0 { "0".to_owned() } else { tenths.to_string() }
 }
 
-fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
+/// How a measured value stands to a published one.
+pub(crate) fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
     // Nothing has the sign of nothing only.
     let same_sign = published == 0.0 || published * measured > 0.0;
     let half = same_sign && 2.0 * measured.abs() >= published.abs();
@@ -136,6 +207,8 @@ fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::AtLeast => measured >= published,
         Expect::AtMost => measured <= published,
         Expect::AboutZero { points } => measured.abs() <= points,
+        Expect::NoMore { points } => measured < published + points,
+        Expect::NoLess { points } => measured > published - points,
     };
     // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
     let sized = matches!(expect, Expect::Within { .. } | Expect::Between { .. } | Expect::Sign);
@@ -160,7 +233,8 @@ mod tests {
         assert_eq!(wanted(9.96, Expect::AtLeast), "at least 10 %");
         assert_eq!(wanted(0.0, Expect::AtMost), "at most 0 %");
         assert_eq!(wanted(-6.5, Expect::Sign), "-6.5 %");
-        assert_eq!(Claim::new("1", "", "", 4.0, -0.04, Expect::Sign).shown(), "0");
+        assert_eq!(wanted(0.0, Expect::NoMore { points: 1.0 }), "not above 0 by 1 %");
+        assert_eq!(Claim::new("1", "", "", 4.0, -0.04, Expect::Sign).shown(-0.04), "0");
     }
 
     #[test]
@@ -190,5 +264,9 @@ mod tests {
         assert_eq!(judge(0.0, -2.0, Expect::AboutZero { points: 3.0 }), Verdict::Holds);
         assert_eq!(judge(0.0, -4.0, Expect::AboutZero { points: 3.0 }), Verdict::Fails);
         assert_eq!(judge(10.0, 12.0, Expect::AtLeast), Verdict::Holds);
+        assert_eq!(judge(0.0, 0.9, Expect::NoMore { points: 1.0 }), Verdict::Holds, "too little to be slower");
+        assert_eq!(judge(0.0, 1.0, Expect::NoMore { points: 1.0 }), Verdict::Fails);
+        assert_eq!(judge(0.0, -1.0, Expect::NoLess { points: 1.0 }), Verdict::Fails);
+        assert_eq!(judge(0.0, -0.9, Expect::NoLess { points: 1.0 }), Verdict::Holds);
     }
 }

@@ -9,6 +9,8 @@
 #![allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 
 mod claim;
+mod frozen;
+mod kernel;
 pub mod mram;
 pub mod nvcache;
 pub mod on_inputs;
@@ -23,7 +25,8 @@ use umbrella_lab::result::{Outcome, Table};
 use umbrella_lab::write_back::MachineSpec;
 use umbrella_units::did_you_mean;
 
-pub use claim::{Claim, Expect, VISIBLE, Verdict};
+pub use claim::{Claim, Expect, OnInput, OtherReading, Reading, VISIBLE, Verdict};
+pub use frozen::{Frozen, Measured, frozen};
 
 /// How much of it is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +47,8 @@ pub struct Figure {
     pub assumed: &'static str,
     /// The runs that it needs.
     pub cells: fn(Effort) -> Result<Vec<Cell<MachineSpec>>, LabError>,
-    /// What its outcomes, in the order of the cells, say of the paper's claims.
-    pub judge: fn(&[Outcome]) -> Vec<Claim>,
+    /// What its outcomes, in the order of the cells, come to for the paper's claims.
+    pub measure: fn(&[Outcome]) -> Vec<Measured>,
 }
 
 /// A paper.
@@ -77,6 +80,13 @@ pub fn paper(name: &str) -> Result<&'static Paper, UnknownPaper> {
         name: name.to_owned(),
         known: PAPERS.iter().map(|paper| paper.name).chain([nvcache::NAME, r_lfs::NAME]).collect(),
     })
+}
+
+impl Figure {
+    /// What these outcomes say of the claims of the paper that it is of.
+    pub fn judge(&self, paper: &str, outcomes: &[Outcome]) -> Vec<Claim> {
+        frozen::judge(paper, self.id, &(self.measure)(outcomes))
+    }
 }
 
 impl Paper {
@@ -145,9 +155,10 @@ fn run_cells<M: Machine>(
     Ok(judged.collect())
 }
 
-/// Runs the figures, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
+/// Runs the figures of a paper, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
 /// finished, because the observer stopped them, are left out.
 pub fn run(
+    paper: &'static str,
     figures: &[&'static Figure],
     effort: Effort,
     threads: usize,
@@ -155,13 +166,13 @@ pub fn run(
 ) -> Result<Vec<Judged<MachineSpec>>, LabError> {
     let cells = figures.iter().map(|figure| (figure.cells)(effort)).collect::<Result<_, _>>()?;
     run_cells(cells, threads, observe, |number, _, outcomes| {
-        let Figure { id, title, assumed, judge, .. } = *figures[number];
+        let figure = figures[number];
         let finished = outcomes.iter().all(|outcome| !outcome.interrupted);
         let judged = || Judged {
-            figure: id,
-            title,
-            assumed,
-            claims: judge(&outcomes),
+            figure: figure.id,
+            title: figure.title,
+            assumed: figure.assumed,
+            claims: figure.judge(paper, &outcomes),
             tables: Vec::new(),
             outcomes: outcomes.clone(),
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_lab::experiment::{Cell, LabError, Machine, Observe};
 use umbrella_lab::result::Table;
 
-use crate::{Claim, Effort, Judged, UnknownPaper, run_cells};
+use crate::{Effort, Judged, Measured, UnknownPaper, frozen, run_cells};
 
 /// An input with a name.
 pub trait Named {
@@ -32,13 +32,13 @@ pub struct InputFigure<M: Machine> {
     pub assumed: &'static str,
     /// The runs that it needs.
     pub(crate) cells: MakeCells<M>,
-    /// What they say of the paper's claims.
-    pub(crate) judge: fn(&Runs<'_, M>) -> Vec<Claim>,
+    /// What they come to for the paper's claims.
+    pub(crate) measure: fn(&Runs<'_, M>) -> Vec<Measured>,
     /// What they came to.
     pub(crate) show: fn(&Runs<'_, M>) -> Vec<Table>,
 }
 
-pub(crate) fn no_claims<M: Machine>(_: &Runs<'_, M>) -> Vec<Claim> {
+pub(crate) fn no_claims<M: Machine>(_: &Runs<'_, M>) -> Vec<Measured> {
     Vec::new()
 }
 
@@ -102,9 +102,10 @@ pub(crate) fn with_traces<I: Named>(
     Ok(inputs.into_iter().map(Arc::new).collect())
 }
 
-/// Runs the figures on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
+/// Runs the figures of a paper on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
 /// finished, because the observer stopped them, are left out.
 pub fn run<M: Machine<Input: Named> + PartialEq>(
+    paper: &'static str,
     figures: &[&'static InputFigure<M>],
     inputs: &[Arc<M::Input>],
     effort: Effort,
@@ -115,8 +116,8 @@ pub fn run<M: Machine<Input: Named> + PartialEq>(
     run_cells(cells, threads, observe, |number, cells, outcomes| {
         let figure = figures[number];
         let runs = Runs { inputs, cells, outcomes };
-        let (claims, tables) = ((figure.judge)(&runs), (figure.show)(&runs));
-        let InputFigure { id, title, assumed, .. } = *figure;
+        let InputFigure { id, title, assumed, measure, show, .. } = *figure;
+        let (claims, tables) = (frozen::judge(paper, id, &measure(&runs)), show(&runs));
         Some(Judged { figure: id, title, assumed, claims, tables, outcomes: runs.outcomes })
     })
 }

@@ -1,5 +1,7 @@
 //! A paper's claims beside what was measured, for people and as rows of JSON.
 
+use std::collections::BTreeMap;
+
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use umbrella_reproductions::{Claim, Verdict};
@@ -55,15 +57,56 @@ pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many of all claims hold, and a note.
+/// How many of all claims hold, and a note; apart from them the other readings and new inputs.
 pub(super) fn print_count(shown: &[Shown], note: &str) -> anyhow::Result<()> {
     let claims = || shown.iter().flat_map(|shown| shown.claims);
-    let (hold, all) = (claims().filter(|claim| claim.holds).count(), claims().count());
-    if all == 0 {
-        return Ok(output::line(&format!("no claim was judged{note}"))?);
+    let (counts, all) = (counts(claims().map(|claim| claim.verdict)), claims().count());
+    if all == counts.not_measured {
+        output::line(&format!("no claim was judged{note}"))?;
+    } else {
+        let unmeasured = match counts.not_measured {
+            0 => String::new(),
+            count => format!(", {count} not measured"),
+        };
+        output::line(&format!(
+            "{} of {all} claims hold, {} more in sign only{unmeasured}{note}",
+            counts.hold, counts.sign
+        ))?;
     }
-    let sign = claims().filter(|claim| claim.verdict == Verdict::SignOnly).count();
-    Ok(output::line(&format!("{hold} of {all} claims hold, {sign} more in sign only{note}"))?)
+    let mut apart: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
+    for claim in claims() {
+        for other in &claim.other_readings {
+            apart.entry(format!("in another reading ({})", other.reading.says)).or_default().push(other.verdict);
+        }
+        for new in &claim.new_inputs {
+            apart.entry(format!("on {}, which is not in the list", new.input)).or_default().push(new.verdict);
+        }
+    }
+    for (what, verdicts) in &apart {
+        let of = self::counts(verdicts.iter().copied());
+        output::line(&format!("{what}: {} of {} hold, {} more in sign only", of.hold, verdicts.len(), of.sign))?;
+    }
+    Ok(())
+}
+
+/// Of some claims.
+#[derive(Default)]
+struct Counts {
+    hold: usize,
+    sign: usize,
+    not_measured: usize,
+}
+
+fn counts(verdicts: impl Iterator<Item = Verdict>) -> Counts {
+    verdicts.fold(Counts::default(), |mut counts, verdict| {
+        match verdict {
+            Verdict::Holds => counts.hold += 1,
+            Verdict::SignOnly => counts.sign += 1,
+            Verdict::NotMeasured => counts.not_measured += 1,
+            Verdict::Fails => {}
+        }
+        counts
+    })
 }
 
 /// `8` is a figure; `Table I` says itself what it is.
@@ -76,12 +119,25 @@ fn table(claims: &[Claim]) -> String {
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["", "claim", "published", "measured", ""]);
     for claim in claims {
-        let mark = match claim.verdict {
-            Verdict::Holds => "holds",
-            Verdict::SignOnly => "sign only",
-            Verdict::Fails => "FAILS",
-        };
-        table.add_row([" ".to_owned(), claim.claim.clone(), claim.wanted(), claim.shown(), mark.to_owned()]);
+        let measured = claim.measured.map_or_else(|| "-".to_owned(), |measured| claim.shown(measured));
+        table.add_row([" ", &claim.claim, &claim.wanted(), &measured, mark(claim.verdict)]);
+        for other in &claim.other_readings {
+            let says = format!("  {}", other.reading.says);
+            table.add_row([" ", &says, "", &claim.shown(other.measured), mark(other.verdict)]);
+        }
+        for new in &claim.new_inputs {
+            let input = format!("  {}", new.input);
+            table.add_row([" ", &input, "", &claim.shown(new.measured), mark(new.verdict)]);
+        }
     }
     table.trim_fmt()
+}
+
+fn mark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::SignOnly => "sign only",
+        Verdict::Fails => "FAILS",
+        Verdict::NotMeasured => "not measured",
+    }
 }

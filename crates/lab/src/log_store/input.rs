@@ -23,6 +23,8 @@ pub struct LogInput {
     pub name: String,
     /// What was left out of the trace that it is.
     pub skipped: Skipped,
+    /// How many disks it is of; they lie one behind the other.
+    pub disks: usize,
     requests: Arc<[Request]>,
     blocks: Pages,
     /// Blocks that hold nothing at the beginning.
@@ -58,7 +60,15 @@ impl LogInput {
         if most_live < LEAST {
             return Err(LogError::TooSmall { input: input(), pages: most_live, least: LEAST });
         }
-        Ok(LogInput { name: input(), skipped: Skipped::default(), requests, blocks, empty: empty.into(), most_live })
+        Ok(LogInput {
+            name: input(),
+            skipped: Skipped::default(),
+            disks: 1,
+            requests,
+            blocks,
+            empty: empty.into(),
+            most_live,
+        })
     }
 
     /// How many requests it has.

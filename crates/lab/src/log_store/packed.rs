@@ -76,6 +76,7 @@ impl LogInput {
         let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         name.split('.').next().unwrap_or_default().clone_into(&mut input.name);
         input.skipped = summary.skipped;
+        input.disks = summary.devices.len();
         Ok(input)
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct MachineCounters {
     because: WrittenBecause,
     pub(super) staged_only: u64,
     pub(super) policy_bytes: u64,
+    pub(super) tesa_bytes: u64,
     pub(super) peak_dirty: u64,
     pub(super) distances: Distances,
 }
@@ -124,6 +125,7 @@ impl MachineCounters {
             staged_only: self.staged_only,
             file_distance: self.distances.mean(),
             policy_bytes: self.policy_bytes,
+            tesa_bytes: self.tesa_bytes,
             peak_dirty: self.peak_dirty,
             bytes_written: 0,
             bytes_read: 0,

@@ -63,14 +63,15 @@ impl Computer {
         self.transform_longest(now, want);
         self.note_memory();
         let mut selected = std::mem::take(&mut self.selected);
-        self.policy.select(now, Pages(want), &mut selected);
-        let pressed = reason == WriteReason::Reclaim || !self.throttled.is_empty();
+        let throttled = self.throttled.len();
+        self.policy.select(now, Pages(want), throttled, &mut selected);
+        let pressed = reason == WriteReason::Reclaim || throttled > 0;
         while selected.is_empty() && pressed && self.cache.counts().active > 0 {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
             let batch = self.cache.batch() as usize;
             self.cache.deactivate(batch, &mut self.changes);
             self.tell_policy(now);
-            self.policy.select(now, Pages(want), &mut selected);
+            self.policy.select(now, Pages(want), throttled, &mut selected);
         }
         let any = !selected.is_empty();
         debug_assert!(selected.iter().all(|chosen| self.may_be_chosen(chosen)), "policy and page cache differ");
@@ -91,7 +92,7 @@ impl Computer {
     /// Whether the page is dirty, and not in use where the policy spares such.
     fn may_be_chosen(&self, chosen: &DirtyPage) -> bool {
         let page = self.files.page_of(chosen.page);
-        self.cache.is_dirty(page) && !(self.policy.needs().inactive_only && self.cache.is_active(page))
+        self.cache.is_dirty(page) && !(self.policy.spares_active() && self.cache.is_active(page))
     }
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
@@ -305,7 +306,11 @@ impl Computer {
             self.pump(now);
             let Some(next) = self.queue.next_event() else {
                 if self.queue.is_idle() && self.cache.counts().dirty == 0 {
-                    debug_assert_eq!(self.policy.dirty(), Pages(0), "the policy knows of pages that are not dirty");
+                    debug_assert_eq!(
+                        self.policy.policy().dirty(),
+                        Pages(0),
+                        "the policy knows of pages that are not dirty"
+                    );
                     return Ok((now, false));
                 }
                 if waiting > 0 && self.queue.waiting_writes() == 0 {
@@ -324,12 +329,22 @@ impl Computer {
 
     /// Looks at the policy's memory whenever more is dirty than at any look before; a look costs a walk.
     fn note_memory(&mut self) {
-        let dirty = self.policy.dirty().0;
+        self.counters.tesa_bytes = self.counters.tesa_bytes.max(self.tesa_bytes());
+        let dirty = self.policy.policy().dirty().0;
         if dirty <= self.most_seen + self.most_seen / 16 {
             return;
         }
         self.most_seen = dirty;
-        self.counters.policy_bytes = self.counters.policy_bytes.max(self.policy.memory().total().0);
+        self.counters.policy_bytes = self.counters.policy_bytes.max(self.policy.policy().memory().total().0);
+    }
+
+    /// What TESA's structures would take now: `zone_cb`, `seg_cb`, and a field of each page in them (section IV-F).
+    fn tesa_bytes(&self) -> u64 {
+        let policy = self.policy.policy();
+        match policy.index().dirty_zones() {
+            0 => 0,
+            zones => 1292 * zones + 16 * policy.index().segments() + 4 * policy.eligible().0,
+        }
     }
 
     /// One of the pages that the client waits for is there, or gone.

@@ -9,8 +9,9 @@
 //! - `pages.rs`: reads, read-ahead, metadata blocks, and what the page cache tells the policy.
 //! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the policy
 //!   decides; `queue.rs`: how they become requests.
-//! - `files.rs`: where files lie on disk, and staging.
+//! - `chooser.rs`: whom they ask. `files.rs`: where files lie on disk, and staging.
 
+mod chooser;
 mod client;
 mod config;
 mod counters;
@@ -41,6 +42,7 @@ use crate::experiment::Watch;
 use crate::result::{AtFinish, Outcome, Setting, WriteWindows};
 use crate::workload::{ClientId, Workload};
 
+use chooser::Chooser;
 use client::{ClientState, Verdict, Wait};
 pub use config::{Allocation, Config};
 use counters::MachineCounters;
@@ -111,7 +113,7 @@ pub enum RunError {
 pub struct Computer {
     config: Config,
     cache: PageCache,
-    policy: WriteBack,
+    policy: Chooser,
     queue: DiskQueue,
     files: Files,
     foresight: Option<Foresight>,
@@ -189,7 +191,7 @@ impl Computer {
         Ok(Computer {
             config,
             cache,
-            policy,
+            policy: Chooser::of_all(policy),
             queue: DiskQueue::new(device, dispatched),
             files,
             foresight: None,
@@ -219,6 +221,13 @@ impl Computer {
             missing: Vec::new(),
             keys: Vec::new(),
         })
+    }
+
+    /// Lets writers that are throttled write by this policy, which knows no page yet, instead of asking the machine's.
+    #[must_use]
+    pub fn with_throttled_writers(mut self, policy: WriteBack) -> Computer {
+        self.policy = self.policy.with_writers(policy);
+        self
     }
 
     /// Tells the policy when each page will be written next, as an earlier run of the same input logged it.

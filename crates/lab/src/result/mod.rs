@@ -207,6 +207,10 @@ pub struct Outcome {
     pub file_distance: f64,
     /// The most memory of the policy's own structures and the index, in bytes.
     pub policy_bytes: u64,
+    /// The most memory that TESA's structures would take (section IV-F): 1,292 bytes a zone, 16 a segment and 4 a page that may be
+    /// chosen. Zero for policies without zones.
+    #[serde(default)]
+    pub tesa_bytes: u64,
     /// The most dirty pages at one time.
     pub peak_dirty: u64,
     /// The disk's part as it was when the last client finished; all else that is said of the disk goes to the end of the write-out.

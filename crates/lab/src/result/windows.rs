@@ -21,12 +21,20 @@ const CLASSES: usize = 6;
 pub struct WindowCounts {
     /// Windows with 1, 2-4, 5-8, 9-16, 17-32 and more writes.
     pub windows: [u64; CLASSES],
+    /// Those with exactly 16.
+    #[serde(default)]
+    pub sixteen: u64,
 }
 
 impl WindowCounts {
     /// Windows with at most 16 writes.
     pub fn up_to_16(&self) -> u64 {
         self.windows[..4].iter().sum()
+    }
+
+    /// Windows with fewer than 16 writes.
+    pub fn below_16(&self) -> u64 {
+        self.up_to_16() - self.sixteen
     }
 
     /// Windows with more than 16 writes.
@@ -44,6 +52,7 @@ impl WindowCounts {
             _ => 5,
         };
         self.windows[class] += 1;
+        self.sixteen += u64::from(writes == 16);
     }
 }
 

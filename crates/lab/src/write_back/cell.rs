@@ -109,6 +109,8 @@ pub struct MachineSpec {
     pub aged_percent: u32,
     /// The largest read-ahead in pages.
     pub read_ahead: u32,
+    /// By what throttled writers write; `None`: they ask the policy.
+    pub throttled_policy: Option<String>,
 }
 
 impl Default for MachineSpec {
@@ -133,6 +135,7 @@ impl Default for MachineSpec {
             allocation: Allocation::AtOnce,
             aged_percent: 0,
             read_ahead: 32,
+            throttled_policy: None,
         }
     }
 }
@@ -189,6 +192,12 @@ impl Machine for MachineSpec {
     fn check(cell: &WriteBackCell) -> Result<(), LabError> {
         let of = &cell.machine;
         WriteBack::parse(&of.policy)?;
+        if let Some(policy) = &of.throttled_policy
+            && WriteBack::parse(policy)?.info().offline
+        {
+            let expected = "a policy that does not look into the future".to_owned();
+            return Err(LabError::BadValue { name: "throttled-policy".to_owned(), value: policy.clone(), expected });
+        }
         let profile = profiles::profile(&of.disk)?;
         scheduler::scheduler(&of.scheduler)?;
         cell.check_machine(&profile)?;
@@ -374,8 +383,12 @@ impl WriteBackCell {
         let schedule = scheduler::scheduler(&of.scheduler)?;
         let policy = WriteBack::parse(policy)?;
         let schedule = |disk| schedule.build(disk, of.queue_length);
-        Computer::watched(config, layout, policy, disk, schedule, &mut || watch(None))
-            .map_err(|source| self.failed(source))
+        let machine = Computer::watched(config, layout, policy, disk, schedule, &mut || watch(None))
+            .map_err(|source| self.failed(source))?;
+        Ok(match &of.throttled_policy {
+            Some(policy) => machine.with_throttled_writers(WriteBack::parse(policy)?),
+            None => machine,
+        })
     }
 
     fn setting(&self) -> Setting {
@@ -412,6 +425,7 @@ impl WriteBackCell {
         say(of.foreground_percent != default.foreground_percent, "foreground", of.foreground_percent.to_string());
         say(of.allocation == Allocation::Delayed, "delayed-allocation", String::new());
         say(of.allocation == Allocation::Log, "log-structured", String::new());
+        say(of.throttled_policy.is_some(), "throttled-policy", of.throttled_policy.clone().unwrap_or_default());
         say(of.aged_percent != default.aged_percent, "aged", of.aged_percent.to_string());
         let expire = of.expire_after.map_or_else(|| "never".to_owned(), |after| format!("{}ms", after.0 / 1_000_000));
         say(of.expire_after != default.expire_after, "expire", expire);

@@ -4,9 +4,8 @@
 //! - `setting.rs`: the machine, what is compared, and what performance is.
 //! - `overhead.rs`: figure 4.1; `single.rs`: 4.2 and 4.3; `postmark.rs`: 4.4 to 4.8; `sizes.rs`: 4.9 to 4.12.
 //!
-//! Most figures are pictures without numbers; what is held against the runs is what the text says of them. The tolerances
-//! were fixed after trial runs of single workloads and before a figure was judged: `setting::LARGE`, `setting::SMALL` and `setting::SAME`.
-//! docs/reproductions/mram.md has the outcome and says why what fails does.
+//! Most figures are pictures without numbers; what is held against the runs is what the text says of them: the claims of the
+//! frozen list. docs/reproductions/mram.md has the outcome and says why what fails does.
 
 mod overhead;
 mod postmark;
@@ -29,83 +28,83 @@ const FIGURES: &[Figure] = &[
         title: "what staging costs when files are only created",
         assumed: overhead::ASSUMED,
         cells: overhead::cells,
-        judge: overhead::judge,
+        measure: overhead::measure,
     },
     Figure {
         id: "4.2",
         title: "Bonnie++ with a file of 1 GB",
         assumed: ASSUMED,
         cells: single::bonnie,
-        judge: single::judge_bonnie,
+        measure: single::measure_bonnie,
     },
     Figure {
         id: "4.3",
         title: "a built kernel tree is unpacked",
         assumed: ASSUMED,
         cells: single::untar,
-        judge: single::judge_untar,
+        measure: single::measure_untar,
     },
     Figure {
         id: "4.4",
         title: "PostMark with more and more files: staging and WASL",
         assumed: ASSUMED,
         cells: postmark::small,
-        judge: postmark::judge_small,
+        measure: postmark::measure_small,
     },
     Figure {
         id: "4.5",
         title: "files that are deleted while they are staged",
         assumed: ASSUMED,
         cells: postmark::small,
-        judge: postmark::judge_deleted,
+        measure: postmark::measure_deleted,
     },
     Figure {
         id: "4.6",
         title: "blocks between a file's first and last block",
         assumed: postmark::DISTANCE,
         cells: postmark::small,
-        judge: postmark::judge_distance,
+        measure: postmark::measure_distance,
     },
     Figure {
         id: "4.7",
         title: "PostMark with more and more files: both together",
         assumed: ASSUMED,
         cells: postmark::small,
-        judge: postmark::judge_hybrid,
+        measure: postmark::measure_hybrid,
     },
     Figure {
         id: "4.8",
         title: "PostMark with large files",
         assumed: postmark::LARGE_ASSUMED,
         cells: postmark::large,
-        judge: postmark::judge_large,
+        measure: postmark::measure_large,
     },
     Figure {
         id: "4.9",
         title: "staging with more and less memory",
         assumed: ASSUMED,
         cells: sizes::staging,
-        judge: sizes::judge_staging,
+        measure: sizes::measure_staging,
     },
     Figure {
         id: "4.10",
         title: "WASL with more and less memory",
         assumed: ASSUMED,
         cells: sizes::wasl,
-        judge: sizes::judge_wasl,
+        measure: sizes::measure_wasl,
     },
     Figure {
         id: "4.11",
         title: "files that are deleted while they are staged, with 1 GB",
         assumed: ASSUMED,
         cells: sizes::deleted,
-        judge: sizes::judge_deleted,
+        measure: sizes::measure_deleted,
     },
     Figure {
         id: "4.12",
         title: "zone sizes",
         assumed: sizes::ZONES_ASSUMED,
         cells: sizes::zones,
-        judge: sizes::judge_zones,
+        measure: sizes::measure_zones,
     },
 ];

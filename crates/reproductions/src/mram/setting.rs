@@ -8,16 +8,7 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
-use crate::{Effort, Expect};
-
-/// A gain or loss of 10 % or more: the same sign, and not more than so many percentage points away.
-pub(super) const LARGE: Expect = Expect::Within { points: 10.0 };
-
-/// A gain or loss below 10 %.
-pub(super) const SMALL: Expect = Expect::Within { points: 5.0 };
-
-/// "The same": not more than so many percentage points away from each other.
-pub(super) const SAME: Expect = Expect::AboutZero { points: 5.0 };
+use crate::{Effort, kernel};
 
 /// Said beside the figures.
 pub(super) const ASSUMED: &str = "All of the memory holds file pages. The original writes what has been dirty for 30 s; the others do not. \
@@ -56,7 +47,7 @@ impl Method {
     /// The policy, with zones of so many pages.
     fn policy(self, zone: u64) -> String {
         match self {
-            Method::Original | Method::Staging => "file".to_owned(),
+            Method::Original | Method::Staging => kernel::by_files("file"),
             Method::Wasl | Method::Hybrid => format!("wasl_segment_zone:zone={}KiB", zone * PAGE_BYTES / 1024),
         }
     }

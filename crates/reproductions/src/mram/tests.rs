@@ -48,7 +48,7 @@ fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
         };
         Outcome { setting, ..of(&ran(cell)) }
     };
-    (figure(id).judge)(&cells.iter().map(outcome).collect::<Vec<_>>())
+    figure(id).judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
 }
 
 fn took(time_s: f64) -> Outcome {
@@ -63,7 +63,7 @@ fn gains(percent: f64) -> Outcome {
 #[track_caller]
 fn assert_claim(claims: &[Claim], begins: &str, measured: f64, verdict: Verdict) {
     let claim = claims.iter().find(|claim| claim.claim.starts_with(begins)).unwrap_or_else(|| panic!("{begins}"));
-    assert!((claim.measured - measured).abs() < 1e-9, "{claim:?}");
+    assert!((claim.measured.unwrap() - measured).abs() < 1e-9, "{claim:?}");
     assert_eq!(claim.verdict, verdict, "{claim:?}");
 }
 
@@ -73,7 +73,9 @@ fn every_figure_judges_what_it_asks_for() {
         let claims = claims(figure.id, |_| took(1.0));
         assert!(!claims.is_empty(), "{} claims nothing", figure.id);
         assert!(claims.iter().all(|claim| claim.figure == figure.id), "{} claims for another", figure.id);
-        assert!(claims.iter().all(|claim| claim.measured.is_finite()), "{}: {claims:?}", figure.id);
+        // What moving a file costs the processor is not modelled.
+        let unmeasured = claims.iter().filter(|claim| claim.measured.is_none()).count();
+        assert_eq!(unmeasured, if figure.id == "4.1" { 3 } else { 0 }, "{}: {claims:?}", figure.id);
     }
 }
 
@@ -90,7 +92,7 @@ fn every_run_can_be_built() {
 fn runs_that_are_all_alike_show_no_gain_loss_order_or_decline() {
     for id in ["4.1", "4.4", "4.5", "4.7", "4.9", "4.10", "4.11", "4.12"] {
         for claim in claims(id, |_| took(1.0)) {
-            assert_eq!(claim.verdict, Verdict::Fails, "{claim:?}");
+            assert!(matches!(claim.verdict, Verdict::Fails | Verdict::NotMeasured), "{claim:?}");
         }
     }
 }
@@ -105,7 +107,6 @@ fn figure_4_1_tells_times() {
         })
     });
     assert_claim(&claims, "32,768 empty files: created in staging faster", -10.0, Verdict::Holds);
-    assert_claim(&claims, "32,768 empty files: created in staging and moved", -10.0, Verdict::Fails);
     assert_claim(&claims, "100 files of 100 MB", 3.5, Verdict::Holds);
 }
 
@@ -243,8 +244,8 @@ fn figure_4_11_leaves_out_5000_files_and_takes_the_least() {
         _ => 0.8,
     };
     let claims = deleted("4.11", share);
-    assert!(claims[0].measured.abs() < 0.1 && !claims[0].holds, "{claims:?}");
-    assert!((claims[1].measured - 24.0).abs() < 0.1 && claims[1].holds, "{claims:?}");
+    assert!(claims[0].measured.unwrap().abs() < 0.1 && !claims[0].holds, "{claims:?}");
+    assert!((claims[1].measured.unwrap() - 24.0).abs() < 0.1 && claims[1].holds, "{claims:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use umbrella_lab::result::Table;
 
 use super::runs::megabytes;
 use super::{Cells, Runs};
-use crate::{Claim, Effort, Expect};
+use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str =
     "Data are counted without their metadata. The adaptive spin-down decides when the disk sleeps.";
@@ -65,11 +65,10 @@ pub(super) fn show_sleeps(runs: &Runs<'_>) -> Vec<Table> {
     }]
 }
 
-pub(super) fn judge_sleeps(runs: &Runs<'_>) -> Vec<Claim> {
-    let claim = |input: &HybridInput| {
+pub(super) fn measure_sleeps(runs: &Runs<'_>) -> Vec<Measured> {
+    let most = |input: &HybridInput| {
         let most = runs.of(input, &setup())?.redirected.per_sleep.max;
-        let text = format!("{}: no sleep needs more flash than", input.name);
-        Some(Claim::new("4", text, "MB", 100.0, most as f64 / 1e6, Expect::AtMost))
+        Some(Measured::new("most", most as f64 / 1e6).on(&input.name))
     };
-    runs.inputs().filter_map(claim).collect()
+    runs.inputs().filter_map(most).collect()
 }

@@ -8,16 +8,14 @@ use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 use super::runs::{EACH_AND_FULL, PAPERS, less, setup as paper_setup, share};
-use super::{Cells, Runs};
-use crate::{Claim, Effort, Expect};
+use super::{Cells, NAME, Runs};
+use crate::frozen::is_frozen_input;
+use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "A flush counts from the moment the disk spins until its data are durable, with the requests of others \
      that delay it. What is in the log at the end of the trace is flushed and counted too. A device's time is \
      the time in which it has a request; with two buffers both together exceed the total. `whole` is our own \
      algorithm.";
-
-/// "As much as": the best of all, within so much.
-const AS_MUCH_AS: Expect = Expect::Within { points: 10.0 };
 
 /// What "faster", "higher" or "lower" takes, in percent.
 const SOME: f64 = 1.0;
@@ -94,18 +92,26 @@ impl Times<'_> {
     }
 }
 
-/// "Generally", "typically", "largely": of so many percent of the cases that there are.
-const MOST: f64 = 50.0;
-
 /// How many percent of the cases are so.
 fn of_all(cases: impl IntoIterator<Item = bool>) -> f64 {
     let (so, all) = cases.into_iter().fold((0_u32, 0_u32), |(so, all), case| (so + u32::from(case), all + 1));
     if all == 0 { 0.0 } else { 100.0 * f64::from(so) / f64::from(all) }
 }
 
-/// What the text says of figure 5, and the conclusion of it. "Can" and "as much as" are of the best case, the rest is of most cases.
-pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
-    let inputs: Vec<Times<'_>> = runs.inputs().map(|input| Times { runs, input, buffer: Buffer::On }).collect();
+/// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone.
+pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+    let of = |input| Times { runs, input, buffer: Buffer::On };
+    let (frozen, new): (Vec<_>, Vec<_>) =
+        runs.inputs().map(of).partition(|times| is_frozen_input(NAME, "5", &times.input.name));
+    let together = figures_of(&frozen).map(|(name, value)| Measured::new(name, value));
+    let alone = new.iter().flat_map(|times| {
+        figures_of(std::slice::from_ref(times)).map(|(name, value)| Measured::new(name, value).on(&times.input.name))
+    });
+    together.into_iter().chain(alone).collect()
+}
+
+/// "Can" and "as much as" are of the best case, the rest is of most cases.
+fn figures_of(inputs: &[Times<'_>]) -> [(&'static str, f64); 10] {
     let cuts: Vec<f64> = inputs.iter().flat_map(|times| PAPERS.map(|algorithm| times.cut(algorithm))).collect();
     let best = cuts.iter().copied().fold(0.0, f64::max);
     let disks = inputs.iter().flat_map(|times| {
@@ -120,48 +126,17 @@ pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
     };
     let spared = inputs.iter().flat_map(|times| PAPERS.into_iter().flat_map(|algorithm| times.spared(algorithm)));
     let merged = inputs.iter().flat_map(|times| EACH_AND_FULL.map(|when| times.fewer_writes(when)));
-    let most = |text: &str, measured| Claim::new("5", text, "% of the cases", MOST, measured, Expect::AtLeast);
-    let can = "full instead of each can cut the flush time by more than, best of all";
-    vec![
-        Claim::new("5", can, "%", 75.0, best, Expect::AtLeast),
-        most("full is generally faster than each, by trace and algorithm", of_all(cuts.iter().map(|cut| *cut > SOME))),
-        most(
-            "each medium is busy for less time with full than with each, by trace, algorithm and medium",
-            of_all(spared.map(|less| less > SOME)),
-        ),
-        most("the disk takes more time than the flash, by trace, policy and algorithm", dominates),
-        most(
-            "each: alg1 is generally no slower than alg2",
-            of_all(two_against_one(|of| of.time_s).map(|more| more > -SOME)),
-        ),
-        most(
-            "each: the disk takes longer with alg2 than with alg1",
-            of_all(two_against_one(|of| of.disk_s).map(|more| more > SOME)),
-        ),
-        most(
-            "each: the flash is typically faster with alg2 than with alg1",
-            of_all(two_against_one(|of| of.flash_s).map(|more| more < -SOME)),
-        ),
-        Claim::new(
-            "5",
-            "ordering and merging (alg4) cut the flush time of those without (alg1 to alg3) by as much as, best of all",
-            "%",
-            90.0,
-            inputs.iter().map(Times::ordering_cuts).fold(0.0, f64::max),
-            AS_MUCH_AS,
-        ),
-        most(
-            "merging (alg4) reduces the number of writes to the disk against alg1, by trace and policy",
-            of_all(merged.map(|fewer| fewer > SOME)),
-        ),
-        Claim::new(
-            "2.1",
-            "alg4: full may leave fewer sectors to be flushed than each, best of all, by",
-            "%",
-            SOME,
-            inputs.iter().map(Times::merging_cuts).fold(0.0, f64::max),
-            Expect::AtLeast,
-        ),
+    [
+        ("can", best),
+        ("full-faster", of_all(cuts.iter().map(|cut| *cut > SOME))),
+        ("media", of_all(spared.map(|less| less > SOME))),
+        ("disk-dominates", dominates),
+        ("alg1", of_all(two_against_one(|of| of.time_s).map(|more| more > SOME))),
+        ("alg2-disk", of_all(two_against_one(|of| of.disk_s).map(|more| more > SOME))),
+        ("alg2-flash", of_all(two_against_one(|of| of.flash_s).map(|more| more < -SOME))),
+        ("ordering", inputs.iter().map(Times::ordering_cuts).fold(0.0, f64::max)),
+        ("merging", of_all(merged.map(|fewer| fewer > SOME))),
+        ("sectors", inputs.iter().map(Times::merging_cuts).fold(0.0, f64::max)),
     ]
 }
 

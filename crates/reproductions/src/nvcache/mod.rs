@@ -3,7 +3,7 @@
 //! - `runs.rs`: what is run, and how its outcomes are found again.
 //! - `cached.rs`: figures 3 and 4; `flushing.rs`: figure 5; `waking.rs`: section 2.1; `ours.rs`: every choice, and the sweeps.
 //!
-//! The paper's traces are not public: each claim is held against each trace that there is. Tolerances were fixed before the first run.
+//! The paper's traces are not public: each claim is held against each trace of the frozen list.
 //! docs/reproductions/nvcache.md has the outcome and says why what fails does.
 
 mod cached;
@@ -53,7 +53,7 @@ pub static FIGURES: &[Figure] = &[
         title: "what wakes the disk",
         assumed: waking::ASSUMED,
         cells: waking::cells,
-        judge: waking::judge,
+        measure: waking::measure,
         show: waking::show,
     },
     Figure {
@@ -61,7 +61,7 @@ pub static FIGURES: &[Figure] = &[
         title: "data cached over the days, infinite flash",
         assumed: cached::DAYS_ASSUMED,
         cells: cached::cells,
-        judge: no_claims,
+        measure: no_claims,
         show: cached::show_days,
     },
     Figure {
@@ -69,7 +69,7 @@ pub static FIGURES: &[Figure] = &[
         title: "data cached each time that the disk sleeps, infinite flash",
         assumed: cached::ASSUMED,
         cells: cached::cells,
-        judge: cached::judge_sleeps,
+        measure: cached::measure_sleeps,
         show: cached::show_sleeps,
     },
     Figure {
@@ -77,7 +77,7 @@ pub static FIGURES: &[Figure] = &[
         title: "flush time by algorithm, 64 MB of flash, 16 MB of memory",
         assumed: flushing::ASSUMED,
         cells: flushing::cells,
-        judge: flushing::judge,
+        measure: flushing::measure,
         show: flushing::show,
     },
     Figure {
@@ -85,7 +85,7 @@ pub static FIGURES: &[Figure] = &[
         title: "figure 5 without the disk's own write buffer (ours)",
         assumed: flushing::UNBUFFERED,
         cells: flushing::unbuffered,
-        judge: no_claims,
+        measure: no_claims,
         show: flushing::show_unbuffered,
     },
     Figure {
@@ -93,7 +93,7 @@ pub static FIGURES: &[Figure] = &[
         title: "every choice of when, how and when to sleep (ours)",
         assumed: ours::CHOICES_ASSUMED,
         cells: ours::choices,
-        judge: no_claims,
+        measure: no_claims,
         show: ours::show_choices,
     },
     Figure {
@@ -101,7 +101,7 @@ pub static FIGURES: &[Figure] = &[
         title: "more and less flash (ours)",
         assumed: "",
         cells: ours::flash_sizes,
-        judge: no_claims,
+        measure: no_claims,
         show: ours::show_flash_sizes,
     },
     Figure {
@@ -109,7 +109,7 @@ pub static FIGURES: &[Figure] = &[
         title: "more and less memory for flushing (ours)",
         assumed: "",
         cells: ours::memory_sizes,
-        judge: no_claims,
+        measure: no_claims,
         show: ours::show_memory_sizes,
     },
 ];

@@ -9,13 +9,10 @@ use umbrella_policy::flash_cache::Algorithm;
 
 use super::runs::{EACH_AND_FULL, less, setup, share};
 use super::{Cells, Runs};
-use crate::{Claim, Effort, Expect};
+use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "Flushes use algorithm 1. Traces without reads are left out. A spin-up for the flush at the end of the \
      trace does not count.";
-
-/// What "more" takes, in points, and "longer" or "less often", in percent.
-const SOME: f64 = 1.0;
 
 pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     Ok(Cell::grid(inputs, &EACH_AND_FULL.map(|when| setup(when, Algorithm::Alg1))))
@@ -41,26 +38,22 @@ fn mean_s(flushes: &FlushFigures) -> f64 {
     if flushes.count > 0 { flushes.time_s / flushes.count as f64 } else { 0.0 }
 }
 
-pub(super) fn judge(runs: &Runs<'_>) -> Vec<Claim> {
-    let mut claims = Vec::new();
+pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+    let mut measured = Vec::new();
     for input in runs.inputs().filter(|input| input.reads()) {
         let [each, full] = EACH_AND_FULL.map(|when| runs.of(input, &setup(when, Algorithm::Alg1)));
         let (Some(each), Some(full)) = (each, full) else { continue };
-        let mut claim = |text: &str, unit, published, measured, expect| {
-            claims.push(Claim::new("2.1", format!("{}: {text}", input.name), unit, published, measured, expect));
-        };
-        claim("each: reads cause most spin-ups", "%", 50.0, by_reads(each), Expect::AtLeast);
-        claim("full: reads still cause most spin-ups", "%", 50.0, by_reads(full), Expect::AtLeast);
-        let writes = by_writes(full) - by_writes(each);
-        claim("writes cause a larger share with full than with each", "points", SOME, writes, Expect::AtLeast);
-        let reads = served(full) - served(each);
-        claim("flash serves a larger share of the reads with full", "points", SOME, reads, Expect::AtLeast);
-        let [each, full] = [each, full].map(|outcome| &outcome.flushes);
-        let fewer = less(each.count as f64, full.count as f64);
-        claim("full flushes less often than each, by", "%", SOME, fewer, Expect::AtLeast);
-        claim("a flush takes longer with full, by", "%", SOME, -less(mean_s(each), mean_s(full)), Expect::AtLeast);
+        let values = [
+            ("each.reads", by_reads(each)),
+            ("full.reads", by_reads(full)),
+            ("writes", by_writes(full) - by_writes(each)),
+            ("served", served(full) - served(each)),
+            ("fewer", less(each.flushes.count as f64, full.flushes.count as f64)),
+            ("longer", -less(mean_s(&each.flushes), mean_s(&full.flushes))),
+        ];
+        measured.extend(values.map(|(name, value)| Measured::new(name, value).on(&input.name)));
     }
-    claims
+    measured
 }
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {

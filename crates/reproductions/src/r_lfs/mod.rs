@@ -3,7 +3,7 @@
 //! - `runs.rs`: what is run, and how its outcomes are found again.
 //! - `cleaning.rs`: figures 3 and 4; `seeks.rs`: figures 5 and 6; `schemes.rs`: every placement scheme.
 //!
-//! The paper's traces are not public: each claim is held against each input that there is. Tolerances were fixed before the first run.
+//! The paper's traces are not public: each claim is held against each input of the frozen list.
 //! docs/reproductions/r-lfs.md has the outcome and says why what fails does.
 
 mod cleaning;
@@ -60,7 +60,7 @@ pub static FIGURES: &[Figure] = &[
         title: "blocks copied by the cleaner (figures 3 and 4: traces hplajw and snake)",
         assumed: cleaning::ASSUMED,
         cells: cleaning::cells,
-        judge: cleaning::judge,
+        measure: cleaning::measure,
         show: cleaning::show,
     },
     Figure {
@@ -68,7 +68,7 @@ pub static FIGURES: &[Figure] = &[
         title: "seek distance (figures 5 and 6: traces hplajw and snake)",
         assumed: seeks::ASSUMED,
         cells: seeks::cells,
-        judge: seeks::judge,
+        measure: seeks::measure,
         show: seeks::show,
     },
     Figure {
@@ -76,7 +76,7 @@ pub static FIGURES: &[Figure] = &[
         title: "every placement scheme, the log 80 % full (ours)",
         assumed: schemes::ASSUMED,
         cells: schemes::cells,
-        judge: no_claims,
+        measure: no_claims,
         show: schemes::show,
     },
     Figure {
@@ -84,7 +84,7 @@ pub static FIGURES: &[Figure] = &[
         title: "every scheme, the fuller the log (ours)",
         assumed: schemes::SWEEP_ASSUMED,
         cells: schemes::sweep_cells,
-        judge: no_claims,
+        measure: no_claims,
         show: schemes::show_sweep,
     },
 ];

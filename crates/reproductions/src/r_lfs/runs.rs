@@ -7,7 +7,7 @@ use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_policy::log_layout::Victim;
 
 use super::{Cells, Runs};
-use crate::Effort;
+use crate::{Effort, Measured};
 
 /// The paper's policies: their names, regions, and how the victim is chosen.
 pub(super) const POLICIES: [(&str, u32, Victim); 6] = [
@@ -87,6 +87,11 @@ pub(super) fn reductions(
 pub(super) fn has_reads(runs: &Runs<'_>, input: &LogInput) -> bool {
     let first = runs.outcomes().find(|outcome| outcome.input == input.name);
     first.is_some_and(|outcome| outcome.read.0 * 100 >= outcome.written.0)
+}
+
+/// What was measured on an input: of a trace of several disks, as one log.
+pub(super) fn in_reading(measured: Measured, input: &LogInput) -> Measured {
+    if input.disks > 1 { measured.in_reading("joined") } else { measured }
 }
 
 pub(super) fn most(all: &[f64]) -> f64 {

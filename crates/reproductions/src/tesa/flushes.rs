@@ -4,18 +4,17 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{Outcome, WrittenBecause};
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{WORKLOADS, Work, file, on_all, rows, tesa};
-use crate::{Claim, Effort, Expect};
+use super::setting::{WORKLOADS, Work, by_reading, file, on_all, rows, tesa};
+use crate::{Effort, Measured};
 
 pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[file()], effort)
 }
 
-pub(super) fn judge_reasons(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_reasons(outcomes: &[Outcome]) -> Vec<Measured> {
+    let [outcomes, _] = by_reading(outcomes);
     let shares = outcomes.iter().filter_map(|outcome| threshold_share(&outcome.written_because));
-    let least = shares.reduce(f64::min).unwrap_or_default();
-    let claim = "pages written because of the background threshold, in the workload with fewest";
-    vec![Claim::new("section IV-B", claim, "%", 97.6, least, Expect::AtLeast)]
+    vec![Measured::new("least", shares.reduce(f64::min).unwrap_or_default())]
 }
 
 /// In percent; nothing when no page was written while the workload ran.
@@ -28,10 +27,14 @@ pub(super) fn memory(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[tesa()], effort)
 }
 
-pub(super) fn judge_memory(outcomes: &[Outcome]) -> Vec<Claim> {
-    let claim = |(work, of): (Work, &[Outcome])| {
-        let kilobytes = of.first().map_or(0.0, |outcome| outcome.policy_bytes as f64 / 1024.0);
-        Claim::new("Table I", format!("{} takes at most", work.name), "KB", work.table_kb, kilobytes, Expect::AtMost)
+pub(super) fn measure_memory(outcomes: &[Outcome]) -> Vec<Measured> {
+    let [outcomes, _] = by_reading(outcomes);
+    let both = |(work, of): (Work, &[Outcome])| {
+        let kilobytes = |bytes: fn(&Outcome) -> u64| of.first().map_or(0.0, |outcome| bytes(outcome) as f64 / 1024.0);
+        [
+            Measured::new(work.name, kilobytes(|outcome| outcome.tesa_bytes)),
+            Measured::new(work.name, kilobytes(|outcome| outcome.policy_bytes)).in_reading("index"),
+        ]
     };
-    rows(WORKLOADS.iter().copied(), outcomes, 1).map(claim).collect()
+    rows(WORKLOADS.iter().copied(), outcomes, 1).flat_map(both).collect()
 }

@@ -9,13 +9,23 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use crate::{Effort, Expect};
+use crate::{Effort, Measured, kernel};
 
-/// The size of a gain: the same sign, and not more than so many percentage points away.
-pub(super) const UP_TO: Expect = Expect::Within { points: 10.0 };
+/// What the outcomes of [`grid`] come to in each reading.
+pub(super) fn in_readings<const N: usize>(
+    outcomes: &[Outcome],
+    measure: impl Fn(&[Outcome]) -> [(&'static str, f64); N],
+) -> Vec<Measured> {
+    let [background, throttled] = by_reading(outcomes).map(measure);
+    let background = background.map(|(name, value)| Measured::new(name, value));
+    let throttled = throttled.map(|(name, value)| Measured::new(name, value).in_reading("throttled"));
+    background.into_iter().chain(throttled).collect()
+}
 
-/// "Similar performance", "good performance": not more than so many percentage points from what it is compared with.
-pub(super) const EQUAL: Expect = Expect::AboutZero { points: 5.0 };
+/// The outcomes where only the background thread asks the policy, and those where throttled writers ask it as well.
+pub(super) fn by_reading(outcomes: &[Outcome]) -> [&[Outcome]; 2] {
+    outcomes.split_at(outcomes.len() / 2).into()
+}
 
 /// Said beside the figures.
 pub(super) const ASSUMED: &str = "900 MiB of the 1 GB hold file pages; the kernel and the programs use the rest. The disk is a Deskstar \
@@ -36,18 +46,16 @@ pub(super) struct Work {
     pub(super) timed: bool,
     /// Whether the paper counts it among the write dominated (section IV-E).
     pub(super) writes: bool,
-    /// Memory in KB, of table I.
-    pub(super) table_kb: f64,
 }
 
 /// The six workloads, in the order of the paper's figures.
 pub(super) const WORKLOADS: &[Work] = &[
-    Work { name: "seq-write", timed: true, writes: true, table_kb: 107.8 },
-    Work { name: "rnd-write", timed: true, writes: true, table_kb: 382.3 },
-    Work { name: "postmark", timed: false, writes: true, table_kb: 446.8 },
-    Work { name: "fileserver", timed: true, writes: true, table_kb: 241.1 },
-    Work { name: "videoserver", timed: true, writes: false, table_kb: 10.6 },
-    Work { name: "data-backup", timed: false, writes: true, table_kb: 299.5 },
+    Work { name: "seq-write", timed: true, writes: true },
+    Work { name: "rnd-write", timed: true, writes: true },
+    Work { name: "postmark", timed: false, writes: true },
+    Work { name: "fileserver", timed: true, writes: true },
+    Work { name: "videoserver", timed: true, writes: false },
+    Work { name: "data-backup", timed: false, writes: true },
 ];
 
 impl Work {
@@ -65,7 +73,8 @@ impl Work {
     }
 }
 
-/// Every policy on each of the workloads; outcomes of one workload stand together, in the order of the policies.
+/// Every policy on each of the workloads, where throttled writers write by file and then where they ask the policy; outcomes of
+/// one workload stand together, in the order of the policies.
 pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),
@@ -79,14 +88,17 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         },
         ..MachineSpec::default()
     };
-    let cell = |work: Work, policy: &String| {
+    let cell = |work: Work, policy: &String, writers: Option<String>| {
         let input = WriteBackInput::Workload { spec: work.name.to_owned() };
-        WriteBackCell::new(input, MachineSpec { policy: policy.clone(), ..machine.clone() })
+        let throttled_policy = writers.filter(|writers| writers != policy);
+        WriteBackCell::new(input, MachineSpec { policy: policy.clone(), throttled_policy, ..machine.clone() })
     };
-    workloads
-        .flat_map(|work| policies.iter().map(move |policy| (work, policy)))
-        .map(|(work, p)| cell(work, p))
-        .collect()
+    let works: Vec<Work> = workloads.collect();
+    let runs = |writers: Option<String>| {
+        let each = works.iter().flat_map(|work| policies.iter().map(move |policy| (*work, policy)));
+        each.map(|(work, policy)| cell(work, policy, writers.clone())).collect::<Vec<_>>()
+    };
+    [Some(file()), None].map(runs).concat()
 }
 
 /// Every policy on all six.
@@ -110,7 +122,7 @@ pub(super) fn rows(
 
 /// Linux's.
 pub(super) fn file() -> String {
-    "file".to_owned()
+    kernel::by_files("file")
 }
 
 /// The zone scheme.

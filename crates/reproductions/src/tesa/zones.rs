@@ -7,8 +7,8 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{EQUAL, UP_TO, WORKLOADS, Work, farthest, mean, most, on_all, rows, zone, zone_segment};
-use crate::{Claim, Effort, Expect};
+use super::setting::{WORKLOADS, Work, farthest, in_readings, mean, most, on_all, rows, zone, zone_segment};
+use crate::{Effort, Measured};
 
 /// The text names 2 and 8 MB only.
 pub(super) const SIZES_ASSUMED: &str = "Zones are 2, 4, 8, 16, 32 and 64 MiB. The text names 2 and 8 MB.";
@@ -31,29 +31,16 @@ pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, L
     on_all(&SIZES.iter().map(|size| zone_segment(50, *size)).collect::<Vec<_>>(), effort)
 }
 
-pub(super) fn judge_zone_sizes(outcomes: &[Outcome]) -> Vec<Claim> {
-    judge_sizes("4", outcomes)
+/// Of figures 4 and 5.
+pub(super) fn measure_sizes(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, sizes)
 }
 
-pub(super) fn judge_zone_segment_sizes(outcomes: &[Outcome]) -> Vec<Claim> {
-    judge_sizes("5", outcomes)
-}
-
-fn judge_sizes(figure: &str, outcomes: &[Outcome]) -> Vec<Claim> {
+fn sizes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, SIZES.len()).collect();
     let over_two = mean(rows.iter().map(|(work, of)| work.gain(&of[EIGHT], &of[0])));
-    let lost = farthest(rows.iter().map(|(work, of)| lost(*work, of, EIGHT)));
-    vec![
-        Claim::new(
-            figure,
-            "8 MB is good under all workloads: against the best size, where it loses most",
-            "%",
-            0.0,
-            lost,
-            EQUAL,
-        ),
-        Claim::new(figure, "8 MB is no worse than 2 MB, on average", "%", 0.0, over_two, Expect::AtLeast),
-    ]
+    let good = farthest(rows.iter().map(|(work, of)| lost(*work, of, EIGHT)));
+    [("good", good), ("over-2", over_two)]
 }
 
 /// What the chosen value loses to the best one; zero or less.
@@ -68,28 +55,28 @@ pub(super) fn alphas(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&policies, effort)
 }
 
-pub(super) fn judge_alphas(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_alphas(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, of_alphas)
+}
+
+fn of_alphas(outcomes: &[Outcome]) -> [(&'static str, f64); 3] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, ALPHAS.len() + 2).collect();
     let (endless, zone) = (ALPHAS.len(), ALPHAS.len() + 1);
-    let lost = farthest(rows.iter().map(|(work, of)| lost(*work, &of[..endless], FIFTY)));
+    let good = farthest(rows.iter().map(|(work, of)| lost(*work, &of[..endless], FIFTY)));
     let over_zero = mean(rows.iter().map(|(work, of)| work.gain(&of[FIFTY], &of[0])));
     let retrograde = farthest(rows.iter().map(|(work, of)| work.gain(&of[endless], &of[zone])));
-    let good = "50 is good under all workloads: against the best alpha, where it loses most";
-    vec![
-        Claim::new("6", good, "%", 0.0, lost, EQUAL),
-        Claim::new("6", "50 is no worse than 0, on average", "%", 0.0, over_zero, Expect::AtLeast),
-        Claim::new("6", "with an extremely large alpha it is the zone scheme", "%", 0.0, retrograde, EQUAL),
-    ]
+    [("good", good), ("over-0", over_zero), ("endless", retrograde)]
 }
 
 pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     on_all(&[zone(8), zone_segment(50, 8)], effort)
 }
 
-pub(super) fn judge_schemes(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_schemes(outcomes: &[Outcome]) -> Vec<Measured> {
+    in_readings(outcomes, of_schemes)
+}
+
+fn of_schemes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
     let gains = || rows(WORKLOADS.iter().copied(), outcomes, 2).map(|(work, of)| work.gain(&of[1], &of[0]));
-    vec![
-        Claim::new("7", "zone_segment outperforms zone by up to", "%", 15.4, most(gains()), UP_TO),
-        Claim::new("7", "zone_segment is no worse than zone, on average", "%", 0.0, mean(gains()), Expect::AtLeast),
-    ]
+    [("up-to", most(gains())), ("no-worse", mean(gains()))]
 }

@@ -4,8 +4,8 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, Runs, SCHEMES, SLC};
-use super::{Claim, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
+use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, POLICIES, Runs, SCHEMES, SLC};
+use super::{Effort, Measured};
 
 pub(super) const COMPILE_ASSUMED: &str = "There are 6,000 sources, each computed for 0.5 s, on both processors at once (make -j2). Sorting and \
      marking pages cost nothing; in the dissertation they offset some of the gain.";
@@ -26,51 +26,35 @@ pub(super) fn compile_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErr
     Ok(runs::compared(effort, QUICK, &DRIVES, COMPILE))
 }
 
-pub(super) fn judge_compile(outcomes: &[Outcome]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for disk in DRIVES {
-        let (published, expect) = if disk == SLC { (-17.0, SIZE) } else { (0.0, LITTLE) };
-        for policy in SCHEMES {
-            let claim = format!("{policy} on the {}: time against file", runs::name(disk));
-            let measured = Runs::new(outcomes, disk, COMPILE).time(policy);
-            claims.push(Claim::new("31", claim, "%", published, measured, expect));
-            if disk != SLC {
-                let claim = format!("{policy} on the {}: a slight improvement", runs::name(disk));
-                claims.push(Claim::new("31", claim, "%", -SLIGHT, measured, Expect::AtMost));
+/// "Very little change depending on the page cache algorithm" is of all four, "a slight improvement" of each against `file`.
+pub(super) fn measure_compile(outcomes: &[Outcome]) -> Vec<Measured> {
+    let of = |disk: &'static str| {
+        let runs = Runs::new(outcomes, disk, COMPILE);
+        let time = move |policy| runs.of(policy, |outcome| outcome.time_s);
+        let mean = POLICIES.map(time).iter().sum::<f64>() / POLICIES.len() as f64;
+        SCHEMES.into_iter().flat_map(move |policy| {
+            let name = |what| format!("{policy}.{}.{what}", runs::short(disk));
+            if disk == SLC {
+                return vec![Measured::new(name("size"), runs.time(policy))];
             }
-        }
-    }
-    claims
+            let apart = 100.0 * (time(policy) / mean - 1.0);
+            vec![Measured::new(name("little"), apart), Measured::new(name("better"), runs.time(policy))]
+        })
+    };
+    DRIVES.into_iter().flat_map(of).collect()
 }
 
 pub(super) fn length_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK, &[SLC], COMPILE))
 }
 
-pub(super) fn judge_length(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_length(outcomes: &[Outcome]) -> Vec<Measured> {
     let runs = Runs::new(outcomes, SLC, COMPILE);
     let of = |policy: &str| {
         let longer = runs.change(policy, |outcome| outcome.at_finish.sequential.mean_bytes());
         let share = |policy| runs.of(policy, |outcome| sequential_share(&outcome.at_finish));
-        let more = share(policy) - share(LINUX);
-        [
-            Claim::new(
-                "32",
-                format!("{policy}: average size of a sequential write against file"),
-                "%",
-                26.0,
-                longer,
-                SIZE,
-            ),
-            Claim::new(
-                "32",
-                format!("{policy}: share of writes that are sequential, against file"),
-                "points",
-                0.0,
-                more,
-                LITTLE,
-            ),
-        ]
+        [("length", longer), ("share", share(policy) - share(LINUX))]
+            .map(|(name, value)| Measured::new(format!("{policy}.{name}"), value))
     };
     SCHEMES.iter().flat_map(|policy| of(policy)).collect()
 }
@@ -86,43 +70,29 @@ pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabEr
 
 /// Better on the magnetic disk, less so on the Samsung drive, worse on the Memoright drive; two queues do nothing, as no
 /// page is written four times.
-pub(super) fn judge_postmark(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_postmark(outcomes: &[Outcome]) -> Vec<Measured> {
     let time = |disk, policy| Runs::new(outcomes, disk, POSTMARK).time(policy);
-    let mut claims = Vec::new();
+    let mut measured = Vec::new();
     for policy in ["sorted", "two_queue_sorted"] {
-        let mut claim = |text: &str, unit, published, measured, expect| {
-            claims.push(Claim::new("33", format!("{policy} {text}"), unit, published, measured, expect));
-        };
-        let (magnetic, mlc, slc) = (time(MAGNETIC, policy), time(MLC, policy), time(SLC, policy));
-        claim("on the magnetic disk: faster than file", "%", -VISIBLE, magnetic, Expect::AtMost);
-        let less = "on the Samsung drive: gains less than on the magnetic disk";
-        claim(less, "points", VISIBLE, mlc - magnetic, Expect::AtLeast);
-        claim("on the Memoright drive: slower than file", "%", VISIBLE, slc, Expect::AtLeast);
+        let mut add = |disk, value| measured.push(Measured::new(format!("{policy}.{}", runs::short(disk)), value));
+        add(MAGNETIC, time(MAGNETIC, policy));
+        add(MLC, time(MLC, policy) - time(MAGNETIC, policy));
+        add(SLC, time(SLC, policy));
     }
-    for disk in DRIVES {
-        let claim = format!("two_queue on the {}: does little", runs::name(disk));
-        claims.push(Claim::new("33", claim, "%", 0.0, time(disk, "two_queue"), LITTLE));
-    }
-    claims
+    let little = |disk| Measured::new(format!("two_queue.{}", runs::short(disk)), time(disk, "two_queue"));
+    measured.extend(DRIVES.map(little));
+    measured
 }
 
 pub(super) fn trace_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(runs::compared(effort, QUICK_FILESERVER, &[MAGNETIC, MLC], FILESERVER))
 }
 
-pub(super) fn judge_trace(outcomes: &[Outcome]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for disk in [MAGNETIC, MLC] {
-        let runs = Runs::new(outcomes, disk, FILESERVER);
-        for policy in SCHEMES {
-            let measured = runs.change(policy, |outcome| outcome.time_s / outcome.operations as f64);
-            let (said, published, expect) = match (disk, policy) {
-                (MLC, "two_queue_sorted") => ("about as fast as file", 0.0, LITTLE),
-                _ => ("slower than file", SLIGHT, Expect::AtLeast),
-            };
-            let claim = format!("{policy} on the {}: {said}", runs::name(disk));
-            claims.push(Claim::new("39", claim, "%", published, measured, expect));
-        }
-    }
-    claims
+pub(super) fn measure_trace(outcomes: &[Outcome]) -> Vec<Measured> {
+    let of = |disk, policy: &str| {
+        let slower =
+            Runs::new(outcomes, disk, FILESERVER).change(policy, |outcome| outcome.time_s / outcome.operations as f64);
+        Measured::new(format!("{policy}.{}", runs::short(disk)), slower)
+    };
+    [MAGNETIC, MLC].into_iter().flat_map(|disk| SCHEMES.map(|policy| of(disk, policy))).collect()
 }

@@ -7,7 +7,7 @@ use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
 use umbrella_units::ByteSize;
 
 use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};
-use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, SIZE, SLIGHT, VISIBLE};
+use super::{Effort, Measured, SLIGHT};
 
 pub(super) const ASSUMED: &str = "Files have 256 MiB and Zipf's theta is 1; the text gives neither. Time runs until the last process has \
      finished.";
@@ -35,32 +35,27 @@ pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, La
 
 /// The text gives the time of `two_queue` with 8 Zipf writers, says of all runs but one that they are not slower, and that
 /// both ways gain with the share of Zipf writers, so with each step.
-pub(super) fn judge(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<Claim> {
-    let inputs = WRITERS.map(|writers| (writers, workload(writers)));
-    let mut claims = Vec::new();
-    for (writers, input) in &inputs {
-        for policy in SCHEMES {
-            let (published, expect) = match (policy, writers, disk) {
-                ("two_queue", 8, MAGNETIC) => (-11.0, SIZE),
-                ("two_queue", 8, MLC) => (-43.0, SIZE),
-                ("two_queue", 8, SLC) => (-34.0, SIZE),
-                ("sorted", 2, MAGNETIC) => (0.3, LITTLE),
-                _ => (0.0, Expect::AtMost),
-            };
-            let said = if expect == Expect::AtMost { "not slower than file" } else { "time against file" };
-            let claim = format!("{policy}, {writers} Zipf writers: {said}");
-            let measured = Runs::new(outcomes, disk, input).time(policy);
-            claims.push(Claim::new(figure, claim, "%", published, measured, expect));
-        }
-    }
+pub(super) fn measure(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
+    let time = |policy, writers: u32| Runs::new(outcomes, disk, &workload(writers)).time(policy);
+    let mut measured = times(disk, outcomes);
     for policy in ["two_queue", "sorted"] {
-        for ((few, before), (many, after)) in inputs.iter().zip(&inputs[1..]) {
-            let gained = Runs::new(outcomes, disk, after).time(policy) - Runs::new(outcomes, disk, before).time(policy);
-            let claim = format!("{policy}: better with {many} Zipf writers than with {few}");
-            claims.push(Claim::new(figure, claim, "points", -VISIBLE, gained, Expect::AtMost));
+        for pair in WRITERS.windows(2) {
+            let [few, many] = [pair[0], pair[1]];
+            let gained = time(policy, many) - time(policy, few);
+            measured.push(Measured::new(format!("{policy}.{many}-over-{few}"), gained));
         }
     }
-    claims
+    measured
+}
+
+/// Time against the unmodified kernel's, of each scheme with each number of writers.
+fn times(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
+    let of = |writers: u32| {
+        let input = workload(writers);
+        SCHEMES
+            .map(|policy| Measured::new(format!("{policy}.{writers}"), Runs::new(outcomes, disk, &input).time(policy)))
+    };
+    WRITERS.into_iter().flat_map(of).collect()
 }
 
 /// The same on a log-structured file system.
@@ -73,47 +68,31 @@ pub(super) fn log_cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>
 }
 
 /// "No significant improvement, and in most cases a slight penalty": about as fast each, and more than half of them slower.
-pub(super) fn judge_log(figure: &str, disk: &str, outcomes: &[Outcome]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for writers in WRITERS {
-        let input = workload(writers);
-        for policy in SCHEMES {
-            let claim = format!("{policy}, {writers} Zipf writers on a log: about as fast as file");
-            let measured = Runs::new(outcomes, disk, &input).time(policy);
-            claims.push(Claim::new(figure, claim, "%", 0.0, measured, LITTLE));
-        }
-    }
-    let slower = claims.iter().filter(|claim| claim.measured >= SLIGHT).count();
-    let share = 100.0 * slower as f64 / claims.len().max(1) as f64;
-    // More than half of nine runs: five.
-    let most = "of all runs on a log, those that are slower than file";
-    claims.push(Claim::new(figure, most, "% of the runs", 50.0 + VISIBLE, share, Expect::AtLeast));
-    claims
+pub(super) fn measure_log(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
+    let mut measured = times(disk, outcomes);
+    let slower = measured.iter().filter(|time| time.value() >= SLIGHT).count();
+    let share = 100.0 * slower as f64 / measured.len().max(1) as f64;
+    measured.push(Measured::new("most", share));
+    measured
 }
 
 pub(super) fn window_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[SLC], &workload(*writers))).collect())
 }
 
-/// With 8 Zipf writers windows with up to 16 writes are "dramatically reduced", those with more increase; with 4 and 2 the results
-/// are "similar, although less dramatic".
-pub(super) fn judge_windows(outcomes: &[Outcome]) -> Vec<Claim> {
+/// With 8 Zipf writers windows with less than 16 writes are "dramatically reduced", those with more increase; with 4 and 2 the
+/// results are "similar, although less dramatic".
+pub(super) fn measure_windows(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |writers: u32, policy: &str| {
         let input = workload(writers);
         let runs = Runs::new(outcomes, SLC, &input);
-        let fewer = runs.change(policy, |outcome| outcome.at_finish.windows.up_to_16() as f64);
+        let fewer = runs.change(policy, |outcome| outcome.at_finish.windows.below_16() as f64);
         let over = |outcome: &Outcome| outcome.at_finish.windows.over_16() as f64;
         let more = runs.of(policy, over) - runs.of(super::runs::LINUX, over);
-        let less = if writers == 8 { DRAMATIC } else { VISIBLE };
-        let claim = |text: &str, unit, published, measured, expect| {
-            Claim::new("26", format!("{policy}, {writers} Zipf writers: {text}"), unit, published, measured, expect)
-        };
-        [
-            claim("fewer windows with up to 16 writes", "%", -less, fewer, Expect::AtMost),
-            claim("more windows with over 16 writes", "windows", VISIBLE, more, Expect::AtLeast),
-        ]
+        [("small", fewer), ("large", more)]
+            .map(|(name, value)| Measured::new(format!("{policy}.{writers}.{name}"), value))
     };
-    WRITERS.iter().rev().flat_map(|writers| SCHEMES.iter().flat_map(|policy| of(*writers, policy))).collect()
+    WRITERS.iter().flat_map(|writers| SCHEMES.iter().flat_map(|policy| of(*writers, policy))).collect()
 }
 
 /// Eight processes a drive, four of them Zipf writers.
@@ -135,22 +114,15 @@ fn pair(outcomes: &[Outcome], of: [(&str, &str); 2]) -> f64 {
     100.0 * (sum / base - 1.0)
 }
 
-pub(super) fn judge_two_disks(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_two_disks(outcomes: &[Outcome]) -> Vec<Measured> {
     let both = pair(outcomes, [(MAGNETIC, "two_queue"), (MAGNETIC, "two_queue")]);
     let one = pair(outcomes, [(MAGNETIC, "two_queue"), (MAGNETIC, "file")]);
-    vec![
-        Claim::new("34", "two_queue on both disks: time against file", "%", -9.0, both, SIZE),
-        Claim::new("34", "two_queue on one disk: time against file", "%", -7.0, one, SIZE),
-    ]
+    vec![Measured::new("both", both), Measured::new("one", one)]
 }
 
-pub(super) fn judge_mixed_pair(outcomes: &[Outcome]) -> Vec<Claim> {
+pub(super) fn measure_mixed_pair(outcomes: &[Outcome]) -> Vec<Measured> {
     let both = pair(outcomes, [(MAGNETIC, "two_queue"), (MLC, "two_queue")]);
     let flash = pair(outcomes, [(MAGNETIC, "file"), (MLC, "two_queue")]);
     let disk = pair(outcomes, [(MAGNETIC, "two_queue"), (MLC, "file")]);
-    vec![
-        Claim::new("35", "two_queue on both drives: time against file", "%", -8.0, both, SIZE),
-        Claim::new("35", "two_queue on the Samsung drive: time against file", "%", -9.0, flash, SIZE),
-        Claim::new("35", "two_queue on the magnetic disk: time against file", "%", -8.0, disk, SIZE),
-    ]
+    vec![Measured::new("both", both), Measured::new("samsung", flash), Measured::new("magnetic", disk)]
 }

@@ -1,10 +1,7 @@
 //! UmbrellaFS: the dissertation's page-cache write-back and optimality study (chapters IV and V), figures 23 to 41.
 //!
 //! The machine is the dissertation's: 2 GB of memory, Linux 2.6.24's thresholds of 5 and 10 %, ext2, one test drive. Every
-//! scheme is compared with `file`, the unmodified kernel. The tolerances were set before the first run: sizes within 10
-//! percentage points, "very little change" and "small overhead" within 5. Where the text only says which is better, a
-//! difference counts from one percent or point on ([`VISIBLE`]), a "dramatic" one from ten; "slight" and "overhead" from a tenth.
-//! That a run is not slower is met by one that is as fast.
+//! scheme is compared with `file`, the unmodified kernel. The claims are those of the frozen list.
 //!
 //! What the text says of writes, reads and their order is of the time that a benchmark runs, so that the write-out after it
 //! is left out; but for the optimum (figures 40 and 41), where what is dirty in the end is written under all policies.
@@ -20,7 +17,8 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use super::{Claim, Effort, Expect, Figure, Paper, VISIBLE};
+use self::runs::{NO_FSYNC, NO_READS, in_both, measure_both};
+use super::{Effort, Figure, Measured, Paper};
 
 /// The paper.
 pub static PAPER: Paper = Paper {
@@ -34,58 +32,58 @@ static FIGURES: &[Figure] = &[
         id: "23",
         title: "IOzone on the magnetic disk, time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| iozone::cells(effort, runs::MAGNETIC),
-        judge: |outcomes| iozone::judge("23", runs::MAGNETIC, outcomes),
+        cells: |effort| in_both(iozone::cells(effort, runs::MAGNETIC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::MAGNETIC, of)),
     },
     Figure {
         id: "24",
         title: "IOzone on the Samsung drive (MLC), time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| iozone::cells(effort, runs::MLC),
-        judge: |outcomes| iozone::judge("24", runs::MLC, outcomes),
+        cells: |effort| in_both(iozone::cells(effort, runs::MLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::MLC, of)),
     },
     Figure {
         id: "25",
         title: "IOzone on the Memoright drive (SLC), time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| iozone::cells(effort, runs::SLC),
-        judge: |outcomes| iozone::judge("25", runs::SLC, outcomes),
+        cells: |effort| in_both(iozone::cells(effort, runs::SLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::SLC, of)),
     },
     Figure {
         id: "26",
         title: "writes within 1 MB in 100 ms, IOzone on the Memoright drive",
         assumed: iozone::ASSUMED,
-        cells: iozone::window_cells,
-        judge: iozone::judge_windows,
+        cells: |effort| in_both(iozone::window_cells(effort), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_windows),
     },
     Figure {
         id: "27",
         title: "dbench, throughput against the unmodified kernel",
         assumed: dbench::ASSUMED,
-        cells: dbench::cells,
-        judge: dbench::judge,
+        cells: |effort| in_both(dbench::cells(effort), NO_FSYNC),
+        measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure),
     },
     Figure {
         id: "28",
         title: "dbench on the Memoright drive, data written to it and read from it",
         assumed: dbench::ASSUMED,
-        cells: dbench::written_cells,
-        judge: dbench::judge_written,
+        cells: |effort| in_both(dbench::written_cells(effort), NO_FSYNC),
+        measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure_written),
     },
     Figure {
         id: "30",
         title: "dbench on the Memoright drive, where writes go, sorted and (figure 29) not",
         assumed: "Locality is the mean distance between writes. How often each block is written is not \
                   recorded, so claims about it are not judged. Otherwise as in figure 27.",
-        cells: dbench::written_cells,
-        judge: dbench::judge_locality,
+        cells: |effort| in_both(dbench::written_cells(effort), NO_FSYNC),
+        measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure_locality),
     },
     Figure {
         id: "31",
         title: "kernel compilation, time against the unmodified kernel",
         assumed: bench::COMPILE_ASSUMED,
         cells: bench::compile_cells,
-        judge: bench::judge_compile,
+        measure: bench::measure_compile,
     },
     Figure {
         id: "32",
@@ -93,81 +91,72 @@ static FIGURES: &[Figure] = &[
         assumed: "A sequential write is a run of requests, each of which begins where the one before it ends. \
                   Otherwise as in figure 31.",
         cells: bench::length_cells,
-        judge: bench::judge_length,
+        measure: bench::measure_length,
     },
     Figure {
         id: "33",
         title: "Postmark, time against the unmodified kernel",
         assumed: "",
         cells: bench::postmark_cells,
-        judge: bench::judge_postmark,
+        measure: bench::measure_postmark,
     },
     Figure {
         id: "34",
         title: "IOzone on two magnetic disks, each with a policy of its own",
         assumed: iozone::PAIR_ASSUMED,
-        cells: |effort| iozone::pair_cells(effort, [runs::MAGNETIC, runs::MAGNETIC]),
-        judge: iozone::judge_two_disks,
+        cells: |effort| in_both(iozone::pair_cells(effort, [runs::MAGNETIC, runs::MAGNETIC]), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_two_disks),
     },
     Figure {
         id: "35",
         title: "IOzone on a magnetic disk and the Samsung drive, each with a policy of its own",
         assumed: iozone::PAIR_ASSUMED,
-        cells: |effort| iozone::pair_cells(effort, [runs::MAGNETIC, runs::MLC]),
-        judge: iozone::judge_mixed_pair,
+        cells: |effort| in_both(iozone::pair_cells(effort, [runs::MAGNETIC, runs::MLC]), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_mixed_pair),
     },
     Figure {
         id: "36",
         title: "IOzone on NILFS, magnetic disk, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| iozone::log_cells(effort, runs::MAGNETIC),
-        judge: |outcomes| iozone::judge_log("36", runs::MAGNETIC, outcomes),
+        cells: |effort| in_both(iozone::log_cells(effort, runs::MAGNETIC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::MAGNETIC, of)),
     },
     Figure {
         id: "37",
         title: "IOzone on NILFS, Samsung drive, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| iozone::log_cells(effort, runs::MLC),
-        judge: |outcomes| iozone::judge_log("37", runs::MLC, outcomes),
+        cells: |effort| in_both(iozone::log_cells(effort, runs::MLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::MLC, of)),
     },
     Figure {
         id: "38",
         title: "IOzone on NILFS, Memoright drive, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| iozone::log_cells(effort, runs::SLC),
-        judge: |outcomes| iozone::judge_log("38", runs::SLC, outcomes),
+        cells: |effort| in_both(iozone::log_cells(effort, runs::SLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::SLC, of)),
     },
     Figure {
         id: "39",
         title: "an hour of an NFS trace of e-mail and research work, as fast as possible",
         assumed: bench::TRACE_ASSUMED,
         cells: bench::trace_cells,
-        judge: bench::judge_trace,
+        measure: bench::measure_trace,
     },
     Figure {
         id: "40",
         title: "boundary crossings, against the optimum",
         assumed: optimality::ASSUMED,
         cells: optimality::cells,
-        judge: optimality::judge_crossings,
+        measure: optimality::measure_crossings,
     },
     Figure {
         id: "41",
         title: "data written, against the optimum",
         assumed: optimality::ASSUMED,
         cells: optimality::cells,
-        judge: optimality::judge_written,
+        measure: optimality::measure_written,
     },
 ];
 
-/// "Very little change", "slight", "small": no size is given.
-const LITTLE: Expect = Expect::AboutZero { points: 5.0 };
-
-/// "Dramatically": no size is given.
-const DRAMATIC: f64 = 10.0;
-
 /// "Slight", "overhead": as little as the tables show.
 const SLIGHT: f64 = 0.1;
-
-/// A size is given.
-const SIZE: Expect = Expect::Within { points: 10.0 };

@@ -15,7 +15,7 @@ use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, WriteBackCell, WriteBackInput};
 
 use super::runs::{self, LINUX, MLC, Runs};
-use super::{Claim, DRAMATIC, Effort, Expect, LITTLE, VISIBLE};
+use super::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "We do not have the NFS trace. A kernel's compilation and Postmark stand in for it: their work does not \
      depend on the policy. Full runs add the open block traces in the folder that UMBRELLA_TRACES names, at \
@@ -76,45 +76,28 @@ fn traces(folder: &Path) -> Vec<PathBuf> {
     TRACES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect()
 }
 
-/// What was run: its name in claims, how its input begins, and whether it knows files.
-fn inputs(outcomes: &[Outcome]) -> Vec<(&'static str, &'static str, bool)> {
-    let loads = LOADS.iter().map(|(workload, _, name)| (*name, *workload, true));
+/// What was run: its name in claims, how its input begins, and what it was run under besides `file`. Block traces know no files.
+fn inputs(outcomes: &[Outcome]) -> Vec<(&'static str, &'static str, &'static [&'static str])> {
+    let all: &[&str] = &[OPTIMUM, LEAST, BOTH];
+    let loads = LOADS.iter().map(|(workload, _, name)| (*name, *workload, all));
     let was_run = |trace: &&&str| outcomes.iter().any(|outcome| outcome.setting.input.starts_with(**trace));
-    let traces = TRACES.iter().filter(was_run).map(|trace| (trace.trim_end_matches(".csv.gz"), *trace, false));
+    let traces = TRACES.iter().filter(was_run).map(|trace| (trace.trim_end_matches(".csv.gz"), *trace, &all[..2]));
     loads.chain(traces).collect()
 }
 
-pub(super) fn judge_crossings(outcomes: &[Outcome]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for (name, input, files) in inputs(outcomes) {
-        let runs = Runs::new(outcomes, MLC, input);
-        let crossings = |policy| runs.change(policy, |outcome| outcome.boundary_crossings as f64);
-        let mut claim = |text: &str, published, measured, expect| {
-            claims.push(Claim::new("40", format!("{name}: {text}"), "%", published, measured, expect));
-        };
-        claim("clairvoyant crosses dramatically less than file", -DRAMATIC, crossings(OPTIMUM), Expect::AtMost);
-        claim("write_minimal crosses dramatically more than file", DRAMATIC, crossings(LEAST), Expect::AtLeast);
-        if files {
-            claim("two_queue_sorted crosses less than file", -VISIBLE, crossings(BOTH), Expect::AtMost);
-        }
-    }
-    claims
+pub(super) fn measure_crossings(outcomes: &[Outcome]) -> Vec<Measured> {
+    against_file(outcomes, |outcome| outcome.boundary_crossings as f64)
 }
 
-pub(super) fn judge_written(outcomes: &[Outcome]) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for (name, input, files) in inputs(outcomes) {
+pub(super) fn measure_written(outcomes: &[Outcome]) -> Vec<Measured> {
+    against_file(outcomes, |outcome| outcome.bytes_written as f64)
+}
+
+fn against_file(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Vec<Measured> {
+    let mut measured = Vec::new();
+    for (name, input, policies) in inputs(outcomes) {
         let runs = Runs::new(outcomes, MLC, input);
-        let written = |policy| runs.change(policy, |outcome| outcome.bytes_written as f64);
-        let mut claim = |text: &str, published, measured, expect| {
-            claims.push(Claim::new("41", format!("{name}: {text}"), "%", published, measured, expect));
-        };
-        let little = Expect::AboutZero { points: 10.0 };
-        claim("clairvoyant writes dramatically less than file", -DRAMATIC, written(OPTIMUM), Expect::AtMost);
-        claim("write_minimal writes a little less than file", 0.0, written(LEAST), little);
-        if files {
-            claim("two_queue_sorted writes about as much as file", 0.0, written(BOTH), LITTLE);
-        }
+        measured.extend(policies.iter().map(|policy| Measured::new(*policy, runs.change(policy, of)).on(name)));
     }
-    claims
+    measured
 }

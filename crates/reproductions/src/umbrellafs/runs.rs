@@ -1,10 +1,12 @@
 //! The runs that the figures consist of, and how two of them compare.
 
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use super::Effort;
+use super::{Effort, Measured};
+use crate::kernel;
 
 /// Seagate Cheetah 10K.7, 73 GB.
 pub(super) const MAGNETIC: &str = "cheetah_10k7";
@@ -41,7 +43,8 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
         Effort::Full => 1.0,
         Effort::Quick => quick,
     };
-    let machine = MachineSpec { policy: policy.to_owned(), seed: SEED, scale, ..machine };
+    let policy = if POLICIES.contains(&policy) { kernel::by_files(policy) } else { policy.to_owned() };
+    let machine = MachineSpec { policy, seed: SEED, scale, ..machine };
     WriteBackCell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
 }
 
@@ -49,6 +52,44 @@ pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &
 pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<WriteBackCell> {
     let on = |drive: &str| POLICIES.map(|policy| cell(effort, quick, machine(drive), workload, policy));
     drives.iter().flat_map(|drive| on(drive)).collect()
+}
+
+/// Another reading of the text: the word for it, and the workload's parameter that makes it so.
+#[derive(Clone, Copy)]
+pub(super) struct Other {
+    key: &'static str,
+    param: &'static str,
+}
+
+/// IOzone's processes that go in order only write.
+pub(super) const NO_READS: Other = Other { key: "no-reads", param: "read=0" };
+/// A flush of dbench does nothing.
+pub(super) const NO_FSYNC: Other = Other { key: "no-fsync", param: "flush=false" };
+
+/// These runs, and then the same in another reading.
+pub(super) fn in_both(
+    cells: Result<Vec<WriteBackCell>, LabError>,
+    other: Other,
+) -> Result<Vec<WriteBackCell>, LabError> {
+    let primary = cells?;
+    let changed = |cell: &WriteBackCell| {
+        let spec = cell.input.name();
+        let separator = if spec.contains(':') { ',' } else { ':' };
+        let spec = format!("{spec}{separator}{}", other.param);
+        WriteBackCell::new(WriteBackInput::Workload { spec }, cell.machine.clone())
+    };
+    Ok(primary.iter().cloned().chain(primary.iter().map(changed)).collect())
+}
+
+/// What the outcomes of [`in_both`] come to.
+pub(super) fn measure_both(
+    outcomes: &[Outcome],
+    other: Other,
+    measure: impl Fn(&[Outcome]) -> Vec<Measured>,
+) -> Vec<Measured> {
+    let (primary, changed) = outcomes.split_at(outcomes.len() / 2);
+    let changed = measure(changed).into_iter().map(|measured| measured.in_reading(other.key));
+    measure(primary).into_iter().chain(changed).collect()
 }
 
 /// Outcomes, found by what was run.
@@ -69,7 +110,7 @@ impl<'a> Runs<'a> {
     pub(super) fn of(&self, policy: &str, figure: impl Fn(&Outcome) -> f64) -> f64 {
         let wanted = |outcome: &&Outcome| {
             let of = &outcome.setting;
-            of.policy == policy && of.disk == self.disk && of.input.starts_with(self.input)
+            kernel::name(&of.policy) == policy && of.disk == self.disk && of.input.starts_with(self.input)
         };
         self.outcomes.iter().find(wanted).map_or(f64::NAN, figure)
     }
@@ -86,12 +127,12 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// What the dissertation calls a drive.
-pub(super) fn name(disk: &str) -> &'static str {
+/// A drive in the names of claims.
+pub(super) fn short(disk: &str) -> &'static str {
     match disk {
-        MAGNETIC => "magnetic disk",
-        MLC => "Samsung drive",
-        SLC => "Memoright drive",
+        MAGNETIC => "magnetic",
+        MLC => "samsung",
+        SLC => "memoright",
         _ => "drive",
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
-use umbrella_lab::experiment::Machine;
+use umbrella_lab::experiment::{Machine, Observe};
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::MachineSpec;
 use umbrella_reproductions::{self as reproductions, Effort, Judged, nvcache, r_lfs};
@@ -19,8 +19,8 @@ use crate::output;
 
 /// Run the figures of a paper again, and compare its claims with the results.
 ///
-/// For each claim: what was published, what is measured here, and whether it holds in sign and within a stated tolerance. Figures
-/// are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
+/// For each claim of the frozen list: what was published, what is measured here, and whether it holds in sign and within a
+/// stated tolerance. Where the text can mean several things, the primary reading is judged and the others are shown. Figures are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -46,7 +46,7 @@ pub(crate) struct PaperArgs {
     /// Runs at a time [default: one a processor].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Print JSON: one object a claim.
+    /// Print JSON: one object for each claim of the frozen list.
     #[arg(long, conflicts_with = "csv")]
     pub(super) json: bool,
     /// Print the runs behind the claims as CSV, one line a run.
@@ -68,7 +68,8 @@ impl PaperArgs {
         }
         let figures = paper.choose(self.figure.as_deref())?;
         let bars = Bars::later()?;
-        let judged = reproductions::run(&figures, self.effort(), self.threads(), |cells| Box::new(bars.begin(cells)))?;
+        let observe = |cells: &[_]| -> Box<dyn Observe<_>> { Box::new(bars.begin(cells)) };
+        let judged = reproductions::run(paper.name, &figures, self.effort(), self.threads(), observe)?;
         let stopped = bars.stopped();
         self.give(paper.name, &judged)?;
         Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))

@@ -37,8 +37,9 @@ impl PaperArgs {
         let figures = nvcache::choose(self.figure.as_deref())?;
         let later = Bars::later()?;
         let inputs = self.inputs()?;
-        let judged =
-            on_inputs::run(&figures, &inputs, self.effort(), self.threads(), |cells| Box::new(later.begin(cells)))?;
+        let judged = on_inputs::run(nvcache::NAME, &figures, &inputs, self.effort(), self.threads(), |cells| {
+            Box::new(later.begin(cells))
+        })?;
         let stopped = later.stopped();
         let fewer = " (quick: with fewer runs in our own tables; docs/reproductions/nvcache.md has all)";
         let less = if self.quick { fewer } else { "" };

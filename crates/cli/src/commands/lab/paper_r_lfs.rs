@@ -25,8 +25,9 @@ impl PaperArgs {
         let figures = r_lfs::choose(self.figure.as_deref())?;
         let later = Bars::later()?;
         let inputs = self.logs_inputs()?;
-        let judged =
-            on_inputs::run(&figures, &inputs, self.effort(), self.threads(), |cells| Box::new(later.begin(cells)))?;
+        let judged = on_inputs::run(r_lfs::NAME, &figures, &inputs, self.effort(), self.threads(), |cells| {
+            Box::new(later.begin(cells))
+        })?;
         let stopped = later.stopped();
         let less = match (self.quick, self.traces.is_empty()) {
             (false, _) => "",

@@ -108,6 +108,10 @@ pub(super) struct MachineArgs {
     /// scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
+    /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread; without it
+    /// they ask the policy as well.
+    #[arg(long, value_name = "SPEC")]
+    throttled_policy: Option<String>,
 }
 
 /// How much of it, how often, and with what seed.
@@ -277,6 +281,7 @@ impl MachineArgs {
             allocation: self.allocation(),
             aged_percent: self.aged,
             read_ahead: self.read_ahead,
+            throttled_policy: self.throttled_policy.clone(),
             ..MachineSpec::default()
         }
     }

@@ -12,6 +12,7 @@ fn swept(policy: &str, name: &str, value: &str) -> Outcome {
     outcome
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "compared with what a value may have")]
 fn by(change: &str) -> Option<Difference> {
     Some(Difference::By(change.to_owned()))
 }

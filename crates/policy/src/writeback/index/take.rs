@@ -190,10 +190,20 @@ impl DirtyIndex {
 
     /// Takes at most `most` pages of a file, in index order. Needs [`super::Needs::files`].
     pub fn take_from_file(&mut self, file: FileId, most: Pages, out: &mut Vec<DirtyPage>) {
+        self.take_from_page(file, PageIndex(0), most, out);
+    }
+
+    /// Whether the file has a dirty page at `from` or behind it. Needs [`super::Needs::files`].
+    pub fn is_dirty_from(&self, file: FileId, from: PageIndex) -> bool {
+        self.files.find(file).is_some_and(|slot| matches!(self.files.tail(slot, from), Tail::Run(_)))
+    }
+
+    /// Takes at most `most` pages of a file from `from` on, in index order. Needs [`super::Needs::files`].
+    pub fn take_from_page(&mut self, file: FileId, from: PageIndex, most: Pages, out: &mut Vec<DirtyPage>) {
         let mut left = most.0;
         while left > 0 {
             let Some(slot) = self.files.find(file) else { return };
-            let Tail::Run(run) = self.files.tail(slot, PageIndex(0)) else { return };
+            let Tail::Run(run) = self.files.tail(slot, from) else { return };
             let run = Run { start: run.start, len: run.len.min(left) };
             for index in run.start..run.end() {
                 let key = PageKey { file, index: PageIndex(index) };

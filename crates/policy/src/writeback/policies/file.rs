@@ -1,38 +1,43 @@
 //! `file`: file by file, in the order in which they were first dirtied; the pages of a file in index order.
 //!
-//! What Linux does. The old kernels of the papers write a file to its end (`chunk=0`); today's write at most 4 MiB of a
+//! What Linux does. The old kernels of the papers write a file to its end (`chunk=0`), or until they have written enough:
+//! then it waits behind the others (`requeue`) and is written on from there (`resume`). Today's write at most 4 MiB of a
 //! file, then it waits behind the others (fs/fs-writeback.c: `MIN_WRITEBACK_PAGES`, `requeue_io`). Source: TESA, II and
 //! IV-E; UmbrellaFS, chapter IV.
 
-use umbrella_units::{Nanos, Pages};
+use umbrella_units::{FileId, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
 use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::resume::{REQUEUE, RESUME, Resume};
 use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "file",
     summary: "files in the order in which they were first dirtied, pages in index order (Linux)",
     source: "TESA, II and IV-E; UmbrellaFS, chapter IV",
-    params: &[ParamInfo {
-        name: "chunk",
-        kind: ParamKind::Bytes,
-        default: "0",
-        min: "0",
-        max: "1TiB",
-        help: "how much of a file is written before the next has its turn; 0: the whole file (Linux today: 4MiB)",
-    }],
+    params: &[CHUNK, RESUME, REQUEUE],
     offline: false,
     keeps: "files in order, their pages in index order",
-    build: |values| Box::new(File { chunk: values.pages("chunk"), turn: None }),
+    build: |values| Box::new(File { chunk: values.pages("chunk"), turn: None, resume: Resume::of(values) }),
+};
+
+const CHUNK: ParamInfo = ParamInfo {
+    name: "chunk",
+    kind: ParamKind::Bytes,
+    default: "0",
+    min: "0",
+    max: "1TiB",
+    help: "how much of a file is written before the next has its turn; 0: the whole file (Linux today: 4MiB)",
 };
 
 struct File {
     /// Pages of a file before the next has its turn; zero for all.
     chunk: Pages,
     /// The file whose turn it is, and the pages it has left.
-    turn: Option<(umbrella_units::FileId, Pages)>,
+    turn: Option<(FileId, Pages)>,
+    resume: Resume,
 }
 
 impl Policy for File {
@@ -46,17 +51,25 @@ impl Policy for File {
             let Some(first) = index.first_file() else { return };
             let left = goal.left(out);
             if self.chunk.0 == 0 {
-                index.take_from_file(first.file, left, out);
+                self.resume.take(first.file, left, index, out);
                 continue;
             }
             let turn = self.turn.filter(|turn| turn.0 == first.file).map_or(self.chunk, |turn| turn.1);
             let before = out.len();
-            index.take_from_file(first.file, left.min(turn), out);
+            self.resume.take(first.file, left.min(turn), index, out);
             let rest = Pages(turn.0.saturating_sub((out.len() - before) as u64));
             self.turn = (rest.0 > 0).then_some((first.file, rest));
             if rest.0 == 0 {
                 index.send_file_back(first.file);
             }
         }
+    }
+
+    fn deleted(&mut self, file: FileId) {
+        self.resume.deleted(file);
+    }
+
+    fn bytes(&self) -> usize {
+        self.resume.bytes()
     }
 }

@@ -5,6 +5,7 @@ pub(super) mod cscan;
 pub(super) mod file;
 pub(super) mod lrw;
 pub(super) mod recency;
+mod resume;
 pub(super) mod segment;
 pub(super) mod sorted;
 pub(super) mod stow;

@@ -14,25 +14,26 @@ use umbrella_units::{FileId, Nanos, Pages};
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
 use super::super::policy::{Goal, Policy, PolicyInfo, Write};
+use super::resume::{REQUEUE, RESUME, Resume};
 use crate::param_info::{ParamInfo, ParamKind};
 
-pub(super) const PARAMS: &[ParamInfo] = &[ParamInfo {
+pub(super) const WRITES: ParamInfo = ParamInfo {
     name: "writes",
     kind: ParamKind::Number,
     default: "4",
     min: "2",
     max: "7",
     help: "writes to one page that mark its file as written repeatedly",
-}];
+};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "two_queue",
     summary: "files in the order in which they were first dirtied, those written repeatedly last",
     source: "UmbrellaFS, chapter IV, multiple queues",
-    params: PARAMS,
+    params: &[WRITES, RESUME, REQUEUE],
     offline: false,
     keeps: "files in order and by mark, their pages in index order",
-    build: |values| Box::new(TwoQueues::new(FileOrder::FirstDirtied, values.number("writes"))),
+    build: |values| Box::new(TwoQueues::new(FileOrder::FirstDirtied, values.number("writes"), Resume::of(values))),
 };
 
 /// Marks that are remembered at most.
@@ -47,11 +48,12 @@ pub(super) struct TwoQueues {
     /// Marks in the order in which they were set, some of them gone since.
     set: VecDeque<(FileId, u64)>,
     marks: u64,
+    resume: Resume,
 }
 
 impl TwoQueues {
-    pub(super) fn new(order: FileOrder, writes: u64) -> TwoQueues {
-        TwoQueues { order, writes, marked: BTreeMap::new(), set: VecDeque::new(), marks: 0 }
+    pub(super) fn new(order: FileOrder, writes: u64, resume: Resume) -> TwoQueues {
+        TwoQueues { order, writes, marked: BTreeMap::new(), set: VecDeque::new(), marks: 0, resume }
     }
 
     fn mark(&mut self, file: FileId) {
@@ -77,7 +79,7 @@ impl Policy for TwoQueues {
         let goal = Goal::new(want, out);
         while !goal.is_met(out) {
             let Some(first) = index.first_file() else { return };
-            index.take_from_file(first.file, goal.left(out), out);
+            self.resume.take(first.file, goal.left(out), index, out);
         }
     }
 
@@ -99,10 +101,11 @@ impl Policy for TwoQueues {
 
     fn deleted(&mut self, file: FileId) {
         self.marked.remove(&file);
+        self.resume.deleted(file);
     }
 
     fn bytes(&self) -> usize {
         // A map's entry with its share of a node that is two thirds full.
-        self.marked.len() * 28 + self.set.capacity() * size_of::<(FileId, u64)>()
+        self.marked.len() * 28 + self.set.capacity() * size_of::<(FileId, u64)>() + self.resume.bytes()
     }
 }

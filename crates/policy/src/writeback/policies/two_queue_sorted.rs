@@ -2,14 +2,15 @@
 
 use super::super::index::FileOrder;
 use super::super::policy::PolicyInfo;
-use super::two_queue::{PARAMS, TwoQueues};
+use super::resume::{RESUME, Resume};
+use super::two_queue::{TwoQueues, WRITES};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "two_queue_sorted",
     summary: "files in the order of their inode numbers, those written repeatedly last",
     source: "UmbrellaFS, chapter IV, multiple queues with sorting",
-    params: PARAMS,
+    params: &[WRITES, RESUME],
     offline: false,
     keeps: "files by mark and number, their pages in index order",
-    build: |values| Box::new(TwoQueues::new(FileOrder::Number, values.number("writes"))),
+    build: |values| Box::new(TwoQueues::new(FileOrder::Number, values.number("writes"), Resume::in_order(values))),
 };

@@ -124,6 +124,48 @@ fn umbrellafs_figure_12_both_sort_each_queue() {
     assert_eq!(umbrellafs_figures_9_to_12("two_queue_sorted"), [1, 3, 5]);
 }
 
+/// Which pages of which files are chosen, two at a time.
+fn two_by_two(policy: &mut WriteBack, times: usize) -> Vec<(u64, u64)> {
+    let chosen = (0..times).flat_map(|_| select(policy, Nanos(0), 2));
+    chosen.map(|chosen| (chosen.page.file.0, chosen.page.index.0)).collect()
+}
+
+fn dirty(policy: &mut WriteBack, file: u64, index: u64) {
+    let block = BlockNo(100 * file + index);
+    policy.on(Nanos(0), Event::Dirty { page: page(file, index), block, active: false });
+}
+
+#[test]
+fn linux_2_6_writes_a_file_on_from_where_it_was_left() {
+    for name in ["file:resume=true", "two_queue:resume=true", "sorted:resume=true", "two_queue_sorted:resume=true"] {
+        let mut policy = policy(name);
+        (0..4).for_each(|index| dirty(&mut policy, 1, index));
+        assert_eq!(two_by_two(&mut policy, 1), [(1, 0), (1, 1)], "{name}");
+        dirty(&mut policy, 1, 0);
+        // Only when nothing is dirty behind that place does it begin at the start.
+        assert_eq!(two_by_two(&mut policy, 2), [(1, 2), (1, 3), (1, 0)], "{name}");
+        dirty(&mut policy, 1, 5);
+        policy.on(Nanos(0), Event::Delete { file: umbrella_units::FileId(1) });
+        dirty(&mut policy, 1, 0);
+        dirty(&mut policy, 1, 5);
+        assert_eq!(
+            two_by_two(&mut policy, 1),
+            [(1, 0), (1, 5)],
+            "{name}: another file of that number begins at its start"
+        );
+    }
+}
+
+#[test]
+fn linux_2_6_puts_a_file_that_is_written_in_part_behind_the_others() {
+    for name in ["file:requeue=true", "two_queue:requeue=true"] {
+        let mut policy = policy(name);
+        (0..3).for_each(|index| dirty(&mut policy, 1, index));
+        (0..3).for_each(|index| dirty(&mut policy, 2, index));
+        assert_eq!(two_by_two(&mut policy, 3), [(1, 0), (1, 1), (2, 0), (2, 1), (1, 2), (2, 2)], "{name}");
+    }
+}
+
 #[test]
 fn two_queues_take_metadata_after_the_files_however_often_it_was_written() {
     for spec in ["sorted", "two_queue_sorted"] {

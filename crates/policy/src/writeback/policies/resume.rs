@@ -1,0 +1,81 @@
+//! What Linux 2.6 does with a file that it does not write to its end.
+//!
+//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`). It begins at the start
+//!   of the file only when nothing is dirty behind that place, and stops at the end of the file.
+//! - `requeue`: a file that still has dirty pages after its share waits behind the others.
+//!
+//! Source: Linux 2.6.12, `mpage_writepages()` in fs/mpage.c and `__sync_single_inode()` in fs/fs-writeback.c; 2.6.24,
+//! `write_cache_pages()` in mm/page-writeback.c and `redirty_tail()` in fs/fs-writeback.c.
+
+use rustc_hash::FxHashMap;
+use umbrella_units::{FileId, PageIndex, Pages};
+
+use super::super::event::DirtyPage;
+use super::super::index::DirtyIndex;
+use crate::param_info::{ParamInfo, ParamKind};
+use crate::params::Values;
+
+pub(super) const RESUME: ParamInfo = ParamInfo {
+    name: "resume",
+    kind: ParamKind::Flag,
+    default: "false",
+    min: "",
+    max: "",
+    help: "whether a file is written on from where it was left (Linux: writeback_index)",
+};
+
+pub(super) const REQUEUE: ParamInfo = ParamInfo {
+    name: "requeue",
+    kind: ParamKind::Flag,
+    default: "false",
+    min: "",
+    max: "",
+    help: "whether a file that is written in part waits behind the others (Linux 2.6)",
+};
+
+/// Takes pages out of files, and remembers where each was left.
+#[derive(Debug, Default)]
+pub(super) struct Resume {
+    goes_on: bool,
+    requeue: bool,
+    next: FxHashMap<FileId, PageIndex>,
+}
+
+impl Resume {
+    /// As the parameters [`RESUME`] and [`REQUEUE`] say.
+    pub(super) fn of(values: &Values) -> Resume {
+        Resume { requeue: values.flag(REQUEUE.name), ..Resume::in_order(values) }
+    }
+
+    /// Of a policy that sorts its files, so that none waits behind the others: as [`RESUME`] says.
+    pub(super) fn in_order(values: &Values) -> Resume {
+        Resume { goes_on: values.flag(RESUME.name), ..Resume::default() }
+    }
+
+    /// Takes at most `most` pages of a file that has dirty ones.
+    pub(super) fn take(&mut self, file: FileId, most: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
+        if self.goes_on {
+            let left_at = self.next.get(&file).copied().unwrap_or_default();
+            let from = if index.is_dirty_from(file, left_at) { left_at } else { PageIndex(0) };
+            let before = out.len();
+            index.take_from_page(file, from, most, out);
+            if let Some(last) = out.get(before..).and_then(<[DirtyPage]>::last) {
+                self.next.insert(file, PageIndex(last.page.index.0 + 1));
+            }
+        } else {
+            index.take_from_file(file, most, out);
+        }
+        if self.requeue {
+            index.send_file_back(file);
+        }
+    }
+
+    /// The file is gone.
+    pub(super) fn deleted(&mut self, file: FileId) {
+        self.next.remove(&file);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.next.capacity() * size_of::<(FileId, PageIndex)>()
+    }
+}
