@@ -77,8 +77,10 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("monitor", move || monitor.admin.run_monitor())?);
     let listener = Arc::clone(&pool);
     helpers.push(spawn("disk-errors", move || listener.admin.run_disk_errors())?);
-    let stager = Arc::clone(&pool);
-    helpers.push(spawn("staging", move || stager.staging.run())?);
+    if pool.placement.staged.area.is_some() {
+        let stager = Arc::clone(&pool);
+        helpers.push(spawn("staging", move || stager.staging.run())?);
+    }
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
     if let Some(look) = options.first_look {

@@ -83,7 +83,8 @@ impl Pool {
             branches.push(branch);
         }
         let rules = ActiveRules::bind(rules, &branches)?;
-        let staging = area::open(&context.settings(), state_dir, state, BranchId(branches.len() as u16))?;
+        let id = BranchId(branches.len() as u16);
+        let staging = area::open(&context.settings(), &rules.rules, (state_dir, state), id)?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let staging_id = staging.as_ref().map(|staging| staging.branch.id);
         let branches = Branches::new(&context, branches, staging_id);

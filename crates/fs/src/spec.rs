@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
+use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec, StagingMode};
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 pub use umbrella_writeback::Status as FlusherStatus;
@@ -114,6 +114,8 @@ pub enum AtimeUpdate {
 /// Staging of new files in memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StagingSpec {
+    /// Which files wait, where no rule says otherwise.
+    pub mode: StagingMode,
     /// Where: for volatile staging an empty directory to mount a tmpfs on (`None`: one below the state directory), otherwise one on
     /// memory that keeps its contents.
     pub path: Option<PathBuf>,
@@ -128,15 +130,23 @@ pub struct StagingSpec {
 }
 
 impl Default for StagingSpec {
-    /// In volatile memory: files of up to 1 MiB, for 30 seconds.
+    /// In volatile memory, while the rules need to know more of them: files of up to 1 MiB, for 30 seconds.
     fn default() -> StagingSpec {
         StagingSpec {
+            mode: StagingMode::Auto,
             path: None,
             volatile: true,
             size: None,
             max_file: ByteSize(1 << 20),
             max_age: Some(Duration::from_secs(30)),
         }
+    }
+}
+
+impl StagingSpec {
+    /// Whether a pool can do without, if there can be no area: nobody asked for it.
+    pub(crate) fn is_optional(&self) -> bool {
+        self.mode == StagingMode::Auto && self.path.is_none()
     }
 }
 

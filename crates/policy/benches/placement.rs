@@ -6,7 +6,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion};
 use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, Offline, PathPart, RuleKindSpec, RuleSpec,
-    RulesSpec, SpaceField,
+    RulesSpec, SpaceField, Treatment,
 };
 use umbrella_policy::placement::{BranchView, Empty, FileFacts, Resident, Rules, Stage};
 use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
@@ -28,13 +28,18 @@ fn metadata(count: usize, condition: impl Fn(usize) -> Condition) -> Rules {
     let rule = |n| RuleSpec {
         name: format!("rule {n}"),
         kind: RuleKindSpec::When { conditions: vec![condition(n)], to: to() },
+        treatment: Treatment::default(),
     };
     compile((0..count).map(rule).collect())
 }
 
 fn names(count: usize, glob: impl Fn(usize) -> String) -> Rules {
     let entries = (0..count).map(|n| NameEntrySpec { glob: glob(n), to: to() }).collect();
-    compile(vec![RuleSpec { name: "names".to_owned(), kind: RuleKindSpec::Names(entries) }])
+    compile(vec![RuleSpec {
+        name: "names".to_owned(),
+        kind: RuleKindSpec::Names(entries),
+        treatment: Treatment::default(),
+    }])
 }
 
 fn file(path: &[u8]) -> FileFacts<'_> {
@@ -137,7 +142,11 @@ fn spacious(rules: usize, branches: usize) -> Rules {
             hysteresis: Amount::MilliPercent(0),
         };
         let to = DestinationSpec { branches: names.clone(), ..to() };
-        RuleSpec { name: format!("rule {n}"), kind: RuleKindSpec::When { conditions: vec![condition], to } }
+        RuleSpec {
+            name: format!("rule {n}"),
+            kind: RuleKindSpec::When { conditions: vec![condition], to },
+            treatment: Treatment::default(),
+        }
     };
     let spec = RulesSpec { rules: (0..rules).map(rule).collect(), default: names.clone(), groups: Vec::new() };
     let ids: Vec<(String, BranchId)> = names.iter().cloned().zip((0..).map(BranchId)).collect();

@@ -160,6 +160,14 @@ pub(crate) const GROUPS: &[Group] = &[
         rows: &[time("create-1000-rules", 2.8)],
     },
     Group {
+        name: "small",
+        about: "creating 3,000 files of 1 KiB under a rule that sends small files to the second branch, and until all are there",
+        rules: Rules::SmallFiles,
+        about_rules: true,
+        work: work::small::run,
+        rows: &[time("create-small", 2.0), aimless("create-small-placed")],
+    },
+    Group {
         name: "oscillation",
         about: "2,000 files of 8 KiB cross a size rule at 8 KiB by 1 KiB, there and back",
         rules: Rules::BySize { hysteresis_kib: 0 },

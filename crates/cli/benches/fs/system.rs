@@ -92,6 +92,8 @@ pub(crate) enum Rules {
     None,
     /// So many rules of which none matches: names in a table, extensions and owners.
     Unmatched(u32),
+    /// Files below 64 KiB belong on the second branch: they wait for their size.
+    SmallFiles,
     /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
     BySize {
         /// 0: none.
@@ -211,12 +213,15 @@ fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: Sy
     }
     match rules {
         Rules::None => {}
+        Rules::SmallFiles => {
+            text.push_str("[[rule]]\nname = \"small files\"\nwhen = { size = \"< 64KiB\" }\nto = [\"b\", \"any\"]\n");
+        }
         Rules::BySize { hysteresis_kib } => {
             let hysteresis =
                 if hysteresis_kib == 0 { String::new() } else { format!(", hysteresis = \"{hysteresis_kib}KiB\"") };
             let _ = writeln!(
                 text,
-                "[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\", \"default\", \"any\"]"
+                "[staging]\nmode = \"never\"\n[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\", \"default\", \"any\"]"
             );
         }
         Rules::Unmatched(count) => {

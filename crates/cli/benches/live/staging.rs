@@ -224,7 +224,8 @@ fn before_deletion(run: &Run<'_>, place: &Place, keeper: &Keeper, postmark: Post
 fn systems(place: &Place, sizes: Sizes, options: &Options) -> Vec<System> {
     let (background, limit) = (sizes.background().0, sizes.foreground().0);
     let age = place.real(MAX_AGE).as_millis();
-    let staging = format!("[staging]\nsize = \"{limit}\"\nmax_file = \"1MiB\"\nmax_age = \"{age}ms\"\n");
+    let staging =
+        format!("[staging]\nmode = \"always\"\nsize = \"{limit}\"\nmax_file = \"1MiB\"\nmax_age = \"{age}ms\"\n");
     let branch = format!(
         "write_back = \"{}\"\nwrite_back_limit = \"{limit}\"\nwrite_back_background = \"{background}\"\n",
         options.policy

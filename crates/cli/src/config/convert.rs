@@ -63,7 +63,7 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
         probe_timeout: c.interval("probe_timeout", file.probe_timeout.as_ref()),
         threads: threads(c, file.threads.as_ref()),
         transport: file.transport.unwrap_or_default(),
-        staging: file.staging.as_ref().map(|table| staging(c, table)),
+        staging: Some(file.staging.as_ref().map_or_else(StagingSpec::default, |table| staging(c, table))),
         access_times: AccessTimes::default(),
     };
     if conversion.complaints.is_empty() {
@@ -196,7 +196,7 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
     }
     let max_file = c
         .complaints
-        .size("max_file", file.max_file.as_ref(), "more than 0 bytes (leave the table out for no staging)")
+        .size("max_file", file.max_file.as_ref(), "more than 0 bytes (mode = \"never\" keeps new files out of memory)")
         .unwrap_or(default.max_file);
     if let (Some(value), Some(Amount::Bytes(size))) = (&file.size, size)
         && size.0 > 0
@@ -219,6 +219,7 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
     };
     c.spans.staging = file.path.as_ref().map_or_else(|| table.span(), Spanned::span);
     StagingSpec {
+        mode: file.mode.unwrap_or_default(),
         path: file.path.as_ref().map(|path| c.complaints.absolute_path("path", path)),
         volatile,
         size,

@@ -10,7 +10,7 @@ use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
-use umbrella_policy::placement::spec::Offline;
+use umbrella_policy::placement::spec::{Offline, StagingMode};
 
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Patterns, Scalar, Values, XattrValues};
@@ -51,6 +51,7 @@ pub(super) struct EnforceFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table: write [staging] on a line of its own, below the keys of the pool")]
 pub(super) struct StagingFile {
+    pub(super) mode: Option<StagingMode>,
     pub(super) path: Option<Spanned<String>>,
     pub(super) volatile: Option<bool>,
     pub(super) size: Option<Spanned<Scalar>>,
@@ -94,7 +95,7 @@ pub(super) struct GroupFile {
     pub(super) min_free: Option<Spanned<Scalar>>,
 }
 
-/// `[[rule]]`: either `when`, `to` and `offline`, or `match`.
+/// `[[rule]]`: either `when`, `to`, `offline` and how its files are treated, or `match`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
@@ -102,6 +103,9 @@ pub(super) struct RuleFile {
     pub(super) when: Option<Spanned<WhenFile>>,
     pub(super) to: Option<Spanned<Names>>,
     pub(super) offline: Option<Spanned<Offline>>,
+    pub(super) staging: Option<Spanned<StagingMode>>,
+    pub(super) passthrough: Option<Spanned<bool>>,
+    pub(super) min_stay: Option<Spanned<Scalar>>,
     #[serde(rename = "match")]
     pub(super) names: Option<Spanned<NameTable>>,
 }

@@ -26,6 +26,7 @@ mod seen;
 mod source;
 #[cfg(test)]
 mod tests;
+mod treatment;
 mod values;
 
 use std::collections::HashMap;

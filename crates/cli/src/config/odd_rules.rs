@@ -26,7 +26,7 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
     let (noatime, relatime) = (mounted(Reads::Unnoted), mounted(Reads::Relative));
     let mut findings = Vec::new();
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
-        let RuleKindSpec::When { conditions, .. } = &rule.kind else { continue };
+        let (RuleKindSpec::When { conditions, .. } | RuleKindSpec::Treat { conditions }) = &rule.kind else { continue };
         let limits = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
             Condition::Age { of: TimeField::Atime, value, .. } => Some(*value),
             _ => None,
@@ -70,16 +70,10 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
                 if only_read_only(to) {
                     findings.push(at_rule(Notice::RuleReadOnly { rule: rule.name.clone() }));
                 }
-                let equality =
-                    |condition: &Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
-                let leaves = Condition::leaves(conditions);
-                if leaves.iter().copied().any(equality) {
-                    findings.push(at_rule(Notice::AgeEquality { rule: rule.name.clone() }));
-                }
-                for condition in leaves {
-                    let Condition::Path { of: PathPart::Path, any_of, .. } = condition else { continue };
-                    findings.extend(any_of.iter().filter_map(|glob| odd_glob(config, glob, any_of)).map(at_rule));
-                }
+                findings.extend(odd_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
+            }
+            RuleKindSpec::Treat { conditions } => {
+                findings.extend(odd_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
             }
             RuleKindSpec::Names(entries) => {
                 let globs: Vec<String> = entries.iter().map(|entry| entry.glob.clone()).collect();
@@ -94,6 +88,22 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Conditions that hardly mean what they say.
+fn odd_conditions(config: &Config, rule: &str, conditions: &[Condition]) -> Vec<Notice> {
+    let leaves = Condition::leaves(conditions);
+    let equality = |condition: &&Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
+    let mut odd = Vec::new();
+    if leaves.iter().any(equality) {
+        odd.push(Notice::AgeEquality { rule: rule.to_owned() });
+    }
+    for condition in leaves {
+        if let Condition::Path { of: PathPart::Path, any_of, .. } = condition {
+            odd.extend(any_of.iter().filter_map(|glob| odd_glob(config, glob, any_of)));
+        }
+    }
+    odd
 }
 
 /// A pattern that hardly means what it says; `all` that stand beside it.

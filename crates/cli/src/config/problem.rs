@@ -212,6 +212,12 @@ pub(crate) enum Problem {
     AmbiguousBand { given: String },
     #[error("hysteresis stands at the top of \"when\", beside {key:?}: it is for all conditions of the rule")]
     HysteresisInside { key: &'static str },
+    #[error("hysteresis does nothing in a rule without \"to\": it holds files on the branches of the rule")]
+    HysteresisWithoutTo,
+    #[error(
+        "{key:?} does nothing in a name table; write a rule with when = {{ path = ... }} for it, above the name table"
+    )]
+    TreatmentBesideMatch { key: &'static str },
     #[error("{key:?} without a condition; write one between the braces, or leave {key:?} out")]
     EmptyCondition { key: &'static str },
     #[error("conditions stand inside each other more than {limit} deep; write several rules")]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use toml::Spanned;
 use umbrella_fs::spec::PoolSpec;
 use umbrella_policy::placement::spec::{
-    ANY, DEFAULT, DestinationSpec, NameEntrySpec, Offline, RuleKindSpec, RuleSpec, RulesSpec,
+    ANY, DEFAULT, DestinationSpec, NameEntrySpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment,
 };
 use umbrella_policy::placement::{RuleError, Rules};
 
@@ -14,6 +14,7 @@ use super::conditions;
 use super::conversion::Conversion;
 use super::file::{EntryFile, RuleFile};
 use super::problem::Problem;
+use super::treatment;
 use super::values::Names;
 
 /// Converts every rule.
@@ -37,7 +38,8 @@ pub(super) fn rules(c: &mut Conversion, files: &[Spanned<RuleFile>]) -> Vec<Rule
                 None => name_table = Some(line),
             }
         }
-        rules.push(RuleSpec { name, kind });
+        let treatment = treatment::read(c, file.get_ref());
+        rules.push(RuleSpec { name, kind, treatment });
     }
     rules
 }
@@ -66,6 +68,12 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
         }
         (Some(when), None) => {
             let conditions = conditions::read(c, when.get_ref());
+            if let (None, Some(_)) = (&file.to, treatment::first_key(file)) {
+                if let Some(hysteresis) = &when.get_ref().hysteresis {
+                    c.fail(hysteresis.span(), Problem::HysteresisWithoutTo);
+                }
+                return Some(RuleKindSpec::Treat { conditions });
+            }
             let Some(to) = &file.to else {
                 let branches = c.branch_names().take(2).cloned().collect();
                 c.fail(span.clone(), Problem::RuleWithoutTo { branches });
@@ -80,6 +88,9 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
             }
             if let Some(offline) = &file.offline {
                 c.fail(offline.span(), Problem::KeyBesideMatch { key: "offline" });
+            }
+            if let Some((key, span)) = treatment::first_key(file) {
+                c.fail(span, Problem::TreatmentBesideMatch { key });
             }
             if names.get_ref().0.is_empty() {
                 c.fail(names.span(), Problem::EmptyList { what: "pattern" });
@@ -115,7 +126,8 @@ pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
         let RuleKindSpec::Names(entries) = &rule.kind else { continue };
         for entry in entries {
             let kind = RuleKindSpec::Names(vec![entry.clone()]);
-            let alone = RulesSpec { rules: vec![RuleSpec { name: rule.name.clone(), kind }], ..spec.rules.clone() };
+            let rule = RuleSpec { name: rule.name.clone(), kind, treatment: Treatment::default() };
+            let alone = RulesSpec { rules: vec![rule], ..spec.rules.clone() };
             if let Err(RuleError::BadGlob { glob, reason, .. }) = Rules::compile(&alone, &names) {
                 let span = c.spans.globs.get(&glob).cloned().unwrap_or_default();
                 c.fail(span, Problem::BadGlob { glob, reason });

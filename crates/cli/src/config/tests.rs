@@ -89,7 +89,7 @@ fn when(inside: &str) -> Vec<Condition> {
     let config = read_text(&text).unwrap_or_else(|errors| panic!("{errors}"));
     match config.spec.rules.rules.into_iter().next().unwrap().kind {
         RuleKindSpec::When { conditions, .. } => conditions,
-        RuleKindSpec::Names(_) => panic!("not a name table"),
+        other => panic!("a metadata rule, not {other:?}"),
     }
 }
 

@@ -37,7 +37,7 @@ fn an_unmount_and_the_status_name_the_branch_that_holds_up_staged_files() {
         .branch("a", a.path())
         .branch("b", hung.path())
         .default(&["a"])
-        .rules("[staging]\n\n[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n")
+        .rules("[staging]\nmode = \"always\"\n[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n")
         .mount();
     let frozen = Frozen::new(&hung);
     fs::write(pool.join("file.b"), bytes(1, 1000)).unwrap();

@@ -82,7 +82,7 @@ fn check(twins: &mut Twins, what: &str, mut operations: Vec<Operation>) {
 }
 
 /// New files wait for a moment, if they are not large.
-const STAGED: &str = "[staging]\nmax_age = \"20ms\"\nmax_file = \"48KiB\"";
+const STAGED: &str = "[staging]\nmode = \"always\"\nmax_age = \"20ms\"\nmax_file = \"48KiB\"";
 
 fn random_sequences(data: &str, top: &str, first_seed: u64) {
     let seconds = number_from_env("UMBRELLA_MODEL_SECONDS", 40) / 2;

@@ -113,7 +113,7 @@ fn a_pool_with_noatime_does_all_that_others_do() {
         .branch("b", b.path())
         .default(&["a", "b"])
         .options("noatime")
-        .keys("[staging]\nmax_age = \"1h\"")
+        .keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"")
         .mount();
     fs::create_dir_all(pool.join("d/e")).unwrap();
     fs::write(pool.join("file"), "data").unwrap();

@@ -19,7 +19,7 @@ to = ["hot"]
 const WAYS: [(&str, &str); 3] = [
     ("passthrough = true\nheadroom = 0", ""),
     ("passthrough = false", ""),
-    ("passthrough = true\nheadroom = 0", "[staging]\nmax_age = \"30 ms\""),
+    ("passthrough = true\nheadroom = 0", "[staging]\nmode = \"always\"\nmax_age = \"30 ms\""),
 ];
 
 /// A pool where files that were not read for a day are on `cold`.

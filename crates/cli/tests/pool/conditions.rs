@@ -91,7 +91,7 @@ fn an_attribute_that_is_set_while_the_file_is_written_counts_at_its_close() {
 
 #[test]
 fn a_file_in_memory_leaves_for_the_branch_that_its_attribute_names() {
-    let (_disks, pool) = kept(KEEP, "[staging]\nmax_age = \"1h\"");
+    let (_disks, pool) = kept(KEEP, "[staging]\nmode = \"always\"\nmax_age = \"1h\"");
     let file = File::create(pool.join("file")).unwrap();
     rustix::fs::fsetxattr(&file, "user.keep", b"ssd", XattrFlags::empty()).unwrap();
     file.sync_all().unwrap();
@@ -203,4 +203,50 @@ fn explain_says_that_the_size_may_change_until_the_file_is_closed() {
     file.write_all(&bytes(1, MIB)).unwrap();
     let outcome = pool.explain("file").outcome;
     assert!(outcome.ends_with(", if its size is still 1 MiB"), "{outcome}");
+}
+
+/// The data of films goes through the daemon, and what is below `secret` never waits in memory.
+const TREATED: &str = r#"
+[[rule]]
+name = "films"
+when = { name = "*.mkv" }
+passthrough = false
+[[rule]]
+name = "secret"
+when = { path = "/secret/**" }
+staging = "never"
+"#;
+
+#[test]
+fn a_rule_says_that_files_do_not_wait_in_memory() {
+    let (_disks, pool) = kept(TREATED, "[staging]\nmode = \"always\"\nmax_age = \"1h\"");
+    fs::create_dir(pool.join("secret")).unwrap();
+    fs::write(pool.join("secret/key"), "x").unwrap();
+    fs::write(pool.join("open"), "x").unwrap();
+    assert_eq!(pool.found_on("secret/key"), ["hdd"]);
+    assert_eq!(pool.found_on("open"), [] as [&str; 0], "it waits in memory");
+    fs::rename(pool.join("open"), pool.join("secret/open")).unwrap();
+    pool.expect_on("hdd", "secret/open");
+    assert_eq!(pool.explain("secret/key").rule, "default", "another rule decides the place");
+}
+
+#[test]
+fn a_rule_says_whether_data_passes_the_daemon_by() {
+    let disks = [Disk::tmpfs(64 * MIB), Disk::tmpfs(64 * MIB)];
+    let mut builder = Pool::builder().default(&["hdd"]).rules(TREATED);
+    for (name, disk) in ["hdd", "ssd"].iter().zip(&disks) {
+        builder = builder.branch_with(name, disk.path(), "headroom = 0");
+    }
+    let pool = builder.mount();
+    if !pool.status().passthrough {
+        return;
+    }
+    let opened = |name: &str| {
+        let file = File::create(pool.join(name)).unwrap();
+        let status = pool.status();
+        drop(file);
+        (status.open_passthrough, status.open_files)
+    };
+    assert_eq!(opened("a.mkv"), (0, 1), "through the daemon");
+    assert_eq!(opened("a"), (1, 1), "past it");
 }

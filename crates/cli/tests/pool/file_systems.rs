@@ -14,7 +14,7 @@ use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
 use crate::support::{KIB, MIB, bytes, run};
 
-const STAGED: &str = "[staging]\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
+const STAGED: &str = "[staging]\nmode = \"always\"\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
 
 /// In 1601, 1874, 1969, 2009, 2096 and 5138.
 const TIMES: [(i64, i64); 6] = [

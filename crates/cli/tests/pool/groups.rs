@@ -123,7 +123,8 @@ fn files_of_one_directory_that_begin_at_once_go_to_one_disk() {
 #[test]
 fn files_that_waited_in_memory_come_to_the_disk_of_their_directory() {
     let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
-    let mut builder = Pool::builder().default(&["all"]).keys("[staging]\nmax_age = \"1h\"\nsize = \"4MiB\"");
+    let mut builder =
+        Pool::builder().default(&["all"]).keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"\nsize = \"4MiB\"");
     for (name, disk) in ["a", "b", "c"].into_iter().zip(&disks) {
         builder = builder.branch(name, disk.path());
     }

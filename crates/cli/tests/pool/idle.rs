@@ -60,7 +60,7 @@ fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
     let rests = Pool::builder()
         .branch_with("a", a.path(), &ordered_write_back())
         .branch("b", b.path())
-        .keys("probe_interval = \"1h\"\n[staging]\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"")
+        .keys("probe_interval = \"1h\"\n[staging]\nmode = \"always\"\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"")
         .mount();
     let probes = Pool::builder().branch("c", c.path()).branch("d", d.path()).keys("probe_interval = \"2s\"").mount();
     for pool in [&rests, &probes] {

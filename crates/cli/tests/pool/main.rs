@@ -41,6 +41,7 @@ mod states;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;
+mod waiting;
 
 use std::fs::OpenOptions;
 use std::path::Path;

@@ -37,7 +37,7 @@ fn must_mount(pool: &Pool) {
 #[test]
 fn a_mount_right_after_an_unmount_is_never_refused() {
     let (_disks, builder) = disks(["a", "b"]);
-    let pool = builder.keys("[staging]").prepare();
+    let pool = builder.keys("[staging]\nmode = \"always\"").prepare();
     must_mount(&pool);
     for round in 0..30 {
         fs::write(pool.join(format!("file{round}")), "staged until the end").unwrap();
@@ -129,7 +129,7 @@ fn interrupted_requests(pool: &Pool) {
 
 #[test]
 fn the_log_of_a_pool_that_is_well_has_no_warning_and_no_error() {
-    for staging in ["", "[staging]\n"] {
+    for staging in ["", "[staging]\nmode = \"always\"\n"] {
         for by_umount in [true, false] {
             let (_disks, builder) = disks(["a", "b"]);
             let mut pool = builder.keys(staging).mount();

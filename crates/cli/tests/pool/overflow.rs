@@ -429,7 +429,7 @@ fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
         .branch("b", b.path())
         .default(&["b"])
         .rules(secret)
-        .keys("[staging]\nsize = \"4MiB\"\nmax_age = \"1h\"")
+        .keys("[staging]\nmode = \"always\"\nsize = \"4MiB\"\nmax_age = \"1h\"")
         .mount();
     for dir in ["pub", "secret"] {
         fs::create_dir(pool.join(dir)).unwrap();

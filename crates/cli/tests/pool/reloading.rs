@@ -262,7 +262,7 @@ fn a_branch_is_written_back_by_its_new_policy() {
 
 #[test]
 fn staged_files_leave_by_the_new_limits() {
-    let staging = |keys: &str| format!("[staging]\n{keys}\n");
+    let staging = |keys: &str| format!("[staging]\nmode = \"always\"\n{keys}\n");
     let On { mut pool, disks: _disks } = with_keys(["a"], &staging("max_age = \"1h\""));
     let on_disk = |pool: &Pool, name: &str| pool.on("a", name).exists();
     put(&pool, "waits");
@@ -279,7 +279,7 @@ fn staged_files_leave_by_the_new_limits() {
 
 #[test]
 fn staging_can_be_switched_off_and_on_again() {
-    let keys = "[staging]\nmax_age = \"1h\"\n";
+    let keys = "[staging]\nmode = \"always\"\nmax_age = \"1h\"\n";
     let On { mut pool, disks: _disks } = with_keys(["a"], keys);
     put(&pool, "waits");
     pool.write_keys("");

@@ -17,9 +17,9 @@ use crate::support::{MIB, PATIENCE, bytes, eventually};
 use crate::{LARGE_FILES, On, disks, names};
 
 /// Nothing leaves by its age while a test runs.
-const LONG: &str = "[staging]\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
+const LONG: &str = "[staging]\nmode = \"always\"\nmax_age = \"1h\"\nmax_file = \"256 KiB\"\n";
 /// Files leave soon.
-const SHORT: &str = "[staging]\nmax_age = \"300ms\"\n";
+const SHORT: &str = "[staging]\nmode = \"always\"\nmax_age = \"300ms\"\n";
 /// In which a file is written whole before it can leave.
 const TOO_SOON: Duration = Duration::from_millis(300);
 
@@ -186,7 +186,10 @@ fn mappings_and_locks_of_a_file_go_on_when_it_has_left() {
 
 #[test]
 fn a_daemon_whose_control_group_has_little_memory_stages_little_and_lives() {
-    for keys in ["[staging]\nmax_age = \"1h\"\n", "[staging]\nmax_age = \"1h\"\nsize = \"2 GiB\"\n"] {
+    for keys in [
+        "[staging]\nmode = \"always\"\nmax_age = \"1h\"\n",
+        "[staging]\nmode = \"always\"\nmax_age = \"1h\"\nsize = \"2 GiB\"\n",
+    ] {
         let group = Group::with_memory(128 * MIB);
         let disk = Disk::ext4(512 * MIB);
         let mut pool = Pool::builder().branch("disk", disk.path()).keys(keys).in_group(&group).mount();

@@ -44,7 +44,7 @@ fn a_detached_pool_is_called_so_until_its_last_file_is_closed() {
 #[test]
 fn a_pool_that_is_unmounted_and_still_has_work_to_do_is_said_to_be_ending() {
     let (_disks, builder) = disks(["a"]);
-    let mut pool = builder.keys("[staging]").mount();
+    let mut pool = builder.keys("[staging]\nmode = \"always\"").mount();
     fs::write(pool.join("file"), "staged until the end").unwrap();
     let slow = delay(pool.pid(), "fsync,fdatasync", "delay_enter", "3s");
     let mount = pool.mount_point();
@@ -91,7 +91,7 @@ fn a_detached_pool_ends_well_however_many_files_are_closed_at_once() {
 #[test]
 fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
     let (_disks, builder) = disks(["a"]);
-    let mut pool = builder.keys("[staging]\nmax_age = \"1h\"\n").mount();
+    let mut pool = builder.keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"\n").mount();
     fs::write(pool.join("file"), "waits").unwrap();
     signal(pool.pid(), Signal::SIGKILL);
     pool.wait_for_end();

@@ -41,7 +41,7 @@ impl Loaded {
             .branch("large", disks[2].path())
             .default(&["tiny", "spare"])
             .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
-            .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
+            .keys("[staging]\nmode = \"always\"\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
             .limit(Duration::from_secs(1200 + 20 * seconds()))
             .mount();
         fs::create_dir(pool.join(KEPT)).unwrap();

@@ -197,7 +197,8 @@ fn a_project_is_shown_set_and_taken_along() {
 #[test]
 fn a_staged_file_leaves_memory_before_it_gets_flags() {
     let disk = Disk::ext4(64 * MIB);
-    let pool = Pool::builder().branch("a", disk.path()).keys("[staging]\nmax_age = \"1h\"\n").mount();
+    let pool =
+        Pool::builder().branch("a", disk.path()).keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"\n").mount();
     fs::write(pool.join("file"), "x").unwrap();
     chattr("+i", &pool.join("file"));
     assert!(lsattr(&pool.on("a", "file")).contains('i'));

@@ -76,7 +76,7 @@ impl Data {
     fn top(self) -> &'static str {
         match self {
             Self::Passthrough | Self::Mediated | Self::Ordered => "",
-            Self::Staged | Self::Both => "[staging]\nmax_age = \"30 ms\"",
+            Self::Staged | Self::Both => "[staging]\nmode = \"always\"\nmax_age = \"30 ms\"",
         }
     }
 }

@@ -253,7 +253,7 @@ fn fsx_over_staging(keys: &str) {
         .branch_with("large", disks[1].path(), keys)
         .default(&["small"])
         .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
-        .keys("[staging]\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
+        .keys("[staging]\nmode = \"always\"\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")
         .limit(fsx_limit())
         .mount();
     // Each run's file leaves once: many short ones.

@@ -53,6 +53,7 @@ pub struct Builder {
     default: Option<Vec<String>>,
     top: String,
     rules: String,
+    stages: bool,
     limit: Duration,
     group: Option<PathBuf>,
     options: String,
@@ -89,6 +90,12 @@ impl Builder {
     /// `[[rule]]` tables.
     pub fn rules(mut self, rules: &str) -> Self {
         rules.clone_into(&mut self.rules);
+        self
+    }
+
+    /// New files wait as they do where the configuration says nothing of it.
+    pub fn stages_by_default(mut self) -> Self {
+        self.stages = true;
         self
     }
 
@@ -143,7 +150,12 @@ impl Builder {
         for (name, path, keys) in &self.branches {
             write!(text, "[[branch]]\nname = {name:?}\npath = {path:?}\n{keys}\n").unwrap();
         }
-        text + "\n" + &self.rules + "\n"
+        text = text + "\n" + &self.rules + "\n";
+        // Most tests look for files on branches: new ones wait nowhere, unless a test says so.
+        if !self.stages && !text.contains("[staging]") {
+            text.push_str("[staging]\nmode = \"never\"\n");
+        }
+        text
     }
 
     /// Writes the configuration, mounts it, and waits until it can be used.
@@ -185,6 +197,7 @@ impl Pool {
             default: None,
             top: String::new(),
             rules: String::new(),
+            stages: false,
             limit: Duration::from_secs(900),
             group: None,
             options: String::new(),

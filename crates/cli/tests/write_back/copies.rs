@@ -92,7 +92,7 @@ fn a_file_that_overflows_is_known_to_the_flusher_and_its_writer_waits() {
 #[test]
 fn staged_files_wait_for_room_one_after_another_when_all_leave() {
     let disk = Remembering::over(Slow::new);
-    let staging = "[staging]\nmax_age = \"1h\"\nmax_file = \"4 MiB\"\nsize = \"256 MiB\"\n";
+    let staging = "[staging]\nmode = \"always\"\nmax_age = \"1h\"\nmax_file = \"4 MiB\"\nsize = \"256 MiB\"\n";
     let pool = Pool::builder().branch_with("disk", &disk.at, LIMIT).rules(staging).mount();
     for command in ["sync", "unmount"] {
         for file in 0..32 {

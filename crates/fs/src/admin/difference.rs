@@ -59,7 +59,8 @@ impl Difference {
     }
 
     fn of_staging(&mut self, old: &StagingSpec, new: &StagingSpec) {
-        let StagingSpec { path, volatile, size, max_file, max_age } = old;
+        let StagingSpec { mode, path, volatile, size, max_file, max_age } = old;
+        self.changed("staging.mode", mode != &new.mode);
         self.fixed("staging.path", path, &new.path);
         self.fixed("staging.volatile", volatile, &new.volatile);
         self.live("staging.size", size, &new.size);
@@ -142,9 +143,13 @@ impl Difference {
     }
 
     fn of_rule(&mut self, old: &RuleSpec, new: &RuleSpec) {
-        let RuleSpec { name, kind } = old;
+        let RuleSpec { name, kind, treatment } = old;
         let key = |key: &str| format!("{key} of rule {name:?}");
+        self.changed(&key("treatment"), treatment != &new.treatment);
         match (kind, &new.kind) {
+            (RuleKindSpec::Treat { conditions }, RuleKindSpec::Treat { conditions: new }) => {
+                self.changed(&key("when"), conditions != new);
+            }
             (RuleKindSpec::When { conditions, to }, RuleKindSpec::When { conditions: new, to: new_to }) => {
                 self.changed(&key("when"), conditions != new);
                 self.of_destination(&key, to, new_to);

@@ -3,6 +3,7 @@
 mod groups;
 mod memory;
 mod open;
+mod promises;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,6 +30,7 @@ use crate::spec::{AreaPlace, StagingSpec};
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
 pub(crate) use open::{end, open};
+pub(crate) use promises::{Promises, Wait};
 
 /// What waits in memory, if anything may.
 pub(crate) struct Staged {
@@ -73,6 +75,8 @@ pub(crate) struct Queue {
     pub(crate) emptied: FxHashSet<NodeId>,
     /// Waiting files that could not leave when it was their turn, and why.
     pub(crate) stuck: BTreeMap<FileId, Arc<str>>,
+    /// The branches that files were promised room on.
+    pub(crate) promises: Promises,
 }
 
 impl Queue {
@@ -107,6 +111,7 @@ impl Area {
                 released: Vec::new(),
                 emptied: FxHashSet::default(),
                 stuck: BTreeMap::new(),
+                promises: Promises::default(),
             }),
             wake: Condvar::new(),
             groups: Groups::of_this_process(),
@@ -188,7 +193,7 @@ impl Area {
     }
 
     /// A file waits from now on.
-    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         let now = self.now();
         let mut queue = self.queue.lock();
         if queue.nodes.contains_key(&id_of(node)) {
@@ -197,6 +202,10 @@ impl Area {
         node.retain();
         queue.waiting.create(now, id_of(node), FileId(parent.0));
         queue.waiting.write(id_of(node), size);
+        if let Some(wait) = wait {
+            queue.waiting.bound(id_of(node), wait.threshold);
+            queue.promises.add(id_of(node), &wait.list);
+        }
         if queue.is_at_rest() {
             self.wake.notify_one();
         }
@@ -210,6 +219,7 @@ impl Area {
             queue.emptied.insert(NodeId(staged.dir.0));
         }
         queue.stuck.remove(&id_of(node));
+        queue.promises.remove(id_of(node));
         let known = queue.nodes.remove(&id_of(node));
         let was_there = known.is_some();
         queue.released.extend(known);
@@ -224,6 +234,11 @@ impl Area {
 
     pub(crate) fn resized(&self, node: &Node, size: ByteSize) {
         self.queue.lock().waiting.write(id_of(node), size);
+    }
+
+    /// The size beyond which a file leaves.
+    fn threshold_of(&self, node: &Node) -> ByteSize {
+        self.queue.lock().waiting.threshold_of(id_of(node)).unwrap_or(self.settings().max_file)
     }
 
     pub(crate) fn used_now(&self, node: &Node) {
@@ -244,6 +259,13 @@ impl Area {
             None => size.unwrap_or(area),
         };
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
+    }
+
+    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and those that give a file its
+    /// attributes and its name after its data.
+    pub(crate) fn leave_soon(&self, node: &Node) {
+        let due = self.now() + SETTLED;
+        self.queue.lock().waiting.leave_by(id_of(node), due);
     }
 
     pub(crate) fn hurry(&self, node: &Node) {
@@ -283,9 +305,9 @@ impl Staged {
     }
 
     /// A file that was made in the staging area waits from now on.
-    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize) {
+    pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         if let Some(area) = self.area_of(node) {
-            area.add(node, parent, size);
+            area.add(node, parent, size, wait);
             self.context.count(Metric::StagedFiles);
         }
     }
@@ -308,14 +330,15 @@ impl Staged {
     }
 
     /// Whether a file on this branch must leave staging before it may reach this size.
-    pub(crate) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
-        self.area.as_ref().is_some_and(|area| area.branch.id == branch && end > area.settings().max_file.0)
+    pub(crate) fn outgrows(&self, node: &Node, branch: BranchId, end: u64) -> bool {
+        let area = self.area.as_ref().filter(|area| area.branch.id == branch);
+        area.is_some_and(|area| end > area.threshold_of(node).0)
     }
 
     /// Whether a file on this branch must leave staging before it may be written up to this byte.
-    pub(crate) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
+    pub(crate) fn may_not_grow(&self, node: &Node, branch: BranchId, end: u64) -> bool {
         let area = self.area.as_ref().filter(|area| area.branch.id == branch);
-        area.is_some_and(|area| end > area.settings().max_file.0 || area.is_overfull())
+        area.is_some_and(|area| end > area.threshold_of(node).0 || area.is_overfull())
     }
 
     /// A file on this branch was written up to this byte.
@@ -386,6 +409,9 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
 
 /// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
 const INTENTS: ByteSize = ByteSize(1 << 20);
+
+/// How long a file that was closed is left alone.
+const SETTLED: Nanos = Nanos::from_secs(1);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
 pub(crate) const SPARE_INODES: u64 = 64;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
+use umbrella_policy::placement::Rules;
 use umbrella_units::{Amount, BranchId, ByteSize};
 
 use crate::area::{Area, Intake};
@@ -27,11 +28,27 @@ const FOLDER: &str = "umbrella-staging";
 /// What the area's tmpfs is called in the table of mounts.
 const SOURCE: &str = "umbrella-staging";
 
-/// Opens the staging area that is configured, or one that an earlier mount left with files in it.
+/// Opens the staging area that new files need, or one that an earlier mount left with files in it.
 pub(crate) fn open(
     pool: &PoolSpec,
-    state_dir: &Path,
-    state: &Arc<StateDir>,
+    rules: &Rules,
+    (state_dir, state): (&Path, &Arc<StateDir>),
+    id: BranchId,
+) -> Result<Option<Area>, Error> {
+    let configured = pool.staging.as_ref().filter(|spec| rules.may_stage(spec.mode));
+    match open_for(pool, configured, (state_dir, state), id) {
+        Err(error) if configured.is_some_and(StagingSpec::is_optional) => {
+            tracing::warn!(%error, "no new file waits in memory: each begins where the rules say without its size, and moves when it is closed");
+            Ok(None)
+        }
+        done => done,
+    }
+}
+
+fn open_for(
+    pool: &PoolSpec,
+    configured: Option<&StagingSpec>,
+    (state_dir, state): (&Path, &Arc<StateDir>),
     id: BranchId,
 ) -> Result<Option<Area>, Error> {
     let take = |spec, base: &Path, intake| {
@@ -39,7 +56,6 @@ pub(crate) fn open(
         branch.set_access_times(pool.access_times);
         take(spec, base, intake, branch)
     };
-    let configured = pool.staging.as_ref();
     let base = configured.map(|spec| base_of(spec, state_dir, state));
     let known = state.branch(STAGING);
     let left =

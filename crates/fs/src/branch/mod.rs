@@ -420,8 +420,13 @@ impl Branch {
     /// What the file system can keep, with passthrough as [`Branch::set_passthrough`] left it.
     pub fn abilities(&self) -> Abilities {
         let mut abilities = self.online.load().as_ref().map(|it| it.abilities).unwrap_or_default();
-        abilities.passthrough = self.passthrough.load(Ordering::Relaxed) && self.settings().passthrough;
+        abilities.passthrough = self.takes_passthrough() && self.settings().passthrough;
         abilities
+    }
+
+    /// Whether the kernel takes files of this branch in passthrough, whatever the configuration wants.
+    pub fn takes_passthrough(&self) -> bool {
+        self.passthrough.load(Ordering::Relaxed)
     }
 
     /// Said by the FUSE layer when it knows whether the kernel takes files of this branch.

@@ -107,9 +107,9 @@ impl Io {
     pub(crate) fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if let Some(size) = change.size
-            && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(staging.branch.id, size))
+            && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(&node, staging.branch.id, size))
         {
-            self.staging.leave_now(&node)?;
+            self.staging.leave_to_grow(&node, size)?;
         }
         if !change.times_are_common() && self.staged.area_of(&node).is_some() {
             // If it cannot leave now, its branch makes of them what it can when it does.

@@ -95,7 +95,7 @@ impl Io {
         let _io = self.file_of(&handle)?.io.read();
         let file = handle.current();
         let end = offset.saturating_add(data.len() as u64);
-        if self.staged.may_not_grow(file.branch.id, end) {
+        if self.staged.may_not_grow(&handle.node, file.branch.id, end) {
             return Err(OpError::Sys(Errno::NOSPC)); // For the caller the same as a full branch: it has to move first.
         }
         if drop_bits {
@@ -168,6 +168,9 @@ impl Io {
         length: u64,
         drop_bits: bool,
     ) -> OpResult<()> {
+        if !mode.contains(FallocateFlags::PUNCH_HOLE) {
+            self.migrate.place_announced(&*self.handle(handle)?, offset.saturating_add(length));
+        }
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
             // Alone: what is cut off again when it fails is nobody else's.
@@ -176,7 +179,7 @@ impl Io {
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
             let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
             if (reserves && self.branches.is_staging(file.branch.id))
-                || self.staged.may_not_grow(file.branch.id, offset.saturating_add(length))
+                || self.staged.may_not_grow(&handle.node, file.branch.id, offset.saturating_add(length))
             {
                 return Err(OpError::Sys(Errno::NOSPC));
             }
@@ -231,7 +234,7 @@ impl Io {
         let _first = self.file_of(first)?.io.read();
         let _second = if one_node { None } else { Some(self.file_of(second)?.io.read()) };
         let (source, target) = (from.current(), to.current());
-        if self.staged.may_not_grow(target.branch.id, at.saturating_add(length as u64)) {
+        if self.staged.may_not_grow(&to.node, target.branch.id, at.saturating_add(length as u64)) {
             return Err(OpError::Sys(Errno::NOSPC));
         }
         if drop_bits {

@@ -19,7 +19,7 @@ use crate::ground::at::FileAt;
 use crate::ground::meta::Meta;
 use crate::io::Io;
 use crate::io::data::Effect;
-use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken};
+use crate::node::{DataPath, FileState, Handle, HandleId, Node, NodeId, PassthroughToken, path_of};
 
 /// How a file is to be opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +59,11 @@ pub struct Opened {
 struct Descriptor {
     file: FileAt,
     access: OFlags,
+}
+
+/// The first of a file's names; the root's when it has none any more.
+fn path_in(state: &FileState) -> Vec<u8> {
+    state.names.iter().map(|(parent, name)| path_of(parent, name)).min().unwrap_or_else(|| b"/".to_vec())
 }
 
 impl Io {
@@ -212,8 +217,8 @@ impl Io {
         let allowed = self.context.passthrough.load(Ordering::Relaxed)
             && state.cached == 0
             && node.kind == FileKind::File
-            && branch.settings().passthrough
-            && branch.abilities().passthrough
+            && branch.takes_passthrough()
+            && self.tree.placement.allows_passthrough(|| path_in(state), meta, branch)
             // Past the daemon, a branch that hangs would hang its callers for good.
             && !opened.online.guarded
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use umbrella_policy::placement::Choice;
+use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
@@ -192,11 +193,19 @@ impl Mover {
 }
 
 impl Migrations {
-    /// A staged file was closed, or has another name: one that must be nowhere else leaves at once.
+    /// A staged file was closed, or has another name. One that only waited for what is known now leaves soon, together with others; one that must be
+    /// nowhere else, or not in memory, at once.
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         let Some(area) = &self.staged.area else { return };
-        let xattrs = self.placement.xattrs_of(node, meta);
-        if self.placement.forbids(&node.paths(), meta, xattrs.as_deref(), area.branch.id) {
+        let must_leave = match self.placement.staging_mode(node, meta, area) {
+            StagingMode::Auto => return area.leave_soon(node),
+            StagingMode::Never => true,
+            StagingMode::Always => {
+                let xattrs = self.placement.xattrs_of(node, meta);
+                self.placement.forbids(&node.paths(), meta, xattrs.as_deref(), area.branch.id)
+            }
+        };
+        if must_leave {
             area.hurry(node);
             area.wake.notify_one();
         }

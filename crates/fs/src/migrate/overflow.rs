@@ -2,20 +2,44 @@
 
 use std::sync::Arc;
 
-use umbrella_policy::placement::FileFacts;
+use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::error::{OpError, OpResult};
+use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, NotMoved, Pace};
-use crate::node::Handle;
+use crate::node::{DataPath, Handle};
 use crate::placement::settled_facts;
 
 /// How often a copy begins anew because attributes or names changed meanwhile.
 const ATTEMPTS: usize = 10;
 
 impl Migrations {
+    /// A program says that its file will end here: while the file is empty, it is brought where one of that size belongs. One in the staging area leaves so
+    /// in any case.
+    pub(crate) fn place_announced(&self, handle: &Handle, end: u64) {
+        let node = &handle.node;
+        let Some(file) = node.file() else { return };
+        if handle.data == DataPath::Passthrough || !self.placement.rules.load().rules.ask_late() {
+            return;
+        }
+        let _io = file.io.write();
+        let here = handle.current();
+        let Ok(meta) = here.stat() else { return };
+        let is_new = meta.size == 0 && meta.blocks == 0 && !file.state.read().unlinked;
+        if !is_new || self.branches.is_staging(here.branch.id) || here.branch.settings().read_only {
+            return;
+        }
+        let meta = Meta { size: end, ..meta };
+        let path = self.placement.deciding_path(node, &meta);
+        if let Choice::Place(target) = self.placement.decide(&path, &meta, &here.branch).choice {
+            // One that cannot move now is judged again when it is closed.
+            let _stays = self.transfer(node, target, Cause::Full, Pace::default());
+        }
+    }
+
     /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
     /// Afterwards the caller tries again. `NoRoom`: it is where it was.
     ///

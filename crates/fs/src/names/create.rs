@@ -57,7 +57,9 @@ impl Names {
             let first = first_perm(divergence.as_deref(), dir, perm & !set_id);
             self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, divergence))
         };
-        let made = match self.make_alone(&new, call)? {
+        let wait = self.staging.wait_of(&new);
+        let alone = if wait.is_some() { None } else { self.make_alone(&new, call)? };
+        let made = match alone {
             Some(made) => Some(made),
             None => match self.tree.probe(&parent, name)? {
                 Some(_) if request.exclusive => return Err(OpError::Sys(Errno::EXIST)),
@@ -67,7 +69,8 @@ impl Names {
                         self.io.open_node(&node, request).inspect_err(|_| self.tree.nodes.release(&node, 1))?;
                     return Ok((attr, opened));
                 }
-                None => self.staging.make_staged(&new, call)?,
+                None if wait.is_some() => self.staging.make_staged(&new, call)?,
+                None => None,
             },
         };
         let (dir, (file, divergence)) = made.map_or_else(|| self.make(&new, call), Ok)?;
@@ -78,7 +81,7 @@ impl Names {
         let (meta, node) =
             interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
-        self.staged.add(&node, parent.id, ByteSize(0));
+        self.staged.add(&node, parent.id, ByteSize(0), wait.as_ref());
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         if let Some(made) = node.file() {
             made.state.read().is_bare.store(true, Ordering::Relaxed);
@@ -219,7 +222,7 @@ impl Names {
         node.retain();
         let meta = meta?;
         if meta.nlink <= 1 {
-            self.staged.add(&node, parent.id, ByteSize(meta.size)); // It had no name, and waits again.
+            self.staged.add(&node, parent.id, ByteSize(meta.size), None); // It had no name, and waits again.
         }
         self.migrate.evaluate_created(&node, &meta);
         Ok(self.tree.attr_with(&node, meta))
@@ -239,7 +242,7 @@ impl Names {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
         }
-        if self.staged.takes_new_files() || new.parent.divergence().is_some() {
+        if new.parent.divergence().is_some() {
             return Ok(None);
         }
         let Some((dir, _locked)) = self.tree.only_copy(new.parent)? else { return Ok(None) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use umbrella_policy::placement::spec::{ANY, RulesSpec};
-use umbrella_policy::placement::{RuleError, Rules, Slot};
+use umbrella_policy::placement::{EntryInfo, RuleError, Rules, Slot};
 use umbrella_units::BranchId;
 
 use crate::branch::Branch;
@@ -22,6 +22,8 @@ pub(crate) struct ActiveRules {
     pub(crate) full: Vec<AtomicBool>,
     /// By group the member that got its last file; more than any id: none did.
     pub(crate) last_used: Vec<AtomicU32>,
+    /// By entry the branches of its list.
+    pub(crate) lists: Vec<Arc<[BranchId]>>,
     spec: RulesSpec,
     /// Which branch each name means; a removed one keeps its name until another has it.
     names: BTreeMap<String, BranchId>,
@@ -52,7 +54,9 @@ impl ActiveRules {
         let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
         let full = rules.entries().iter().map(|_| AtomicBool::new(false)).collect();
         let last_used = rules.groups().iter().map(|_| AtomicU32::new(u32::MAX)).collect();
-        Ok(ActiveRules { rules, hits, full, last_used, spec, names })
+        let members = |entry: &EntryInfo| entry.to.iter().flat_map(Slot::members).collect();
+        let lists = rules.entries().iter().map(members).collect();
+        Ok(ActiveRules { rules, hits, full, last_used, lists, spec, names })
     }
 
     /// As they were written.
@@ -77,6 +81,10 @@ impl Placement {
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _told = self.branches.told.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
+        let mode = self.context.settings().staging.as_ref().map(|spec| spec.mode);
+        if self.staged.area.is_none() && mode.is_some_and(|mode| rules.rules.may_stage(mode)) {
+            tracing::info!("new files wait in memory for the facts that these rules need from the next mount on");
+        }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
             self.context.unwarn(&full_list(&entry.name));

@@ -4,6 +4,7 @@ mod around;
 mod bind;
 mod holdings;
 mod place;
+mod treatment;
 mod xattrs;
 
 use std::sync::Arc;

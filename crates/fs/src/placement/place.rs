@@ -197,24 +197,7 @@ impl Placement {
     /// As `place_by`, without counting.
     pub(crate) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
-        let time = now();
-        let facts = FileFacts {
-            path: &path,
-            kind: new.kind,
-            size: ByteSize(0),
-            occupied: ByteSize(0),
-            uid: new.caller.uid,
-            gid: new.caller.gid,
-            mode: new.perm & 0o7777 & !new.caller.umask,
-            links: 1,
-            atime: time,
-            mtime: time,
-            ctime: time,
-            btime: Some(time),
-            now: time,
-            stage: Stage::New,
-            xattrs: Some(&[]),
-        };
+        let facts = new_facts(&path, new);
         let active = self.rules.load();
         // What waits in memory has been promised room.
         let mut views = self.views();
@@ -283,6 +266,28 @@ impl Placement {
             self.warn_full(&active, active.rules.deciding_entry(facts, &self.views(), None));
         }
         found
+    }
+}
+
+/// The facts of a file that is about to be made.
+pub(super) fn new_facts<'a>(path: &'a [u8], new: &NewFile<'_>) -> FileFacts<'a> {
+    let time = now();
+    FileFacts {
+        path,
+        kind: new.kind,
+        size: ByteSize(0),
+        occupied: ByteSize(0),
+        uid: new.caller.uid,
+        gid: new.caller.gid,
+        mode: new.perm & 0o7777 & !new.caller.umask,
+        links: 1,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: Some(time),
+        now: time,
+        stage: Stage::New,
+        xattrs: Some(&[]),
     }
 }
 

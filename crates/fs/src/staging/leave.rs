@@ -49,10 +49,12 @@ struct Reach<'a> {
     patience: Option<Duration>,
     /// Called whenever the copy gets on.
     alive: Option<&'a dyn Fn()>,
+    /// The size that it is about to have, which its rule may look at.
+    grows_to: u64,
 }
 
 impl Reach<'_> {
-    const ANY: Reach<'static> = Reach { only: None, patience: None, alive: None };
+    const ANY: Reach<'static> = Reach { only: None, patience: None, alive: None, grows_to: 0 };
 }
 
 /// What became of a file that was not refused.
@@ -81,7 +83,7 @@ impl Staging {
     pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
         let Some(area) = &self.staged.area else { return Outcome::Left };
         let alive = || self.workers.gets_on(branch);
-        let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive) };
+        let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
         match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
             Ok(Way::Left) => Outcome::Left,
             Ok(Way::Elsewhere(other)) => Outcome::Elsewhere(other, leaving),
@@ -149,6 +151,7 @@ impl Staging {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node)?.meta
         };
+        let meta = Meta { size: meta.size.max(reach.grows_to), ..meta };
         let cause = Cause::of_leaving(area);
         let path = self.placement.deciding_path(node, &meta);
         loop {
@@ -211,6 +214,13 @@ impl Staging {
     /// Takes a file out of the staging area in the foreground.
     pub(crate) fn leave_now(&self, node: &Arc<Node>) -> OpResult<()> {
         self.leave_staging(node).map_err(failed)
+    }
+
+    /// As [`Staging::leave_now`], before it gets this size.
+    pub(crate) fn leave_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
+        let Some(area) = &self.staged.area else { return Ok(()) };
+        let reach = Reach { grows_to, ..Reach::ANY };
+        self.leave_by(area, node, &mut Tried::nothing(area), &reach).map(drop).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
@@ -314,7 +324,7 @@ impl Staging {
                 };
                 // A second file of the name, on a branch, may be the one that is shown.
                 if pool.staged.area_of(&node).is_some() {
-                    area.add(&node, dir.id, ByteSize(meta.size));
+                    area.add(&node, dir.id, ByteSize(meta.size), None);
                     if area.spec.volatile {
                         area.hurry(&node);
                     }

@@ -4,6 +4,9 @@
 //! created there, and leave for the branch that their rule chooses by the means by which any file changes its branch. So names,
 //! attributes, links, listings, open handles and inode numbers are what they are anywhere in the tree.
 //!
+//! Which new files wait, says the mode ([`placement::treatment`](crate::placement)): those whose place depends on a fact that they do not have yet, all of
+//! them, or none. The first kind leaves soon after its last writer closed it, together with others, or as it grows beyond the last size that a rule asks for.
+//!
 //! A file leaves ([`leave`]) when
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
@@ -11,7 +14,7 @@
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
-//! - a rule whose list has neither `default` nor `any` comes to decide; where one decides from the first, nothing is staged;
+//! - a rule comes to decide that forbids it, or, where all files wait, whose list has neither `default` nor `any`; where one decides from the first, nothing is staged;
 //! - the tree is unmounted, or staging is no longer configured.
 //!
 //! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that neighbours lie
@@ -38,7 +41,7 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::area::{SPARE_INODES, Staged, is_stageable, keeps_all};
+use crate::area::{SPARE_INODES, Staged, Wait, is_stageable, keeps_all};
 use crate::branch::Branches;
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
@@ -84,6 +87,12 @@ impl Staging {
         })
     }
 
+    /// How a new file waits in memory; `None`: it does not.
+    pub(crate) fn wait_of(&self, new: &NewFile<'_>) -> Option<Wait> {
+        let area = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files() && is_stageable(new.name, 1))?;
+        self.placement.wait_of(new, area)
+    }
+
     /// Makes a new file in the staging area. `None`: it is to be made on its branch at once.
     pub(crate) fn make_staged<T>(
         &self,
@@ -92,11 +101,7 @@ impl Staging {
     ) -> OpResult<Option<(DirAt, T)>> {
         let Some(area) = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files()) else { return Ok(None) };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
-        let (home, decision) = self.placement.place_by(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
-        // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
-        if self.placement.rules.load().rules.forbids(decision.entry, area.branch.id) || !is_stageable(new.name, 1) {
-            return Ok(None);
-        }
+        let home = self.placement.place_new(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
         let home = self.branches.get(home)?;
         let (view, inodes) = (home.view(), home.space());
         let spare = view.free.0.saturating_sub(view.min_free.0);

@@ -87,18 +87,27 @@ impl Staging {
     }
 
     fn is_short_of_room(&self, area: &Area, need: u64) -> bool {
-        area.files() > 0
-            // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
-            && self.room_for_staged(Branch::space).less(&STALE).is_short(area, need)
-            && self.room_for_staged(Branch::space_now).is_short(area, need)
+        if area.files() == 0 {
+            return false;
+        }
+        // All that waits is counted against each list: more than enough, and seldom more than one list.
+        let lists = area.queue.lock().promises.lists();
+        let all = lists.is_empty().then_some(None);
+        // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
+        lists.iter().map(|list| Some(&**list)).chain(all).any(|list| {
+            self.room_for_staged(list, Branch::space).less(&STALE).is_short(area, need)
+                && self.room_for_staged(list, Branch::space_now).is_short(area, need)
+        })
     }
 
-    fn room_for_staged(&self, space: impl Fn(&Branch) -> Space) -> Room {
+    /// On the branches of a list, or on all.
+    fn room_for_staged(&self, list: Option<&[BranchId]>, space: impl Fn(&Branch) -> Space) -> Room {
         let mut seen = SmallVec::<[u64; 8]>::new();
         let mut room = Room { counts_inodes: true, ..Room::default() };
         for branch in self.branches.list.load().iter() {
             let Some(online) = branch.in_use().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
-            let may = branch.takes_new() && keeps_all(&branch.abilities());
+            let is_listed = list.is_none_or(|list| list.contains(&branch.id));
+            let may = is_listed && branch.takes_new() && keeps_all(&branch.abilities());
             if !may || seen.contains(&online.dev) {
                 continue;
             }

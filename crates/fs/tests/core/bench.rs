@@ -10,7 +10,7 @@ use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec,
+    Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
@@ -44,7 +44,7 @@ pub(crate) struct Bench {
 /// A small staging area in memory; larger files than most do not stay there.
 pub(crate) fn small_area() -> StagingSpec {
     let size = Some(Amount::Bytes(ByteSize(4 << 20)));
-    StagingSpec { size, max_file: ByteSize(48 << 10), ..StagingSpec::default() }
+    StagingSpec { mode: StagingMode::Always, size, max_file: ByteSize(48 << 10), ..StagingSpec::default() }
 }
 
 impl Bench {
@@ -202,5 +202,6 @@ fn when(name: &str, condition: Condition, to: &str) -> RuleSpec {
 /// A rule that prefers a branch, and takes any other where that is full or away.
 fn when_all(name: &str, conditions: Vec<Condition>, to: &str) -> RuleSpec {
     let to = DestinationSpec { branches: vec![to.to_owned(), "any".to_owned()], offline: Offline::Next };
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions, to } }
+    let kind = RuleKindSpec::When { conditions, to };
+    RuleSpec { name: name.to_owned(), kind, treatment: Treatment::default() }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId, OpError};
-use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
 use umbrella_units::{Amount, ByteSize};
 
 use crate::bench::{BRANCHES, Bench, Ground, small_area};
@@ -84,7 +84,7 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
     let file = scene.put("cut", b"x");
     let change = Change { size: Some(49 << 10), ..Change::default() };
     assert_eq!(scene.pool.setattr(file, &change).unwrap().meta.size, 49 << 10);
-    assert_eq!(scene.holders("cut"), ["fast"], "it was small when it left");
+    assert_eq!(scene.holders("cut"), ["slow"], "it leaves for the place of the size that it gets");
     let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("room"), 0o640, Caller::ROOT, WRITE).unwrap();
     scene.pool.fallocate(opened.handle, rustix::fs::FallocateFlags::empty(), 0, 49 << 10, false).unwrap();
     assert_eq!(scene.holders("room"), ["slow"]);
@@ -545,7 +545,7 @@ fn on_a_tiny_branch() -> Scene {
     }
     let to = DestinationSpec { branches: vec!["tiny".to_owned(), "any".to_owned()], offline: Offline::Next };
     let kind = RuleKindSpec::When { conditions: Vec::new(), to };
-    let rules = vec![RuleSpec { name: "all".to_owned(), kind }];
+    let rules = vec![RuleSpec { name: "all".to_owned(), kind, treatment: Treatment::default() }];
     scene.pool.reload_rules(&RulesSpec { rules, default: vec!["fast".to_owned()], groups: Vec::new() }).unwrap();
     scene
 }

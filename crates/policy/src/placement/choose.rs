@@ -51,7 +51,8 @@ impl Rules {
         around: &dyn Surroundings,
     ) -> Decision {
         let found = self.entry_for(facts, branches, resident);
-        let (choice, _) = self.choose(found, facts, branches, resident, around);
+        let held = self.held(facts, branches, resident);
+        let (choice, _) = self.choose(found, facts, branches, held.as_ref(), around);
         Decision { entry: found.entry, choice }
     }
 

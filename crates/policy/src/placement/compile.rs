@@ -14,8 +14,9 @@ use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
 use super::slot::{Set, Slot};
 use super::spec::{
-    ANY, Condition, DEFAULT, DestinationSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
+    ANY, Condition, DEFAULT, DestinationSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec, Treatment,
 };
+use super::treatment::Treat;
 
 impl Rules {
     /// Compiles rules for the branches of these names, in order; says what is wrong first.
@@ -38,7 +39,15 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
     let mut table: Option<&str> = None;
     for rule in &spec.rules {
         ordered.push(match &rule.kind {
-            RuleKindSpec::When { conditions, to } => Rule::When(compiler.when(&rule.name, conditions, to)?),
+            RuleKindSpec::When { conditions, to } => {
+                let treatment = rule.treatment;
+                Rule::When(When { treatment, ..compiler.when(&rule.name, conditions, to)? })
+            }
+            RuleKindSpec::Treat { conditions } => Rule::Treat(Treat {
+                name: rule.name.clone(),
+                condition: compiler.condition(&rule.name, conditions)?,
+                treatment: rule.treatment,
+            }),
             RuleKindSpec::Names(patterns) => {
                 if let Some(first) = table.replace(&rule.name) {
                     return Err(RuleError::SecondNameTable { rule: rule.name.clone(), first: first.to_owned() });
@@ -61,6 +70,9 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
     Ok(Rules {
         asked: Asked::of(&ordered),
         xattrs: xattrs_of(&ordered),
+        treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
+        staging_modes: spec.rules.iter().filter_map(|rule| rule.treatment.staging).collect(),
+        ask_late: ordered.iter().any(|rule| matches!(rule, Rule::When(when) if when.condition.mentions(Test::is_late))),
         ordered,
         entries,
         names,
@@ -79,20 +91,25 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
+        let condition = self.condition(rule, conditions)?;
+        let entry = self.destination(rule, None, to)?;
+        let treatment = Treatment::default();
+        Ok(When { entry, has_band: condition.mentions(Test::has_band), condition, treatment })
+    }
+
+    fn condition(&self, rule: &str, conditions: &[Condition]) -> Result<Expression, RuleError> {
         let resolve = |name: &str| {
             self.asks_groups.set(self.asks_groups.get() || self.known.branch(name).is_none());
             self.known.id(name)
         };
-        let condition = Expression::compile(conditions, &resolve).map_err(|bad| match bad {
+        Expression::compile(conditions, &resolve).map_err(|bad| match bad {
             BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
             BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
             BadCondition::BadGlob(glob, reason) => {
                 RuleError::BadGlob { rule: rule.to_owned(), glob: glob.to_owned(), reason }
             }
             BadCondition::TooDeep => RuleError::TooDeep { rule: rule.to_owned() },
-        })?;
-        let entry = self.destination(rule, None, to)?;
-        Ok(When { entry, has_band: condition.mentions(Test::has_band), condition })
+        })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {

@@ -11,6 +11,7 @@ use super::slot::Slot;
 use super::spec::SpreadOrder;
 use super::spread::How;
 use super::surroundings::Surroundings;
+use super::treatment::{self, Treat};
 use super::words;
 
 /// A decision and how it came about.
@@ -70,8 +71,9 @@ impl Rules {
         let mut buffer = Views::new();
         let for_conditions = self.for_conditions(branches, &mut buffer);
         let found = self.entry_by_steps(facts, for_conditions, resident, &mut steps);
-        let (choice, because) = self.choose(found, facts, branches, resident, around);
-        let why = self.why(found.entry, choice, because, facts, branches, resident);
+        let held = self.held(facts, branches, resident);
+        let (choice, because) = self.choose(found, facts, branches, held.as_ref(), around);
+        let why = self.why(found.entry, choice, because, facts, branches, held.as_ref());
         Explained { decision: Decision { entry: found.entry, choice }, steps, why }
     }
 
@@ -85,6 +87,10 @@ impl Rules {
         for rule in &self.ordered {
             let decided = match rule {
                 Rule::When(when) => self.step_of_rule(when, facts, branches, resident, steps),
+                Rule::Treat(treat) => {
+                    steps.push(self.step_of_treatment(treat, Case { facts, branches, home: false }));
+                    None
+                }
                 Rule::Names(names) => self.steps_of_table(names, facts, branches, steps).map(Found::outright),
             };
             if let Some(found) = decided {
@@ -109,8 +115,28 @@ impl Rules {
         steps: &mut Vec<Step>,
     ) -> Option<Found> {
         let case = Case { facts, branches, home: self.is_home(when, branches, resident) };
+        let (holds, mut reason, parts) = self.judged(&when.condition, case);
+        let inactive = holds && self.inactive(when.entry, branches);
+        if inactive {
+            reason = self.passed_over(when.entry);
+        }
+        let matched = holds && !inactive;
+        steps.push(Step { parts, ..self.step(when.entry, matched, reason) });
+        let outright = || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
+        matched.then(|| Found { entry: when.entry, by_band: !outright() })
+    }
+
+    fn step_of_treatment(&self, treat: &Treat, case: Case<'_>) -> Step {
+        let (holds, why, parts) = self.judged(&treat.condition, case);
+        let says = treatment::written(treat.treatment);
+        let reason = if holds { format!("decides no place, only {says}: {why}") } else { why };
+        Step { rule: treat.name.clone(), matched: false, reason, parts }
+    }
+
+    /// Whether a rule's condition holds, why or why not, and its parts when it joins some.
+    fn judged(&self, condition: &Expression, case: Case<'_>) -> (bool, String, Vec<Part>) {
         let (mut held, mut missed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        for conjunct in when.condition.conjuncts() {
+        for conjunct in condition.conjuncts() {
             let first = parts.len();
             let holds = self.part(conjunct, case, 0, &mut parts);
             let reason = match conjunct {
@@ -119,21 +145,15 @@ impl Rules {
             };
             if holds == Some(true) { &mut held } else { &mut missed }.push(reason);
         }
-        if when.condition.conjuncts().iter().all(|conjunct| matches!(conjunct, Expression::Test(_))) {
+        if condition.conjuncts().iter().all(|conjunct| matches!(conjunct, Expression::Test(_))) {
             parts.clear();
         }
-        let (matched, reason) = if !missed.is_empty() {
-            (false, missed.join("; "))
-        } else if self.inactive(when.entry, branches) {
-            (false, self.passed_over(when.entry))
-        } else if held.is_empty() {
-            (true, "it has no conditions".to_owned())
-        } else {
-            (true, held.join("; "))
+        let reason = match (missed.is_empty(), held.is_empty()) {
+            (false, _) => missed.join("; "),
+            (true, true) => "it has no conditions".to_owned(),
+            (true, false) => held.join("; "),
         };
-        steps.push(Step { parts, ..self.step(when.entry, matched, reason) });
-        let outright = || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
-        matched.then(|| Found { entry: when.entry, by_band: !outright() })
+        (missed.is_empty(), reason, parts)
     }
 
     /// Notes a condition, and those that it joins; says whether it holds.

@@ -15,6 +15,7 @@ mod facts;
 mod glob;
 mod group;
 mod name_table;
+mod outlook;
 mod reach;
 mod requirement;
 mod rules;
@@ -22,6 +23,7 @@ mod slot;
 pub mod spec;
 mod spread;
 mod surroundings;
+mod treatment;
 mod words;
 
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub use explain::{Explained, Part, Step};
 pub use facts::{BranchView, FileFacts, Inodes, Resident, Stage, Xattr};
 pub use glob::GlobError;
 pub use group::{Group, NamePattern};
+pub use outlook::Outlook;
 pub use reach::Unreachable;
 pub use rules::{Asked, Choice, Decision, EntryId, EntryInfo, Rules};
 pub use slot::Slot;

@@ -8,6 +8,7 @@ use umbrella_units::BranchId;
 
 use super::condition::Test;
 use super::domain::{Domain, Fact, Quantity, Reading};
+use super::expression::Expression;
 use super::glob::Glob;
 use super::rules::{EntryId, Names, Rule, Rules, When};
 use super::spec::Offline;
@@ -54,6 +55,14 @@ impl Rules {
                     }
                     found.extend(contradiction);
                 }
+                Rule::Treat(treat) => {
+                    let reason = self.impossible(&treat.condition);
+                    found.extend(reason.map(|reason| Unreachable {
+                        rule: treat.name.clone(),
+                        reason,
+                        only_as_fallback: false,
+                    }));
+                }
                 Rule::Names(names) => {
                     found.extend(self.reach_of_table(names, &covers));
                     covers.extend(names.table.by_rank().iter().map(|&pattern| Cover {
@@ -67,12 +76,10 @@ impl Rules {
     }
 
     fn contradicts_itself(&self, when: &When) -> Option<Unreachable> {
-        let mut possible = Domain::alternatives(&when.condition, Reading::Widest);
-        let facts: Option<Vec<Fact<'_>>> = possible.iter().map(Domain::contradiction).collect();
-        if let Some(facts) = facts {
-            let reason = self.contradiction(when, &facts);
+        if let Some(reason) = self.impossible(&when.condition) {
             return Some(self.out_of_reach(when.entry, reason, false));
         }
+        let mut possible = Domain::alternatives(&when.condition, Reading::Widest);
         self.require_active(&mut possible, when.entry);
         if possible.iter().all(|one| one.contradiction().is_some()) {
             let first = self.first_name(when.entry);
@@ -80,6 +87,13 @@ impl Rules {
             return Some(self.out_of_reach(when.entry, reason, false));
         }
         None
+    }
+
+    /// Why a condition can hold for no file; `None` when it can for some, as far as that is sure.
+    fn impossible(&self, condition: &Expression) -> Option<String> {
+        let possible = Domain::alternatives(condition, Reading::Widest);
+        let facts: Vec<Fact<'_>> = possible.iter().map(Domain::contradiction).collect::<Option<_>>()?;
+        Some(self.contradiction(condition, &facts))
     }
 
     fn reach_of_rule(&self, when: &When, covers: &[Cover<'_>]) -> Option<Unreachable> {
@@ -165,8 +179,8 @@ impl Rules {
     }
 
     /// Why none of a rule's alternatives can hold; the fact that each of them asks too much of.
-    fn contradiction(&self, when: &When, facts: &[Fact<'_>]) -> String {
-        let alternatives = when.condition.alternatives().unwrap_or_default();
+    fn contradiction(&self, condition: &Expression, facts: &[Fact<'_>]) -> String {
+        let alternatives = condition.alternatives().unwrap_or_default();
         let mut reasons: Vec<String> = Vec::new();
         for (tests, fact) in alternatives.iter().zip(facts) {
             let reason = self.contradiction_in(tests, *fact);

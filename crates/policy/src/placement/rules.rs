@@ -14,7 +14,8 @@ use super::glob::Glob;
 use super::group::Group;
 use super::name_table::NameTable;
 use super::slot::Slot;
-use super::spec::{Offline, PathPart};
+use super::spec::{Offline, PathPart, StagingMode, Treatment};
+use super::treatment::Treat;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +105,12 @@ pub struct Rules {
     pub(super) asked: Asked,
     /// Names of extended attributes that the rules look at.
     pub(super) xattrs: Vec<String>,
+    /// What any of them says of how files are treated.
+    pub(super) treats: Treatment,
+    /// What any of them says of waiting in memory.
+    pub(super) staging_modes: Vec<StagingMode>,
+    /// One of them asks for what a new file does not have yet.
+    pub(super) ask_late: bool,
 }
 
 /// What of files any rule looks at, for those who would have to find it out.
@@ -123,8 +130,8 @@ impl Asked {
         for rule in rules {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
-                Rule::When(when) => {
-                    for test in when.condition.tests() {
+                Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => {
+                    for test in condition.tests() {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
                         asked.access_times |= test.is_of_access_time();
@@ -139,7 +146,7 @@ impl Asked {
 /// The names of extended attributes that rules look at, each once.
 pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
     let conditions = rules.iter().filter_map(|rule| match rule {
-        Rule::When(when) => Some(&when.condition),
+        Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => Some(condition),
         Rule::Names(_) => None,
     });
     let named = conditions.flat_map(Expression::tests).filter_map(|test| match test {
@@ -156,6 +163,7 @@ pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
 #[derive(Debug, Clone)]
 pub(super) enum Rule {
     When(When),
+    Treat(Treat),
     Names(Names),
 }
 
@@ -164,6 +172,7 @@ pub(super) struct When {
     pub(super) entry: EntryId,
     pub(super) has_band: bool,
     pub(super) condition: Expression,
+    pub(super) treatment: Treatment,
 }
 
 #[derive(Debug, Clone)]
@@ -200,7 +209,7 @@ impl Rules {
             Rule::When(when) => {
                 when.entry <= entry && when.condition.mentions(|test| matches!(test, Test::Size { .. }))
             }
-            Rule::Names(_) => false,
+            Rule::Treat(_) | Rule::Names(_) => false,
         })
     }
 
@@ -272,7 +281,7 @@ impl Rules {
                         return true;
                     }
                 }
-                Rule::When(_) | Rule::Names(_) => {
+                Rule::When(_) | Rule::Treat(_) | Rule::Names(_) => {
                     if self.decided_by(rule, facts, branches, resident).is_some() {
                         return false;
                     }
@@ -324,7 +333,7 @@ impl Rules {
     }
 
     /// The entry of one rule, or of one name table, that a file falls under.
-    fn decided_by(
+    pub(super) fn decided_by(
         &self,
         rule: &Rule,
         facts: &FileFacts<'_>,
@@ -333,6 +342,7 @@ impl Rules {
     ) -> Option<Found> {
         match rule {
             Rule::When(when) => self.matches(when, facts, branches, resident),
+            Rule::Treat(_) => None,
             Rule::Names(names) => {
                 let usable = |pattern| !self.inactive(names.entry(pattern), branches);
                 let pattern = names.table.find(facts.path, usable)?;
@@ -355,7 +365,7 @@ impl Rules {
         when.has_band && resident.is_some_and(|resident| listed(resident.branch) && may_stay(resident.branch))
     }
 
-    fn matches(
+    pub(super) fn matches(
         &self,
         when: &When,
         facts: &FileFacts<'_>,

@@ -1,10 +1,12 @@
 //! Rules as the user wrote them: branch names, not ids. Plain data, sent as JSON when rules are reloaded on a live mount.
 
 mod condition;
+mod treatment;
 
 use serde::{Deserialize, Serialize};
 
 pub use condition::*;
+pub use treatment::*;
 
 /// The word for the default list in a rule's list.
 pub const DEFAULT: &str = "default";
@@ -102,6 +104,9 @@ pub struct RuleSpec {
     pub name: String,
     /// What the rule looks at.
     pub kind: RuleKindSpec,
+    /// How its files are treated; of the name table, nothing.
+    #[serde(default)]
+    pub treatment: Treatment,
 }
 
 /// A metadata rule, or THE name table (at most one in a pool).
@@ -114,6 +119,11 @@ pub enum RuleKindSpec {
         conditions: Vec<Condition>,
         /// Where a matching file belongs.
         to: DestinationSpec,
+    },
+    /// As `When`, for the treatment of files: the next rules say where they belong.
+    Treat {
+        /// Joined by and; empty matches every file.
+        conditions: Vec<Condition>,
     },
     /// The longest overall match wins.
     Names(Vec<NameEntrySpec>),

@@ -61,6 +61,8 @@ struct Record {
     staged: StagedFile,
     /// When it is to leave.
     due: Nanos,
+    /// It leaves when it is larger, whatever others may be.
+    threshold: ByteSize,
     /// The one used before it, or the next free record.
     older: u32,
     /// The one used after it.
@@ -93,7 +95,8 @@ impl Staging {
     /// With no files.
     pub fn new(config: Config) -> Staging {
         let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
-        let ends = Record { file: FileId(0), staged: nobody, due: Nanos::NEVER, older: ENDS, newer: ENDS };
+        let (due, threshold) = (Nanos::NEVER, config.threshold);
+        let ends = Record { file: FileId(0), staged: nobody, due, threshold, older: ENDS, newer: ENDS };
         let (places, due) = (FxHashMap::default(), BTreeSet::new());
         Staging { config, records: vec![ends], places, free: ENDS, pages: Pages(0), due }
     }
@@ -120,7 +123,8 @@ impl Staging {
             return;
         }
         let staged = StagedFile { dir, size: ByteSize(0) };
-        let record = Record { file, staged, due: Nanos::NEVER, older: ENDS, newer: ENDS };
+        let threshold = self.config.threshold;
+        let record = Record { file, staged, due: Nanos::NEVER, threshold, older: ENDS, newer: ENDS };
         let place = if self.free == ENDS {
             self.records.push(record);
             (self.records.len() - 1) as u32
@@ -133,6 +137,19 @@ impl Staging {
         self.places.insert(file, place);
         self.link(place);
         self.make_due(place, now + self.config.max_age);
+    }
+
+    /// The file leaves already when it is larger than this.
+    pub fn bound(&mut self, file: FileId, threshold: ByteSize) {
+        if let Some(&place) = self.places.get(&file) {
+            let record = self.at(place);
+            record.threshold = record.threshold.min(threshold);
+        }
+    }
+
+    /// The size beyond which the file leaves; `None` if it is not staged.
+    pub fn threshold_of(&self, file: FileId) -> Option<ByteSize> {
+        self.places.get(&file).and_then(|&place| self.records.get(place as usize)).map(|record| record.threshold)
     }
 
     fn make_due(&mut self, place: u32, due: Nanos) {
@@ -153,10 +170,11 @@ impl Staging {
     pub fn write(&mut self, file: FileId, size: ByteSize) -> Staged {
         let Some(&place) = self.places.get(&file) else { return Staged::Elsewhere };
         self.used(place);
-        let staged = &mut self.at(place).staged;
-        let before = std::mem::replace(&mut staged.size, size);
+        let record = self.at(place);
+        let threshold = record.threshold;
+        let before = std::mem::replace(&mut record.staged.size, size);
         self.pages.0 = self.pages.0 - pages_of(before).0 + pages_of(size).0;
-        if size > self.config.threshold { Staged::Transform } else { Staged::Kept }
+        if size > threshold { Staged::Transform } else { Staged::Kept }
     }
 
     /// The file was written up to the byte `end`: as [`Staging::write`], and never makes it smaller.
@@ -203,6 +221,15 @@ impl Staging {
     /// Which files are to leave by now because of their age, the oldest first. They stay until [`Staging::leave`].
     pub fn expired(&self, now: Nanos) -> Vec<FileId> {
         self.due.iter().take_while(|(due, _)| *due <= now).map(|&(_, file)| file).collect()
+    }
+
+    /// The file is to leave at this time, if not before.
+    pub fn leave_by(&mut self, file: FileId, due: Nanos) {
+        if let Some(&place) = self.places.get(&file)
+            && due < self.at(place).due
+        {
+            self.make_due(place, due);
+        }
     }
 
     /// The file is to leave at once, whatever its age.

@@ -144,6 +144,35 @@ fn ages_of_files_that_left_do_not_pile_up() {
     assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1)]);
 }
 
+#[test]
+fn a_file_that_is_to_leave_by_a_time_leaves_then_or_before() {
+    let mut staging = Staging::new(Config { max_age: Nanos::from_secs(30), ..Config::default() });
+    for file in [1, 2] {
+        staging.create(Nanos::from_secs(0), FileId(file), DIR);
+    }
+    staging.leave_by(FileId(1), Nanos::from_secs(2));
+    staging.leave_by(FileId(1), Nanos::from_secs(40));
+    assert_eq!(staging.expired(Nanos::from_secs(1)), []);
+    assert_eq!(staging.expired(Nanos::from_secs(2)), [FileId(1)]);
+    assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1), FileId(2)]);
+}
+
+#[test]
+fn a_file_may_have_a_threshold_of_its_own_below_the_others() {
+    let mut staging = Staging::new(Config { threshold: ByteSize(100), ..Config::default() });
+    for file in [1, 2] {
+        staging.create(NOW, FileId(file), DIR);
+    }
+    staging.bound(FileId(1), ByteSize(10));
+    staging.bound(FileId(2), ByteSize(1000));
+    assert_eq!(staging.write(FileId(1), ByteSize(10)), Staged::Kept);
+    assert_eq!(staging.write(FileId(1), ByteSize(11)), Staged::Transform);
+    assert_eq!(
+        [1, 2, 3].map(|file| staging.threshold_of(FileId(file)).map(|size| size.0)),
+        [Some(10), Some(100), None]
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 

@@ -8,6 +8,7 @@ pub(crate) mod many;
 pub(crate) mod oscillation;
 pub(crate) mod postmark;
 pub(crate) mod rules;
+pub(crate) mod small;
 pub(crate) mod tree;
 
 use std::env;

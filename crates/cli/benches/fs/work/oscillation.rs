@@ -81,7 +81,7 @@ fn open(path: &CString, flags: OFlags) -> Result<rustix::fd::OwnedFd> {
 }
 
 /// Waits until the second branch of a pool holds so many files (nothing moves where there is no pool).
-fn wait_for(stack: &Stack, wanted: usize) -> Result<()> {
+pub(super) fn wait_for(stack: &Stack, wanted: usize) -> Result<()> {
     let branch = stack.second_branch();
     while stack.is_pool() && count_files(&branch) != wanted {
         host::check().with_context(|| format!("{} of {wanted} files on the second branch", count_files(&branch)))?;

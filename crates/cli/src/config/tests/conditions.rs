@@ -1,7 +1,7 @@
 //! Conditions that are joined, and those on paths, attributes and inodes.
 
 use super::*;
-use umbrella_policy::placement::spec::PathPart;
+use umbrella_policy::placement::spec::{PathPart, StagingMode, Treatment};
 
 fn path(of: PathPart, any_of: &[&str], negated: bool) -> Condition {
     Condition::Path { of, any_of: list(any_of), negated }
@@ -91,6 +91,20 @@ fn a_condition_on_the_path_of_the_mount_or_of_a_directory_is_odd() {
     assert_eq!([found("/pool/films/**"), found("/films"), found("/films/**")], [1, 1, 0]);
 }
 
+#[test]
+fn a_rule_may_say_only_how_its_files_are_treated() {
+    let text = |keys: &str| with_default(&format!("[staging]\n[[rule]]\nwhen = {{ path = \"/secret/**\" }}\n{keys}\n"));
+    let read = |keys: &str| read_text(&text(keys)).unwrap().spec.rules.rules.remove(0);
+    let only = read("staging = \"never\"\npassthrough = false\nmin_stay = \"1d\"");
+    assert_eq!(only.kind, RuleKindSpec::Treat { conditions: vec![path(PathPart::Path, &["/secret/**"], false)] });
+    let min_stay = Some(Duration::from_secs(86_400));
+    let treatment = Treatment { staging: Some(StagingMode::Never), passthrough: Some(false), min_stay };
+    assert_eq!(only.treatment, treatment);
+    let placed = read("to = \"flash\"\nstaging = \"always\"");
+    assert!(matches!(placed.kind, RuleKindSpec::When { .. }));
+    assert_eq!(placed.treatment, Treatment { staging: Some(StagingMode::Always), ..Treatment::default() });
+}
+
 /// As the texts of all errors, for conditions.
 #[test]
 fn the_texts_of_errors_in_conditions_are_as_agreed() {
@@ -122,8 +136,15 @@ fn the_texts_of_errors_in_conditions_are_as_agreed() {
         "inodes = { flash = \"> 90%\" }, hysteresis = \"1GiB\"",
     ];
     let mut said = String::new();
-    for (number, text) in cases.iter().enumerate() {
-        let text = with_default(&format!("[[rule]]\nwhen = {{ {text} }}\nto = \"flash\"\n"));
+    let rules = [
+        "when = {}\nstaging = \"sometimes\"",
+        "when = {}\nmin_stay = \"soon\"",
+        "when = { size = \"> 5\", hysteresis = \"1\" }\npassthrough = false",
+        "match = [{ glob = \"/a\", to = \"disk\" }]\npassthrough = false",
+    ];
+    let whens = cases.iter().map(|text| format!("when = {{ {text} }}\nto = \"flash\""));
+    for (number, text) in whens.chain(rules.map(str::to_owned)).enumerate() {
+        let text = with_default(&format!("[[rule]]\n{text}\n"));
         let errors = read_text(&text).map(|config| config.spec).expect_err(&text);
         writeln!(said, "--- {}\n{errors}", number + 1).unwrap();
     }

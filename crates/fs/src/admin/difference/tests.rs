@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use umbrella_policy::placement::spec::{Offline, Spread, TogetherFull};
+use umbrella_policy::placement::spec::{Offline, Spread, StagingMode, TogetherFull, Treatment};
 
 use super::*;
 use crate::spec::{AccessTimes, Transport};
@@ -47,7 +47,8 @@ fn lines(difference: &Difference) -> Vec<String> {
 
 fn rule(name: &str, to: &str) -> RuleSpec {
     let to = DestinationSpec { branches: vec![to.to_owned()], offline: Offline::Next };
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions: Vec::new(), to } }
+    let kind = RuleKindSpec::When { conditions: Vec::new(), to };
+    RuleSpec { name: name.to_owned(), kind, treatment: Treatment::default() }
 }
 
 #[test]
@@ -89,6 +90,7 @@ fn every_key_of_the_pool_is_compared() {
 fn every_key_of_the_staging_area_is_compared() {
     let with = |staging| PoolSpec { staging, ..pool() };
     let new = StagingSpec {
+        mode: StagingMode::Auto,
         path: Some(PathBuf::from("/mnt/pmem")),
         volatile: false,
         size: Some("50%".parse().unwrap()),

@@ -10,7 +10,9 @@ mod hysteresis;
 mod joined;
 mod model;
 mod names;
+mod outlook;
 mod reach;
+mod treatment;
 
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::spec::{
     Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, NameEntrySpec, Offline, PathPart,
-    RuleKindSpec, RuleSpec, RulesSpec,
+    RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
 };
 use super::*;
 
@@ -55,12 +57,12 @@ fn passing(branches: &[&str]) -> DestinationSpec {
 }
 
 fn when(name: &str, conditions: Vec<Condition>, to: DestinationSpec) -> RuleSpec {
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions, to } }
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::When { conditions, to }, treatment: Treatment::default() }
 }
 
 fn table(name: &str, patterns: Vec<(&str, DestinationSpec)>) -> RuleSpec {
     let entries = patterns.into_iter().map(|(glob, to)| NameEntrySpec { glob: glob.to_owned(), to });
-    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::Names(entries.collect()) }
+    RuleSpec { name: name.to_owned(), kind: RuleKindSpec::Names(entries.collect()), treatment: Treatment::default() }
 }
 
 fn size(is: Comparison, value: u64) -> Condition {

@@ -168,6 +168,7 @@ mod naively {
     fn default_entry(world: &World) -> usize {
         let entries = |rule: &RuleSpec| match &rule.kind {
             RuleKindSpec::When { .. } => 1,
+            RuleKindSpec::Treat { .. } => 0,
             RuleKindSpec::Names(patterns) => patterns.len(),
         };
         world.spec.rules.iter().map(entries).sum()
@@ -198,6 +199,7 @@ mod naively {
                     }
                     entry += 1;
                 }
+                RuleKindSpec::Treat { .. } => {}
                 RuleKindSpec::Names(entries) => {
                     let mut matching: Vec<usize> = (0..entries.len())
                         .filter(|index| naive::matches(&world.patterns[*index], facts.path))
@@ -426,7 +428,11 @@ fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
         let mut rules: Vec<RuleSpec> = before.into_iter().enumerate().map(rule).collect();
         let (patterns, lists): (Vec<Pattern>, Vec<DestinationSpec>) = patterns.into_iter().unzip();
         let entries = patterns.iter().zip(lists).map(|(pattern, to)| NameEntrySpec { glob: naive::text(pattern), to });
-        rules.push(RuleSpec { name: "names".to_owned(), kind: RuleKindSpec::Names(entries.collect()) });
+        rules.push(RuleSpec {
+            name: "names".to_owned(),
+            kind: RuleKindSpec::Names(entries.collect()),
+            treatment: Treatment::default(),
+        });
         rules.extend(after.into_iter().enumerate().map(rule));
         (RulesSpec { rules, default, groups }, patterns)
     })
@@ -604,6 +610,6 @@ fn asks_for_space(spec: &RulesSpec) -> bool {
         RuleKindSpec::When { conditions, .. } => {
             Condition::leaves(conditions).iter().any(|one| matches!(one, Condition::Space { .. }))
         }
-        RuleKindSpec::Names(_) => false,
+        RuleKindSpec::Treat { .. } | RuleKindSpec::Names(_) => false,
     })
 }
