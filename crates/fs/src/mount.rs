@@ -71,6 +71,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("staging", move || stager.staging.run())?);
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
+    let levels = Arc::clone(&pool);
+    helpers.push(spawn("fill-levels", move || levels.admin.run_fill_levels())?);
     let serving = control.serve(PoolService {
         pool: Arc::clone(&pool),
         config: options.config,

@@ -14,6 +14,7 @@ use umbrella_writeback::FlusherError;
 use super::branch_paths;
 use super::complaints::Complaints;
 use super::conversion::Conversion;
+use super::evict;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::groups;
 use super::problem::{ConfigErrors, Problem};
@@ -48,7 +49,8 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
     groups::names(c, &file.group);
     let groups = groups::groups(c, &file.group);
     let default = default_list(c, file);
-    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
+    let evicts = evict::evicts(c, file, &groups);
+    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups, evicts };
     let spec = PoolSpec {
         mount,
         branches,
@@ -214,7 +216,7 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
 }
 
 /// Hours of the week: one window or a list.
-fn windows(c: &mut Conversion, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
+pub(super) fn windows(c: &mut Conversion, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
     let mut schedule = Schedule::default();
     for (span, text) in given.into_iter().flat_map(all_names) {
         if let Ok(window) = text.parse() {

@@ -12,6 +12,7 @@ use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::Offline;
 
+use super::evict::EvictFile;
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Patterns, Scalar, Values, XattrValues};
 
@@ -76,6 +77,7 @@ pub(super) struct BranchFile {
     pub(super) write_back: Option<Spanned<String>>,
     pub(super) write_back_limit: Option<Spanned<Scalar>>,
     pub(super) write_back_background: Option<Spanned<Scalar>>,
+    pub(super) evict: Option<Spanned<EvictFile>>,
 }
 
 /// `[[group]]`
@@ -87,6 +89,7 @@ pub(super) struct GroupFile {
     pub(super) spread: Option<Spanned<Names>>,
     pub(super) together: Option<Spanned<Patterns>>,
     pub(super) together_spill: Option<bool>,
+    pub(super) evict: Option<Spanned<EvictFile>>,
 }
 
 /// `[[rule]]`: either `when`, `to` and `offline`, or `match`.

@@ -55,6 +55,7 @@ impl Admin {
             transport: self.context.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staged.status(),
             walks: self.migrate.walks_under_way(),
+            evicts: self.migrate.evict_statuses(),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Branches {
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
     pub(crate) attention: Arc<Attention>,
+    /// Wakes who looks after fill levels.
+    pub(crate) levels: Attention,
     /// Somebody used the tree since the branches were asked last.
     pub(crate) used: AtomicBool,
     staging: Option<BranchId>,
@@ -42,6 +44,7 @@ impl Branches {
             told: RankedMutex::default(),
             topology: AtomicU64::new(1),
             attention,
+            levels: Attention::default(),
             used: AtomicBool::new(false),
             staging,
         })
@@ -95,6 +98,7 @@ impl Branches {
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
             self.attention.call();
+            self.levels.call();
         }
     }
 }

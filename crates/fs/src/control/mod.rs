@@ -1,6 +1,7 @@
 //! The control socket: one Unix socket a daemon, owner-only, JSON lines.
 
 mod directories;
+mod evict;
 pub mod protocol;
 pub(crate) mod server;
 pub mod socket;

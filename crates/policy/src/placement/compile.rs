@@ -7,6 +7,7 @@ use umbrella_units::BranchId;
 
 use super::condition::{BadCondition, Test};
 use super::error::RuleError;
+use super::evict::Evict;
 use super::expression::Expression;
 use super::glob::Glob;
 use super::group::{self, Known};
@@ -14,7 +15,7 @@ use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
 use super::slot::{Set, Slot};
 use super::spec::{
-    ANY, Condition, DEFAULT, DestinationSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
+    ANY, Condition, DEFAULT, DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
 };
 
 impl Rules {
@@ -55,17 +56,19 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         is_strict: false,
         is_pattern: false,
     });
+    let evicts = spec.evicts.iter().map(|evict| compiler.evict(evict)).collect::<Result<Vec<_>, _>>()?;
     let first_group_id = compiler.asks_groups.get().then(|| known.first_group_id());
     let entries = compiler.entries;
     let names = known.names().into_iter().filter_map(|name| Some((known.id(&name)?, name))).collect();
     Ok(Rules {
         asked: Asked::of(&ordered),
-        xattrs: xattrs_of(&ordered),
+        xattrs: xattrs_of(&ordered, &evicts),
         ordered,
         entries,
         names,
         first_group_id,
         groups: known.groups,
+        evicts,
     })
 }
 
@@ -79,20 +82,53 @@ struct Compiler<'a> {
 
 impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
+        let condition = self.condition(rule, conditions)?;
+        let entry = self.destination(rule, None, to)?;
+        Ok(When { entry, has_band: condition.mentions(Test::has_band), condition })
+    }
+
+    fn condition(&self, rule: &str, conditions: &[Condition]) -> Result<Expression, RuleError> {
         let resolve = |name: &str| {
             self.asks_groups.set(self.asks_groups.get() || self.known.branch(name).is_none());
             self.known.id(name)
         };
-        let condition = Expression::compile(conditions, &resolve).map_err(|bad| match bad {
+        Expression::compile(conditions, &resolve).map_err(|bad| match bad {
             BadCondition::UnknownBranch(branch) => self.unknown(rule, branch),
             BadCondition::BadComparison(condition) => RuleError::BadComparison { rule: rule.to_owned(), condition },
             BadCondition::BadGlob(glob, reason) => {
                 RuleError::BadGlob { rule: rule.to_owned(), glob: glob.to_owned(), reason }
             }
             BadCondition::TooDeep => RuleError::TooDeep { rule: rule.to_owned() },
-        })?;
-        let entry = self.destination(rule, None, to)?;
-        Ok(When { entry, has_band: condition.mentions(Test::has_band), condition })
+        })
+    }
+
+    /// A fill level: its marks in order, and branches to go to other than its own.
+    fn evict(&self, spec: &EvictSpec) -> Result<Evict, RuleError> {
+        let name = || format!("evict of {}", spec.of);
+        let members: Vec<BranchId> =
+            self.set(&spec.of).ok_or_else(|| self.unknown(&name(), &spec.of))?.members.to_vec();
+        if !spec.are_marks_in_order() {
+            return Err(RuleError::EvictMarks { of: spec.of.clone(), above: spec.above, until: spec.until });
+        }
+        let mut to = Vec::with_capacity(spec.to.len());
+        for name_of_other in &spec.to {
+            let set = self.set(name_of_other).ok_or_else(|| self.unknown(&name(), name_of_other))?;
+            if set.members.iter().all(|id| members.contains(id)) {
+                return Err(RuleError::EvictToItself { of: spec.of.clone(), to: name_of_other.clone() });
+            }
+            to.push(set);
+        }
+        Ok(Evict {
+            of: spec.of.clone(),
+            members,
+            above: spec.above,
+            until: spec.until,
+            order: spec.order,
+            window: spec.window.clone(),
+            to,
+            only: self.condition(&name(), &spec.only)?,
+            min_age: spec.min_age,
+        })
     }
 
     fn names(&mut self, rule: &str, patterns: &[NameEntrySpec]) -> Result<Names, RuleError> {

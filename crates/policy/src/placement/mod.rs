@@ -9,6 +9,7 @@ mod compile;
 mod condition;
 mod domain;
 mod error;
+mod evict;
 mod explain;
 mod expression;
 mod facts;
@@ -29,6 +30,7 @@ mod tests;
 
 pub use condition::check_glob;
 pub use error::RuleError;
+pub use evict::{Evict, Leaving, Level, Selection, Urgency};
 pub use explain::{Explained, Part, Step};
 pub use facts::{BranchView, FileFacts, Inodes, Resident, Stage, Xattr};
 pub use glob::GlobError;

@@ -42,7 +42,7 @@ fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
 }
 
 fn try_compile(rules: Vec<RuleSpec>, default: &[&str]) -> Result<Rules, RuleError> {
-    Rules::compile(&RulesSpec { rules, default: owned(default), groups: Vec::new() }, &names())
+    Rules::compile(&RulesSpec { rules, default: owned(default), groups: Vec::new(), evicts: Vec::new() }, &names())
 }
 
 fn to(branches: &[&str]) -> DestinationSpec {
@@ -142,7 +142,7 @@ fn free(bytes: u64) -> BranchView {
 }
 
 fn on(branch: BranchId) -> Resident {
-    Resident { branch, since: None, min_stay: Duration::ZERO }
+    Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false }
 }
 
 fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<BranchId>) -> Choice {

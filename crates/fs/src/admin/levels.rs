@@ -1,0 +1,30 @@
+//! When fill levels are looked at: every few seconds while the pool is in use, and when their hours begin. A pool that nobody uses sleeps.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::admin::Admin;
+
+/// A level is noticed in this time.
+const EVERY: Duration = Duration::from_secs(5);
+/// When nobody has used the tree for so long, levels are not looked at until somebody does.
+const REST: Duration = Duration::from_secs(60);
+/// Longer than any wait.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Admin {
+    /// The thread.
+    pub(crate) fn run_fill_levels(&self) {
+        // Others may have written while the pool was not mounted.
+        let mut used = Instant::now();
+        while !self.context.is_stopping() {
+            if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
+                used = Instant::now();
+            }
+            let goes_on = self.migrate.keep_levels();
+            let in_use = self.migrate.has_levels() && used.elapsed() < REST;
+            let next = Instant::now() + if in_use { EVERY } else { A_DAY };
+            self.branches.levels.wait_until(goes_on.map_or(next, |at| at.min(next)));
+        }
+    }
+}
