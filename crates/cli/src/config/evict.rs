@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use serde::Deserialize;
 use toml::Spanned;
 use umbrella_policy::placement::Rules;
 use umbrella_policy::placement::spec::{EvictOrder, EvictSpec, GroupSpec, RulesSpec};
@@ -11,32 +10,15 @@ use umbrella_units::Amount;
 
 use super::conditions;
 use super::conversion::Conversion;
-use super::convert::windows;
-use super::file::{PoolFile, WhenFile};
+use super::file::{EvictFile, PoolFile};
 use super::problem::Problem;
-use super::values::{Names, Scalar};
+use super::values::Scalar;
 
 const ORDERS: [(&str, EvictOrder); 3] = [
     ("oldest", EvictOrder::Oldest),
     ("least-recently-used", EvictOrder::LeastRecentlyUsed),
     ("largest", EvictOrder::Largest),
 ];
-
-/// `evict = { ... }`
-#[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "a fill level in braces: { above = \"80%\", until = \"70%\", to = [\"hdds\"] }"
-)]
-pub(super) struct EvictFile {
-    above: Spanned<Scalar>,
-    until: Spanned<Scalar>,
-    order: Option<Spanned<String>>,
-    to: Option<Spanned<Names>>,
-    only: Option<Spanned<WhenFile>>,
-    min_age: Option<Spanned<Scalar>>,
-    window: Option<Spanned<Names>>,
-}
 
 /// Converts the fill levels of all branches, then those of groups.
 pub(super) fn evicts(c: &mut Conversion, file: &PoolFile, groups: &[GroupSpec]) -> Vec<EvictSpec> {
@@ -70,7 +52,7 @@ fn spec(c: &mut Conversion, file: &EvictFile) -> Option<EvictSpec> {
     let to = file.to.as_ref().map(|to| c.branch_list(to, &[])).unwrap_or_default();
     let only = file.only.as_ref().map(|only| conditions::read(c, only.get_ref())).unwrap_or_default();
     let min_age = c.complaints.duration("min_age", file.min_age.as_ref(), Duration::ZERO);
-    let window = windows(c, "window", file.window.as_ref());
+    let window = c.windows("window", file.window.as_ref());
     Some(EvictSpec { order, to, only, min_age, window, ..EvictSpec::new("", above?, until?) })
 }
 

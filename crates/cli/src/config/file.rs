@@ -12,7 +12,6 @@ use toml::Spanned;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::Offline;
 
-use super::evict::EvictFile;
 use super::problem::Problem;
 use super::values::{ModeValues, Names, Patterns, Scalar, Values, XattrValues};
 
@@ -90,6 +89,22 @@ pub(super) struct GroupFile {
     pub(super) together: Option<Spanned<Patterns>>,
     pub(super) together_spill: Option<bool>,
     pub(super) evict: Option<Spanned<EvictFile>>,
+}
+
+/// `evict = { ... }`
+#[derive(Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a fill level in braces: { above = \"80%\", until = \"70%\", to = [\"hdds\"] }"
+)]
+pub(super) struct EvictFile {
+    pub(super) above: Spanned<Scalar>,
+    pub(super) until: Spanned<Scalar>,
+    pub(super) order: Option<Spanned<String>>,
+    pub(super) to: Option<Spanned<Names>>,
+    pub(super) only: Option<Spanned<WhenFile>>,
+    pub(super) min_age: Option<Spanned<Scalar>>,
+    pub(super) window: Option<Spanned<Names>>,
 }
 
 /// `[[rule]]`: either `when`, `to` and `offline`, or `match`.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, Narrow, Offline, RuleKindSpec, SpaceField,
-    Spread, SpreadOrder, TimeField, TogetherFull,
+    Access, Comparison, Condition, DestinationSpec, EvictOrder, EvictSpec, FileKind, GroupSpec, Narrow, Offline,
+    RuleKindSpec, SpaceField, Spread, SpreadOrder, TimeField, TogetherFull,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
@@ -146,6 +146,26 @@ fn a_pattern_of_paths_makes_a_branch_of_each_directory_named_by_it() {
     assert_eq!(spec.branches[3].min_free, Amount::MilliPercent(5000));
     let twice = format!("{text}[[branch]]\npath = \"/mnt/disk2\"\n");
     assert!(error(&twice).contains("a second branch \"disk2\""), "{}", error(&twice));
+}
+
+#[test]
+fn fill_levels_are_read_of_branches_and_groups() {
+    let text = with_default(
+        "[[branch]]\nname = \"ssd\"\npath = \"/ssd\"\nevict = { above = \"80%\", until = \"70%\" }\n\
+         [[group]]\nname = \"all\"\nbranches = [\"*\", \"!ssd\"]\nevict = { above = \"2TiB\", until = \"1TiB\", order = \"largest\", \
+         to = \"ssd\", only = { size = \"> 1GiB\" }, min_age = \"30d\", window = [\"Sat,Sun 02:00-09:00\", \"03:00-05:00\"] }\n",
+    );
+    let rules = read_text(&text).unwrap_or_else(|errors| panic!("{errors}")).spec.rules;
+    let percent = |share: u32| Amount::MilliPercent(share * 1000);
+    let of_group = EvictSpec {
+        order: EvictOrder::Largest,
+        to: vec!["ssd".to_owned()],
+        only: when("size = \"> 1GiB\""),
+        min_age: Duration::from_secs(30 * 86_400),
+        window: Schedule(["Sat,Sun 02:00-09:00", "03:00-05:00"].map(|window| window.parse().unwrap()).to_vec()),
+        ..EvictSpec::new("all", Amount::Bytes(ByteSize(2 << 40)), Amount::Bytes(ByteSize(1 << 40)))
+    };
+    assert_eq!(rules.evicts, [EvictSpec::new("ssd", percent(80), percent(70)), of_group]);
 }
 
 #[test]
@@ -486,6 +506,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
     let top = |text: &str| format!("{text}\n{TWO}");
     let table = |text: &str| rule(&format!("match = [{text}]"));
     let group = |text: &str| with_default(&format!("[[group]]\n{text}\n"));
+    let evict = |text: &str| with_default(&format!("[[branch]]\nname = \"last\"\npath = \"/last\"\nevict = {text}\n"));
     let cases = [
         String::new(),
         "mount = ".to_owned(),
@@ -595,6 +616,16 @@ fn the_texts_of_all_errors_are_as_agreed() {
         group("name = \"g\"\nbranches = \"*\"\ntogether = \"/TV/\""),
         group("name = \"g\"\nbranches = \"*\"\ntogether = 0"),
         group("name = \"g\"\nbranches = \"*\"\ntogether = true"),
+        evict("{ above = \"70%\", until = \"80%\" }"),
+        evict("{ above = \"80%\", until = \"1GiB\" }"),
+        evict("{ above = \"80%\" }"),
+        evict("\"80%\""),
+        evict("{ above = \"80%\", until = \"70%\", order = \"coldest\" }"),
+        evict("{ above = \"80%\", until = \"70%\", to = [\"last\"] }"),
+        evict("{ above = \"80%\", until = \"70%\", to = [\"any\"] }"),
+        evict("{ above = \"80%\", until = \"70%\", only = { siz = 3 } }"),
+        evict("{ above = \"80%\", until = \"70%\", window = \"25:00-26:00\" }"),
+        evict("{ above = \"80%\", until = \"70%\" }\nread_only = true"),
     ];
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {

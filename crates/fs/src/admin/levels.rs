@@ -3,7 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use umbrella_policy::placement::{Evict, FileFacts, Leaving, Resident, Urgency};
+
 use crate::admin::Admin;
+use crate::placement::{ActiveRules, Views};
 
 /// A level is noticed in this time.
 const EVERY: Duration = Duration::from_secs(5);
@@ -26,5 +29,29 @@ impl Admin {
             let next = Instant::now() + if in_use { EVERY } else { A_DAY };
             self.branches.levels.wait_until(goes_on.map_or(next, |at| at.min(next)));
         }
+    }
+
+    /// What the fill levels of a file's branch mean for it, for `explain`.
+    pub(super) fn what_levels_mean(
+        &self,
+        active: &ActiveRules,
+        facts: &FileFacts<'_>,
+        views: &Views,
+        resident: &Resident,
+    ) -> Vec<String> {
+        let rules = &active.rules;
+        let means = |evict: &Evict| {
+            let when = format!("above {} of {:?} (evict)", evict.above, evict.of);
+            if !rules.is_evictable(evict, facts, views) {
+                return format!("it does not leave {when}: it is too young, or `only` does not hold");
+            }
+            match rules.leaving((evict, Urgency::Level), facts, views, resident, &self.placement.around(active)) {
+                Leaving::To(branch) => format!("it may leave for {} {when}", self.placement.branch_name(branch)),
+                Leaving::Held => format!("it may leave {when} once min_stay is over"),
+                Leaving::NoRoom => format!("it may leave {when}, but finds no room now"),
+                Leaving::Nowhere => format!("it may not leave {when}: its list names no other branch for it"),
+            }
+        };
+        rules.evicts().iter().filter(|evict| evict.members.contains(&resident.branch)).map(means).collect()
     }
 }

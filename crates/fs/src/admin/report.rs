@@ -243,6 +243,12 @@ impl Admin {
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
         }
+        if let Some(resident) = resident.filter(|_| !moves) {
+            let facts = FileFacts { path: decides, ..facts };
+            for means in self.what_levels_mean(&active, &facts, &views, &resident) {
+                let _ = write!(outcome, "; {means}");
+            }
+        }
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {
             path: shown,

@@ -9,7 +9,6 @@ use umbrella_units::ByteSize;
 
 use crate::branch::{Branch, HIDDEN};
 use crate::control::protocol::EvictStay;
-use crate::error::OpResult;
 use crate::ground::at::DirAt;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
@@ -69,8 +68,8 @@ impl Migrations {
             linked: FxHashMap::default(),
         };
         for branch in search.evict.members.iter().filter_map(|id| self.branches.get(*id).ok()) {
-            if let Err(error) = DirAt::root(&branch).and_then(|root| walker.walk(root)) {
-                tracing::debug!(branch = %branch.spec.name, %error, "a fill level cannot look through its branch");
+            if let Ok(root) = DirAt::root(&branch) {
+                walker.walk(root);
             }
         }
         Found { files: walker.selection.into_sorted().collect(), stays: walker.stays }
@@ -78,14 +77,22 @@ impl Migrations {
 }
 
 impl Walker<'_> {
-    fn walk(&mut self, root: DirAt) -> OpResult<()> {
+    fn walk(&mut self, root: DirAt) {
         let branch = std::sync::Arc::clone(&root.branch);
         let mut stack = vec![(root, Vec::new())];
         while let Some((dir, path)) = stack.pop() {
             if self.migrations.context.is_stopping() {
                 break;
             }
-            for entry in dir.list(true)? {
+            let entries = match dir.list(true) {
+                Ok(entries) => entries,
+                // Removed meanwhile, or unreadable: what is in it stays.
+                Err(error) => {
+                    tracing::debug!(path = %String::from_utf8_lossy(&path), %error, "a fill level cannot look into a directory");
+                    continue;
+                }
+            };
+            for entry in entries {
                 if path.is_empty() && entry.name == HIDDEN {
                     continue;
                 }
@@ -105,7 +112,6 @@ impl Walker<'_> {
                 self.stays.note(EvictStay::InUse, &file.meta);
             }
         }
-        Ok(())
     }
 
     fn meet(&mut self, branch: &Branch, meta: Meta, path: Vec<u8>) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::Amount;
 
-use super::Condition;
+use super::condition::Condition;
 use crate::schedule::Schedule;
 
 /// 100 %.

@@ -3,6 +3,7 @@
 mod choice;
 mod conditions;
 mod errors;
+mod evict;
 mod explain;
 mod figure8;
 mod groups;
