@@ -111,7 +111,7 @@ fn at_night_everything_leaves_but_what_is_in_use() {
 
 #[test]
 fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
-    let (pool, [ssd, _]) = pool(r#"above = "60%", until = "50%""#);
+    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "50%""#);
     aged(&pool, "tiny", 1, 4, 30);
     aged(&pool, "large", 2, 20 * MIB, 20);
     aged(&pool, "newer", 3, 16 * MIB, 10);
@@ -151,7 +151,7 @@ fn what_left_comes_back_only_when_it_changes_itself() {
 
 #[test]
 fn what_changes_comes_back_only_up_to_the_low_mark() {
-    let (pool, [ssd, _]) = pool(r#"above = "60%", until = "30%""#);
+    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }
@@ -197,7 +197,7 @@ fn outside_of_its_hours_a_fill_level_waits_unless_less_than_min_free_is_free() {
     let evict = format!(
         "evict = {{ above = \"50%\", until = \"40%\", window = \"{other_day} 01:00-02:00\" }}\nmin_free = \"30%\""
     );
-    let (pool, [ssd, _]) = pool_with(&evict);
+    let (pool, [ssd, _hdd]) = pool_with(&evict);
     fs::write(pool.join("old"), bytes(1, 20 * MIB)).unwrap();
     fs::write(pool.join("new"), bytes(2, 16 * MIB)).unwrap();
     eventually("it waits", || level(&pool).state == EvictState::AwaitsHours);

@@ -1,6 +1,5 @@
 //! When fill levels are looked at: every few seconds while the pool is in use, and when their hours begin. A pool that nobody uses sleeps.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::placement::{Evict, FileFacts, Leaving, Resident, Urgency};
@@ -21,13 +20,16 @@ impl Admin {
         // Others may have written while the pool was not mounted.
         let mut used = Instant::now();
         while !self.context.is_stopping() {
-            if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
+            if self.branches.levels.take() || self.io.has_open_handles() {
                 used = Instant::now();
             }
             let goes_on = self.migrate.keep_levels();
-            let in_use = self.migrate.has_levels() && used.elapsed() < REST;
-            let next = Instant::now() + if in_use { EVERY } else { A_DAY };
-            self.branches.levels.wait_until(goes_on.map_or(next, |at| at.min(next)));
+            let before = |next: Instant| goes_on.map_or(next, |at| at.min(next));
+            if self.migrate.has_levels() && used.elapsed() < REST {
+                self.branches.levels.wait_until(before(Instant::now() + EVERY));
+            } else {
+                self.branches.levels.sleep_until(before(Instant::now() + A_DAY));
+            }
         }
     }
 

@@ -188,7 +188,7 @@ impl<'a> Mover<'a> {
             Err(NotMoved::Stopped) => {}
             Err(NotMoved::Busy(_)) if self.round.is_stopped => {}
             Err(NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated) => self.stays(file, EvictStay::InUse),
-            Err(NotMoved::NoRoom) => {
+            Err(NotMoved::NoRoom | NotMoved::Op(OpError::Offline)) => {
                 if let Ok(branch) = self.migrations.branches.get(target) {
                     branch.invalidate_space();
                 }
