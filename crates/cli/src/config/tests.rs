@@ -399,7 +399,7 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
         error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  minfree = \"5%\"\n"),
         "pool.toml:5:3: unknown key \"minfree\" (did you mean \"min_free\"?); valid keys: name, path, min_free, \
          headroom, read_only, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
-         write_back_background"
+         write_back_background, evict"
     );
     let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
     assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is called \"min_free\" now; its values are the same");

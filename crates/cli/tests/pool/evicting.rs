@@ -198,8 +198,8 @@ fn outside_of_its_hours_a_fill_level_waits_unless_less_than_min_free_is_free() {
         "evict = {{ above = \"50%\", until = \"40%\", window = \"{other_day} 01:00-02:00\" }}\nmin_free = \"30%\""
     );
     let (pool, [ssd, _hdd]) = pool_with(&evict);
-    fs::write(pool.join("old"), bytes(1, 20 * MIB)).unwrap();
-    fs::write(pool.join("new"), bytes(2, 16 * MIB)).unwrap();
+    fs::write(pool.join("old"), bytes(1, 24 * MIB)).unwrap();
+    fs::write(pool.join("new"), bytes(2, 12 * MIB)).unwrap();
     eventually("it waits", || level(&pool).state == EvictState::AwaitsHours);
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!((level(&pool).files_moved, used(&ssd) > 50.0), (0, true));
