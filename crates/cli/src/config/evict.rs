@@ -6,13 +6,11 @@ use std::time::Duration;
 use toml::Spanned;
 use umbrella_policy::placement::Rules;
 use umbrella_policy::placement::spec::{EvictOrder, EvictSpec, GroupSpec, RulesSpec};
-use umbrella_units::Amount;
 
 use super::conditions;
 use super::conversion::Conversion;
 use super::file::{EvictFile, PoolFile};
 use super::problem::Problem;
-use super::values::Scalar;
 
 const ORDERS: [(&str, EvictOrder); 3] = [
     ("oldest", EvictOrder::Oldest),
@@ -46,8 +44,8 @@ pub(super) fn evicts(c: &mut Conversion, file: &PoolFile, groups: &[GroupSpec]) 
 }
 
 fn spec(c: &mut Conversion, file: &EvictFile) -> Option<EvictSpec> {
-    let above = mark(c, "above", &file.above);
-    let until = mark(c, "until", &file.until);
+    let above = c.amount("above", Some(&file.above));
+    let until = c.amount("until", Some(&file.until));
     let order = file.order.as_ref().map(|word| order(c, word)).unwrap_or_default();
     let to = file.to.as_ref().map(|to| c.branch_list(to, &[])).unwrap_or_default();
     let only = file.only.as_ref().map(|only| conditions::read(c, only.get_ref())).unwrap_or_default();
@@ -56,17 +54,14 @@ fn spec(c: &mut Conversion, file: &EvictFile) -> Option<EvictSpec> {
     Some(EvictSpec { order, to, only, min_age, window, ..EvictSpec::new("", above?, until?) })
 }
 
-fn mark(c: &mut Conversion, key: &'static str, value: &Spanned<Scalar>) -> Option<Amount> {
-    c.amount(key, Some(value))
-}
-
 fn order(c: &mut Conversion, word: &Spanned<String>) -> EvictOrder {
     let found = ORDERS.iter().find(|(known, _)| known == word.get_ref());
-    found.map(|(_, order)| *order).unwrap_or_else(|| {
-        let valid = ORDERS.iter().map(|(word, _)| (*word).to_owned()).collect();
-        c.fail(word.span(), Problem::UnknownValue { value: word.get_ref().clone(), valid });
-        EvictOrder::default()
-    })
+    if let Some((_, order)) = found {
+        return *order;
+    }
+    let valid = ORDERS.iter().map(|(word, _)| (*word).to_owned()).collect();
+    c.fail(word.span(), Problem::UnknownValue { value: word.get_ref().clone(), valid });
+    EvictOrder::default()
 }
 
 /// Complains about what contradicts itself, each fill level alone.

@@ -1,5 +1,7 @@
 //! Fill levels, for `status`.
 
+use std::fmt::Write as _;
+
 use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays};
 use umbrella_units::{Amount, ByteSize};
 
@@ -21,14 +23,14 @@ pub(super) fn line(evict: &EvictStatus) -> String {
     };
     let mut text = format!("evict: {}{full} from {} down to {}: {state}", quoted(&evict.of), evict.above, evict.until);
     if evict.files_moved > 0 {
-        text += &format!("; {} ({}) left", count(evict.files_moved, "file"), evict.bytes_moved);
+        let _ = write!(text, "; {} ({}) left", count(evict.files_moved, "file"), evict.bytes_moved);
     }
     if !evict.next.is_empty() {
         let next: Vec<String> = evict.next.iter().map(|path| visible(path)).collect();
-        text += &format!("; next {}", next.join(", "));
+        let _ = write!(text, "; next {}", next.join(", "));
     }
     for stays in &evict.stays {
-        text += &format!("; {}", stay(stays));
+        let _ = write!(text, "; {}", stay(stays));
     }
     text
 }
