@@ -14,6 +14,7 @@ mod disk;
 mod doctor;
 mod duplicates;
 mod ending;
+mod first_look;
 mod mergerfs;
 mod mount;
 mod mount_helper;

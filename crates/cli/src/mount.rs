@@ -24,7 +24,7 @@ use crate::mount_options::MountOptions;
 use crate::pool::Pool;
 use crate::systemd;
 use crate::text::visible_path;
-use crate::{config, mounts};
+use crate::{config, first_look, mounts};
 
 /// How long the daemon may take to finish what is under way when it is asked to unmount.
 pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(crate) state_dir: PathBuf,
     /// Read again on SIGHUP.
     pub(crate) config: PathBuf,
+    /// The mount point is not that of the configuration.
+    pub(crate) is_elsewhere: bool,
     pub(crate) allow_missing: Vec<String>,
     pub(crate) options: MountOptions,
     /// What the table of mounts shows as the source.
@@ -54,16 +56,12 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     if let Some(dir) = session.pool.socket.parent() {
         private_dir(dir)?;
     }
-    if !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path)) {
-        tracing::info!(
-            "the branches of this new pool hold files already: `umbrella check --import {}` says what they become",
-            visible_path(&session.config)
-        );
-    }
+    let is_import = !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path));
     private_dir(&session.state_dir)?;
     let mounted = Arc::new(AtomicBool::new(false));
     heed_signals(&session, Arc::clone(&mounted))?;
-    let Session { pool, state_dir, config, allow_missing, options, source, starter, trace_requests } = session;
+    let Session { pool, state_dir, config, is_elsewhere, allow_missing, options, source, starter, trace_requests } =
+        session;
     let socket = pool.socket.clone();
     let failure = Arc::new(OnceLock::new());
     let setback = Arc::clone(&failure);
@@ -75,6 +73,10 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
             ask_to_unmount(pool, mounted);
         }
     };
+    let first_look: Option<umbrella_fs::mount::FirstLook> = is_import.then(|| {
+        let (spec, config) = (spec.clone(), config.clone());
+        Box::new(move |goes_on: &dyn Fn() -> bool| first_look::look(&spec, &config, goes_on)) as _
+    });
     let options = umbrella_fs::mount::Options {
         control_socket: socket,
         state_dir,
@@ -82,7 +84,9 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         allow_missing,
         source,
         config,
+        is_elsewhere,
         trace_requests,
+        first_look,
     };
     umbrella_fs::mount::run(spec, options)?;
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
@@ -145,7 +149,7 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
     }
 }
 
-/// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the rules of a daemon, and
+/// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the configuration of a daemon, and
 /// ends a foreground mount, whose terminal is gone.
 fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
@@ -177,13 +181,17 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
 fn reload(pool: &Pool, path: &Path) {
     let spec = match config::read(path) {
         Ok(config) => Box::new(config.spec),
-        Err(errors) => return tracing::error!("the rules stay as they were: {errors}"),
+        Err(errors) => return tracing::error!("the configuration stays as it was: {errors}"),
     };
-    match Client::new(&pool.socket).ask(&Request::RulesReload { spec }) {
-        Ok(Answer::Reloaded { not_in_force }) if !not_in_force.is_empty() => {
-            tracing::warn!("rules reloaded; not in force until the next mount: {}", not_in_force.join("; "));
+    match Client::new(&pool.socket).ask(&Request::RulesReload { spec, dry_run: false }) {
+        Ok(Answer::Reloaded { changes, not_in_force }) => {
+            let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+            tracing::info!(changes = changes.join("; "), "configuration reloaded");
+            if !not_in_force.is_empty() {
+                tracing::warn!("not in force until the next mount: {}", not_in_force.join("; "));
+            }
         }
-        Ok(_) => tracing::info!("rules reloaded"),
-        Err(error) => tracing::error!("the rules stay as they were: {error}"),
+        Ok(_) => tracing::error!("the daemon gave another answer than was expected"),
+        Err(error) => tracing::error!("the configuration stays as it was: {error}"),
     }
 }

@@ -8,13 +8,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use umbrella_units::ByteSize;
 
 use crate::mounts::{self, Mounted};
 use crate::text::visible;
 
 /// What there is below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Medium {
     /// No motor.
     Flash,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use support::disk::Disk;
 use support::pool::{Builder, Pool, UMBRELLA, text};
 use support::process::signal;
-use support::{MIB, temp_dir};
+use support::{MIB, eventually, temp_dir};
 
 /// Longer than a change is too young to be seen in the attributes.
 const OLD_ENOUGH: Duration = Duration::from_millis(2500);
@@ -219,6 +219,34 @@ fn a_first_configuration_names_the_directories_that_are_given() {
     let text = text(&umbrella(dir.path(), &["init", "--mount", "/srv/somewhere", path]));
     assert!(text.contains("mount = \"/srv/somewhere\"") && text.contains(&format!("path = {path:?}")), "{text}");
     assert!(text.contains("[[group]]") && text.contains("# tmpfs, 8 MiB, disk of unknown kind"), "{text}");
+}
+
+#[test]
+fn a_first_configuration_is_printed_for_machines() {
+    let (dir, disk) = (temp_dir("init"), Disk::tmpfs(8 * MIB));
+    let path = disk.path();
+    let path = path.to_str().unwrap();
+    let printed = umbrella(dir.path(), &["init", "--json", path]);
+    let printed: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    assert!(printed["configuration"].as_str().unwrap().contains("[[branch]]"), "{printed}");
+    let branch = &printed["branches"][0];
+    assert_eq!((&branch["path"], &branch["medium"]), (&path.into(), &"unknown".into()), "{printed}");
+    assert_eq!((&branch["fs_type"], &branch["is_mount"]), (&"tmpfs".into(), &true.into()), "{printed}");
+}
+
+#[test]
+fn the_first_mount_over_used_disks_looks_at_them_and_later_ones_do_not() {
+    let disks = [Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB)];
+    for disk in &disks {
+        fs::write(disk.path().join("film"), "film").unwrap();
+    }
+    let mut pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).mount();
+    let told =
+        || pool.status().warnings.iter().any(|one| one.contains("first look") && one.contains("1 file on several"));
+    eventually("status tells what was found", told);
+    assert!(pool.say(["status"]).contains("umbrella check --import"));
+    pool.remount();
+    assert!(!pool.status().warnings.iter().any(|one| one.contains("first look")));
 }
 
 #[test]

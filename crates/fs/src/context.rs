@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::{ArcSwap, Guard};
 use rustix::event::{EventfdFlags, eventfd};
+use umbrella_policy::placement::spec::RulesSpec;
 
 use crate::branch::StateDir;
 use crate::branch::mounts::MountId;
@@ -15,7 +17,7 @@ use crate::error::Error;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::{Metric, Metrics};
 use crate::node::{NodeId, PassthroughToken};
-use crate::spec::{OnBranchError, PoolSpec};
+use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
 
 /// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
 /// nobody.
@@ -32,13 +34,18 @@ pub trait Kernel: Send + Sync {
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;
+    /// So many threads stay for requests from `/dev/fuse`.
+    fn keep_threads(&self, threads: usize);
     /// Why requests may wait in the kernel, if they may, and what to do about it.
     fn shortage(&self) -> Option<String>;
 }
 
 /// See the module.
 pub(crate) struct Context {
-    pub(crate) spec: PoolSpec,
+    /// What stays until the unmount.
+    pub(crate) spec: FixedSpec,
+    /// What a reload changes. Rules and branches are not here: `placement` and `branch` have them.
+    settings: ArcSwap<PoolSpec>,
     pub(crate) state: Arc<StateDir>,
     pub(crate) metrics: Metrics,
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
@@ -49,6 +56,8 @@ pub(crate) struct Context {
     pub(crate) stopping: AtomicBool,
     /// Can be read from once the pool ends, for who waits for something else as well.
     ends: OwnedFd,
+    /// Can be read from after a reload.
+    reloads: OwnedFd,
     /// Things a person should look at, by subject.
     warnings: RankedMutex<rank::ContextWarnings, BTreeMap<String, String>>,
 }
@@ -59,19 +68,47 @@ impl Context {
             doing: format!("state directory {}", state_dir.display()),
             source: std::io::Error::other(error),
         })?;
-        let ends = eventfd(0, EventfdFlags::CLOEXEC)
-            .map_err(|error| Error::Io { doing: "begin".to_owned(), source: error.into() })?;
-        Ok(Arc::new(Context {
-            spec,
+        let event = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|error| Error::Io { doing: "begin".to_owned(), source: error.into() })
+        };
+        let fixed = FixedSpec { mount: spec.mount.clone(), transport: spec.transport, access_times: spec.access_times };
+        let context = Context {
+            spec: fixed,
+            settings: ArcSwap::from_pointee(settings_of(spec)),
             state,
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
             passthrough: AtomicBool::new(false),
             mounted_as: OnceLock::new(),
             stopping: AtomicBool::new(false),
-            ends,
+            ends: event()?,
+            reloads: event()?,
             warnings: RankedMutex::default(),
-        }))
+        };
+        Ok(Arc::new(context))
+    }
+
+    /// What is in force now of what a reload changes. Cheap.
+    pub(crate) fn settings(&self) -> Guard<Arc<PoolSpec>> {
+        self.settings.load()
+    }
+
+    /// Other settings hold from now on.
+    pub(crate) fn configure(&self, spec: PoolSpec) {
+        self.settings.store(Arc::new(settings_of(spec)));
+        let _ = rustix::io::write(&self.reloads, &1_u64.to_ne_bytes());
+    }
+
+    /// Can be read from once the settings have changed, until [`Context::note_reload`].
+    pub(crate) fn reloads(&self) -> BorrowedFd<'_> {
+        self.reloads.as_fd()
+    }
+
+    /// Whoever waits for reloads is about to read the settings.
+    pub(crate) fn note_reload(&self) {
+        // Nothing to read: there was none.
+        let _ = rustix::io::read(&self.reloads, &mut [0_u8; 8]);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -91,7 +128,7 @@ impl Context {
 
     /// Any error of a branch fails a listing.
     pub(crate) fn is_strict(&self) -> bool {
-        self.spec.on_branch_error == OnBranchError::Fail
+        self.settings().on_branch_error == OnBranchError::Fail
     }
 
     pub(crate) fn count(&self, metric: Metric) {
@@ -129,4 +166,9 @@ impl Context {
     pub(crate) fn warnings(&self) -> Vec<String> {
         self.warnings.lock().values().cloned().collect()
     }
+}
+
+/// Without what others keep.
+fn settings_of(spec: PoolSpec) -> PoolSpec {
+    PoolSpec { branches: Vec::new(), rules: RulesSpec::default(), ..spec }
 }

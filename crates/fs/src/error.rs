@@ -155,6 +155,25 @@ pub enum Error {
         /// How long they had at least.
         waited: std::time::Duration,
     },
+    /// A configuration says what only a mount takes up.
+    #[error(
+        "nothing is reloaded: {} cannot change while the pool is mounted (unmount and mount it, or put {} back)",
+        keys.join(", "), if keys.len() == 1 { "it" } else { "them" }
+    )]
+    FixedKeys {
+        /// The keys.
+        keys: Vec<String>,
+    },
+    /// A branch that is to be read-only is being written.
+    #[error(
+        "nothing is reloaded: branch {name:?} cannot become read-only while files on it are open for writing ({files}); close them and try again"
+    )]
+    BranchWritten {
+        /// Name of the branch.
+        name: String,
+        /// How many.
+        files: usize,
+    },
     /// A branch cannot be taken in.
     #[error("branch {name:?}: {reason}")]
     BranchUnusable {

@@ -29,9 +29,16 @@ pub struct Options {
     pub source: Option<PathBuf>,
     /// The file that describes the pool, absolute; for `umbrella status`.
     pub config: PathBuf,
+    /// The mount point is not that of the configuration.
+    pub is_elsewhere: bool,
     /// A file to which each request adds a line. It must not lie in the pool.
     pub trace_requests: Option<PathBuf>,
+    /// Looks at branches that hold files when the pool is mounted for the first time.
+    pub first_look: Option<FirstLook>,
 }
+
+/// Looks as long as it is told to go on, and says what a person should know.
+pub type FirstLook = Box<dyn FnOnce(&dyn Fn() -> bool) -> Option<String> + Send>;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
@@ -47,7 +54,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let mount = pool.context.spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
     let observer = trace.as_ref().map(RequestTrace::observer);
-    let serving = fuse::Serving { threads: threads(pool.context.spec.threads), observer };
+    let serving = fuse::Serving { threads: pool.context.settings().threads_kept(), observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.context.mounted_as.set(id);
@@ -73,9 +80,20 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
     let levels = Arc::clone(&pool);
     helpers.push(spawn("fill-levels", move || levels.admin.run_fill_levels())?);
+    if let Some(look) = options.first_look {
+        let context = Arc::clone(&pool.context);
+        let look = move || {
+            if let Some(found) = look(&|| !context.is_stopping()) {
+                context.warn("first look", found);
+            }
+        };
+        // Nobody waits for its end: a disk may hang.
+        drop(spawn("first-look", look)?);
+    }
     let serving = control.serve(PoolService {
         pool: Arc::clone(&pool),
         config: options.config,
+        is_elsewhere: options.is_elsewhere,
         unmount: Box::new(mounted.unmounter()),
     });
     (options.ready)();
@@ -93,17 +111,6 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })
-}
-
-/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
-/// choose the nearest.
-const LEAST_THREADS: usize = 16;
-
-fn threads(configured: u16) -> usize {
-    if configured > 0 {
-        return usize::from(configured);
-    }
-    thread::available_parallelism().map_or(LEAST_THREADS, usize::from).max(LEAST_THREADS)
 }
 
 fn begin_trace(path: &Path) -> Result<RequestTrace, Error> {

@@ -64,25 +64,26 @@ impl Pool {
     /// Takes in all branches and finishes what a crash left half done. `missing` names branches that may be absent
     /// besides the optional ones.
     pub fn assemble(spec: PoolSpec, state_dir: &Path, missing: &[String]) -> Result<Arc<Pool>, Error> {
-        let context = Context::open(spec, state_dir)?;
-        let Context { spec, state, .. } = &*context;
+        let context = Context::open(spec.clone(), state_dir)?;
+        let state = &context.state;
+        let PoolSpec { branches: specs, rules, access_times, .. } = spec;
         // Before the branches are used for the first time.
         let disk_errors = DiskErrors::listen();
         let inodes = Arc::new(InodeMap::new());
-        let mut branches = Vec::with_capacity(spec.branches.len());
-        for (index, branch_spec) in spec.branches.iter().enumerate() {
-            let branch = Branch::new(BranchId(index as u16), branch_spec.clone(), Arc::clone(state));
-            branch.set_access_times(spec.access_times);
+        let mut branches = Vec::with_capacity(specs.len());
+        for (index, spec) in specs.into_iter().enumerate() {
+            let branch = Branch::new(BranchId(index as u16), spec, Arc::clone(state));
+            branch.set_access_times(access_times);
             if let Err(error) = branch.bring_online() {
-                if !branch_spec.optional && !missing.contains(&branch_spec.name) {
-                    return Err(Error::of_branch(&branch_spec.name, &error));
+                if !branch.settings().optional && !missing.contains(&branch.spec.name) {
+                    return Err(Error::of_branch(&branch.spec.name, &error));
                 }
-                tracing::warn!(branch = %branch_spec.name, %error, "branch is missing; going on without it");
+                tracing::warn!(branch = %branch.spec.name, %error, "branch is missing; going on without it");
             }
             branches.push(branch);
         }
-        let rules = ActiveRules::bind(spec.rules.clone(), &branches)?;
-        let staging = area::open(spec, state_dir, state, BranchId(branches.len() as u16))?;
+        let rules = ActiveRules::bind(rules, &branches)?;
+        let staging = area::open(&context.settings(), state_dir, state, BranchId(branches.len() as u16))?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let staging_id = staging.as_ref().map(|staging| staging.branch.id);
         let branches = Branches::new(&context, branches, staging_id);

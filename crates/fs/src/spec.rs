@@ -45,6 +45,44 @@ pub struct PoolSpec {
     pub access_times: AccessTimes,
 }
 
+/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
+/// choose the nearest.
+const LEAST_THREADS: usize = 16;
+
+impl PoolSpec {
+    /// Threads that stay for requests from `/dev/fuse`.
+    pub(crate) fn threads_kept(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(LEAST_THREADS, usize::from).max(LEAST_THREADS),
+            threads => usize::from(threads),
+        }
+    }
+}
+
+/// What stays as long as the pool is mounted.
+#[derive(Debug, Clone)]
+pub(crate) struct FixedSpec {
+    pub(crate) mount: PathBuf,
+    pub(crate) transport: Transport,
+    pub(crate) access_times: AccessTimes,
+}
+
+/// What stays as long as a branch is one of the pool.
+#[derive(Debug, Clone)]
+pub struct BranchPlace {
+    /// As [`BranchSpec::name`].
+    pub name: String,
+    /// As [`BranchSpec::path`].
+    pub path: PathBuf,
+}
+
+/// What stays as long as the staging area is open.
+#[derive(Debug, Clone)]
+pub(crate) struct AreaPlace {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) volatile: bool,
+}
+
 /// Which reads through the pool change access times, in place of what the branches' own mounts say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessTimes {

@@ -146,7 +146,7 @@ impl WriteBack {
     /// A branch came online: its flusher starts, if it is to have one.
     pub(crate) fn start_flusher_of(&self, branch: &Branch) {
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
-        let wanted = chosen.unwrap_or_else(|| branch.spec.write_back.clone());
+        let wanted = chosen.unwrap_or_else(|| branch.settings().write_back.clone());
         let started = wanted.map(|wanted| self.start_flusher(branch, &wanted));
         let name = &branch.spec.name;
         match started.transpose() {
@@ -330,7 +330,7 @@ impl WriteBack {
         let branch = self.branches.named(name)?;
         let _one_at_a_time = self.flushers.changing.lock();
         // After a while under the kernel what is not named is as the configuration says.
-        let before = self.wanted_write_back(name)?.or_else(|| branch.spec.write_back.clone());
+        let before = self.wanted_write_back(name)?.or_else(|| branch.settings().write_back.clone());
         let wanted = change.map(|change| change.of(before.as_ref()));
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
         let settings = wanted.as_ref().map(WriteBackSpec::settings).transpose();
@@ -356,7 +356,7 @@ impl WriteBack {
     pub(crate) fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branches.named(name)?;
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
-        Ok(chosen.unwrap_or_else(|| branch.spec.write_back.clone()))
+        Ok(chosen.unwrap_or_else(|| branch.settings().write_back.clone()))
     }
 
     /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the record ends.

@@ -226,7 +226,7 @@ fn the_clone_of_a_disk_is_refused() {
     std::fs::copy(bench.dir.path().join("disk.img"), &clone).unwrap();
     bench.mount_image("clone", &clone);
     let second = {
-        let mut spec = branch.spec.clone();
+        let mut spec = BranchSpec::clone(&branch.settings());
         spec.name = "clone".to_owned();
         spec.path = bench.path("clone");
         // Of the same pool: the memory is shared.

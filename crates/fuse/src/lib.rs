@@ -81,6 +81,7 @@ pub use reply::{Finished, Observer, Reply};
 pub use request::*;
 pub use session::{Config, Session, TransportInUse};
 pub use transport::Transport;
+pub use transport::dev::DeviceThreads;
 pub use types::{
     Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId,
     PollHandle, RequestId, Timestamp,

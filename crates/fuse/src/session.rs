@@ -13,7 +13,7 @@ use crate::mount::{MountSpec, Mounting, Unmounter};
 use crate::notify::Notifier;
 use crate::reply::Observer;
 use crate::transport::Transport;
-use crate::transport::dev::{self, DeviceReaders};
+use crate::transport::dev::{self, DeviceReaders, DeviceThreads};
 use crate::transport::processors;
 use crate::transport::ring::{self, Refused, Rings};
 
@@ -154,6 +154,11 @@ impl<F: Filesystem> Session<F> {
     /// Sends notifications to the kernel.
     pub fn notifier(&self) -> Notifier {
         Notifier::new(Arc::clone(&self.device))
+    }
+
+    /// How many threads read `/dev/fuse`, to be changed while it is served.
+    pub fn device_threads(&self) -> DeviceThreads {
+        if self.served.rings.is_some() { DeviceThreads::none() } else { DeviceThreads::of(&self.served.readers) }
     }
 
     /// Unmounts.

@@ -2,6 +2,7 @@
 //!
 //! Local time, in minutes. A window that ends before it begins passes midnight, and belongs to the day on which it begins.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,19 @@ impl Schedule {
     /// Whether there are no windows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// As [`FromStr`] reads it.
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.days != 0x7F {
+            let days = DAYS.iter().enumerate().filter(|(day, _)| self.days & 1 << day != 0);
+            let names: Vec<&str> = days.map(|(_, name)| *name).collect();
+            write!(f, "{} ", names.join(","))?;
+        }
+        let to = if self.to == 0 { DAY } else { self.to };
+        write!(f, "{:02}:{:02}-{:02}:{:02}", self.from / 60, self.from % 60, to / 60, to % 60)
     }
 }
 
@@ -147,6 +161,14 @@ mod tests {
         let night = ["Sat 22:30-06:00"];
         assert!(contains(&night, SATURDAY, (23, 0)) && contains(&night, SATURDAY + 1, (5, 59)));
         assert!(!contains(&night, SATURDAY, (5, 0)) && !contains(&night, SATURDAY + 1, (23, 0)));
+    }
+
+    #[test]
+    fn a_window_is_read_as_it_is_written() {
+        for text in ["02:00-05:00", "Sat,Sun 22:30-06:00", "00:00-24:00"] {
+            assert_eq!(text.parse::<Window>().unwrap().to_string(), text);
+        }
+        assert_eq!("mon-wed 2:00-3:00".parse::<Window>().unwrap().to_string(), "Mon,Tue,Wed 02:00-03:00");
     }
 
     #[test]

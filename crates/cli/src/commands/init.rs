@@ -5,14 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde_json::json;
 use umbrella_units::ByteSize;
 
 use super::ask::{Asker, Reply};
 use super::written;
 use crate::config::outline::{Branch, Group, Key, Outline, Rule, branch_names, free_name};
-use crate::mounts;
 use crate::storage::{self, Medium, Storage};
 use crate::text::visible_path;
+use crate::{mounts, output};
 
 /// Write a first configuration for these directories, or for all mounted disks.
 ///
@@ -38,6 +39,9 @@ pub(crate) struct InitArgs {
     /// Use every mounted disk, without questions.
     #[arg(short, long)]
     yes: bool,
+    /// Print JSON: the configuration, and what each branch lies on.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
 }
 
 impl InitArgs {
@@ -52,7 +56,13 @@ impl InitArgs {
             );
         }
         let mount = std::path::absolute(&self.mount)?;
-        let text = outline(&mount, &storages)?.text();
+        let outline = outline(&mount, &storages)?;
+        let text = outline.text();
+        if self.json {
+            let branches: Vec<_> = outline.branches.iter().zip(&storages).map(|it| described(it.0, it.1)).collect();
+            output::json(&json!({ "configuration": text, "mount": mount, "branches": branches }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         written::deliver(&text, self.output.as_deref(), &|file| {
             vec![
                 format!("mkdir -p {}", visible_path(&mount)),
@@ -91,6 +101,19 @@ impl InitArgs {
         }
         Ok(chosen)
     }
+}
+
+/// A branch for machines.
+fn described(branch: &Branch, storage: &Storage) -> serde_json::Value {
+    json!({
+        "name": branch.name,
+        "path": branch.path,
+        "medium": storage.medium,
+        "disks": storage.disks,
+        "fs_type": storage.kind,
+        "total": storage.total,
+        "is_mount": storage.is_mount,
+    })
 }
 
 /// The configuration for these directories. Pure.

@@ -106,6 +106,7 @@ impl MountArgs {
             pool: Pool::at(&mount),
             state_dir: pool::state_dir(&mount),
             config: std::path::absolute(&self.config)?,
+            is_elsewhere: config::read(&self.config).is_ok_and(|config| config.spec.mount != mount),
             allow_missing: self.allow_missing,
             options,
             source: self.source,

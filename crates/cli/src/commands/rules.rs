@@ -1,4 +1,4 @@
-//! `umbrella rules`: gives a mounted pool other rules.
+//! `umbrella rules`: gives a mounted pool another configuration.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use crate::pool;
 use crate::text::{count, quoted, visible, visible_path};
 use crate::{config, output};
 
-/// Change the rules of a mounted pool.
+/// Change the rules and settings of a mounted pool.
 #[derive(Debug, Args)]
 pub(crate) struct RulesArgs {
     #[command(subcommand)]
@@ -23,12 +23,14 @@ pub(crate) struct RulesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RulesCommand {
-    /// Use the rules and the default list of a configuration from now on.
+    /// Use an edited configuration from now on.
     ///
-    /// Nothing moves at once: files are checked again when they are closed, and by `umbrella enforce`. Everything else in the configuration changes
-    /// only at the next mount; what differs is named. To change branches, use `umbrella branch`.
+    /// Prints what changes. No file moves at once: files are checked again when they are closed, and by `umbrella enforce`. `mount`, `transport`, the paths of branches,
+    /// `path` and `volatile` of `[staging]` cannot change while the pool is mounted: a configuration that changes them is refused. To add and remove
+    /// branches, use `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
+  umbrella rules reload --dry-run                        what an edit would change
   umbrella rules reload                                  after an edit
   umbrella check pool.toml && umbrella rules reload pool.toml
   umbrella rules reload new.toml --pool /srv/pool && umbrella enforce --dry-run")]
@@ -37,6 +39,9 @@ EXAMPLES:
         config: Option<PathBuf>,
         #[command(flatten)]
         pool: PoolOption,
+        /// Only print what would change.
+        #[arg(long, short = 'n')]
+        dry_run: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -45,7 +50,7 @@ EXAMPLES:
 
 impl RulesArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let RulesCommand::Reload { config: path, pool, json } = self.command;
+        let RulesCommand::Reload { config: path, pool, dry_run, json } = self.command;
         let named = pool.pool.as_deref();
         let (config, pool) = if let Some(path) = path {
             let config = config::read(&path)?;
@@ -58,18 +63,27 @@ impl RulesArgs {
         let number = config.spec.rules.rules.len() as u64;
         let branches: Vec<_> = config.spec.branches.iter().map(|branch| branch.name.clone()).collect();
         let client = Client::new(&pool.socket);
-        let request = Request::RulesReload { spec: Box::new(config.spec) };
-        let Answer::Reloaded { not_in_force } =
+        let request = Request::RulesReload { spec: Box::new(config.spec), dry_run };
+        let Answer::Reloaded { changes, not_in_force } =
             client.ask(&request).map_err(|error| with_new(&client, &branches, error))?
         else {
             return Err(ClientError::Unexpected.into());
         };
         let mount = visible_path(&pool.mount);
         if json {
-            output::json(&json!({ "mount": mount, "rules": number, "not_in_force": not_in_force }))?;
+            output::json(&json!({
+                "mount": mount, "rules": number, "dry_run": dry_run, "changes": changes, "not_in_force": not_in_force
+            }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        output::line(&format!("{mount}: {} in force", count(number, "rule")))?;
+        for change in &changes {
+            output::line(&visible(&change.to_string()))?;
+        }
+        output::line(&match (dry_run, changes.is_empty()) {
+            (_, true) => format!("{mount}: nothing changes ({} in force)", count(number, "rule")),
+            (true, false) => format!("{mount}: {} would change", count(changes.len() as u64, "setting")),
+            (false, false) => format!("{mount}: {} in force", count(number, "rule")),
+        })?;
         for key in not_in_force {
             output::line(&format!("  not until the next mount: {}", visible(&key)))?;
         }

@@ -301,10 +301,10 @@ fn a_reload_names_what_else_the_file_says() {
     );
     pool.pool.write_rules(&format!("{more}{B_BY_NAME}"));
     let told = pool.json(reload).remove(0);
-    let expected = serde_json::json!(["bandwidth of [enforce]", "branch \"c\", which is new"]);
-    assert_eq!(told["not_in_force"], expected);
+    assert_eq!(told["not_in_force"], serde_json::json!(["branch \"c\", which is new"]));
+    assert_eq!(told["changes"][0]["key"], "enforce.bandwidth");
     let people = pool.say(reload);
-    assert!(people.contains("not until the next mount: bandwidth of [enforce]"), "{people}");
+    assert!(people.contains("not until the next mount: branch \"c\", which is new"), "{people}");
 
     let named = B_BY_NAME.replace("[\"b\", ", "[\"c\", ");
     pool.pool.write_rules(&format!("{more}{named}"));
@@ -314,7 +314,8 @@ fn a_reload_names_what_else_the_file_says() {
 
     pool.say(["branch".as_ref(), "add".as_ref(), "c".as_ref(), new.path().as_os_str()]);
     let told = pool.json(reload).remove(0);
-    assert_eq!(told["not_in_force"], serde_json::json!(["bandwidth of [enforce]", "min_free of branch \"c\""]));
+    assert_eq!(told["not_in_force"], serde_json::json!([]));
+    assert_eq!(told["changes"][0]["key"], "min_free of branch \"c\"");
 }
 
 /// Mode, owner, times, extended attributes and ACLs of a directory, on every branch that has it.

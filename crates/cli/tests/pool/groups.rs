@@ -51,6 +51,37 @@ fn a_season_stays_on_one_disk_while_another_has_more_room() {
 }
 
 #[test]
+fn a_dry_run_keeps_a_season_together_and_takes_turns_as_the_walk_does() {
+    for (keys, expected) in [("together = \"/TV/*/*\"", ["b", "b", "b"]), ("spread = \"round-robin\"", ["a", "b", "a"])]
+    {
+        let disks = [64, 32, 34].map(|size| Disk::tmpfs(size * MIB));
+        let group = format!("[[group]]\nname = \"hdds\"\nbranches = [\"a\", \"b\"]\n{keys}\n");
+        let mut builder = Pool::builder().default(&["ssd"]).rules(&group);
+        for (name, disk) in ["ssd", "a", "b"].into_iter().zip(&disks) {
+            builder = builder.branch(name, disk.path());
+        }
+        let mut pool = builder.mount();
+        fs::create_dir_all(pool.join("TV/Show/S1")).unwrap();
+        let episodes = ["TV/Show/S1/e1", "TV/Show/S1/e2", "TV/Show/S1/e3"];
+        for episode in episodes {
+            fs::write(pool.join(episode), bytes(1, 4 * MIB)).unwrap();
+        }
+        pool.load_rules(&format!("{group}[[rule]]\nwhen = {{}}\nto = [\"hdds\"]\n"));
+        pool.settle_closed();
+        let (events, _) = pool.enforce_dry_run();
+        let mut promised: Vec<_> = events.into_iter().map(|event| (event.path, event.to)).collect();
+        // In the order of the walk; by name, to be compared with where they came to lie.
+        let turns: Vec<_> = promised.iter().map(|(_, to)| to.clone()).collect();
+        assert_eq!(turns, expected, "{keys}");
+        promised.sort();
+        pool.enforce();
+        let moved: Vec<_> =
+            episodes.iter().zip(places(&pool, &episodes)).map(|(path, on)| (format!("/{path}"), on)).collect();
+        assert_eq!(moved, promised, "{keys}");
+    }
+}
+
+#[test]
 fn a_season_whose_disk_is_full_goes_on_elsewhere_or_nowhere() {
     for (spills, expected) in [(true, Some("a")), (false, None)] {
         let pool = grouped([("a", 16), ("b", 20)], &format!("together = 1\ntogether_spill = {spills}"));

@@ -29,6 +29,7 @@ mod mounted_below;
 mod mounting;
 mod overflow;
 mod placement;
+mod reloading;
 mod replacing;
 mod requests;
 mod returning;

@@ -223,6 +223,24 @@ impl Pool {
     /// Replaces the rules in the configuration file (and nothing else).
     pub fn write_rules(&mut self, rules: &str) {
         rules.clone_into(&mut self.spec.rules);
+        self.write_config();
+    }
+
+    /// Replaces the keys of the pool itself in the configuration file.
+    pub fn write_keys(&mut self, keys: &str) {
+        self.spec.top = format!("{keys}\n");
+        self.write_config();
+    }
+
+    /// Replaces the further keys of a branch in the configuration file.
+    pub fn write_branch(&mut self, name: &str, keys: &str) {
+        for (_, _, known) in self.spec.branches.iter_mut().filter(|(branch, _, _)| branch == name) {
+            keys.clone_into(known);
+        }
+        self.write_config();
+    }
+
+    fn write_config(&self) {
         fs::write(self.config_path(), self.spec.config(&self.mount_point())).unwrap();
     }
 

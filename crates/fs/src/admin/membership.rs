@@ -74,7 +74,7 @@ impl Admin {
         }
         *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
         for name in self.context.state.branch_names() {
-            if self.context.spec.branches.iter().all(|branch| branch.name != name) && name != STAGING {
+            if self.branches.named(&name).is_err() && name != STAGING {
                 self.context.warn(
                     forgotten(&name),
                     format!(
@@ -111,7 +111,7 @@ impl Admin {
     }
 
     fn prepare(&self, branch: &Arc<Branch>) {
-        branch.set_timeout(self.context.spec.probe_timeout);
+        branch.set_timeout(self.context.settings().probe_timeout);
         branch.set_attention(&self.branches.attention);
         self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
@@ -134,7 +134,7 @@ impl Admin {
         {
             self.tree.add_copy(&self.tree.root, dir, branch, &meta);
         }
-        if branch.spec.read_only {
+        if branch.settings().read_only {
             return;
         }
         self.write_back.start_flusher_of(branch);
@@ -275,6 +275,17 @@ impl Admin {
         kernel.drop_names();
     }
 
+    /// Has the kernel forget what it keeps of the whole tree.
+    pub(crate) fn forget_all(&self) {
+        if let Some(kernel) = self.context.kernel.get() {
+            for node in self.tree.nodes.snapshot() {
+                kernel.drop_attributes(node.id);
+            }
+        }
+        self.branches.topology.fetch_add(1, Ordering::AcqRel);
+        self.forget_listings();
+    }
+
     fn forget_listings(&self) {
         let kernel = self.context.kernel.get();
         for node in self.tree.nodes.snapshot() {
@@ -372,7 +383,7 @@ impl Admin {
         let mut told = self.branches.told.lock();
         let branch = self.branches.named(name)?;
         let mut branches = Vec::clone(&self.branches.list.load());
-        let gone = BranchSpec { name: String::new(), optional: true, ..branch.spec.clone() };
+        let gone = BranchSpec { name: String::new(), optional: true, ..BranchSpec::clone(&branch.settings()) };
         if let Some(place) = branches.get_mut(branch.id.index()) {
             // A tombstone: never online, found by no name, keeping the id.
             *place = Branch::new(branch.id, gone, Arc::clone(&self.context.state));
@@ -449,7 +460,7 @@ fn recoverable(online: &[(Arc<Branch>, Arc<Online>)]) -> Vec<RecoverBranch<'_>> 
         .map(|(branch, online)| RecoverBranch {
             uuid: BranchUuid(online.uuid),
             root: online.root(),
-            writable: !branch.spec.read_only && online.hidden.is_some(),
+            writable: !branch.settings().read_only && online.hidden.is_some(),
         })
         .collect()
 }

@@ -1,8 +1,9 @@
 //! Branches that come and go, what is said of a pool, and its end.
 //!
 //! - `membership`: branches that join and leave; `replace`: a disk in another's place; `monitor`: who lives; `disk_errors`: whose disk fails; `levels`: when fill levels are looked at
-//! - `report`: what `status` and `explain` say; `what_if`: `explain` of a file that does not exist; `repair`: directories made equal; `reload`: what a live pool does not take up
+//! - `report`: what `status` and `explain` say; `what_if`: `explain` of a file that does not exist; `repair`: directories made equal; `reload`: a configuration that was edited while the pool is mounted; `difference`: what it changes
 
+mod difference;
 mod disk_errors;
 mod ending;
 mod levels;
@@ -20,6 +21,7 @@ use std::time::Instant;
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::io::Io;
 use crate::migrate::Migrations;
 use crate::placement::Placement;
@@ -28,6 +30,7 @@ use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
 pub(crate) use disk_errors::DiskErrors;
+pub(crate) use reload::Reloaded;
 pub use repair::Equalise;
 
 /// See the module.
@@ -42,6 +45,7 @@ pub(crate) struct Admin {
     staging: Arc<Staging>,
     io: Arc<Io>,
     disk_errors: DiskErrors,
+    reloading: RankedMutex<rank::Reload, ()>,
     started: Instant,
 }
 
@@ -65,6 +69,7 @@ impl Admin {
             staging: Arc::clone(staging),
             io: Arc::clone(io),
             disk_errors,
+            reloading: RankedMutex::default(),
             started: Instant::now(),
         }
     }

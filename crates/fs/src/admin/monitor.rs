@@ -68,8 +68,9 @@ impl Rounds {
 impl Admin {
     /// The monitor's thread.
     pub(crate) fn run_monitor(&self) {
-        let mut rounds = Rounds::new(self.context.spec.probe_interval, Instant::now());
+        let mut rounds = Rounds::new(self.context.settings().probe_interval, Instant::now());
         while !self.context.is_stopping() {
+            rounds.every = self.context.settings().probe_interval;
             let now = Instant::now();
             if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
                 rounds.used = now;
@@ -108,7 +109,7 @@ impl Admin {
 
     /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
     pub(crate) fn probe_branches(&self, asked: Asked) {
-        let timeout = self.context.spec.probe_timeout;
+        let timeout = self.context.settings().probe_timeout;
         std::thread::scope(|scope| {
             let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
             for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
@@ -166,7 +167,7 @@ impl Admin {
     }
 
     /// False: the tree could not take up all that has changed.
-    fn tell_changes(&self) -> bool {
+    pub(crate) fn tell_changes(&self) -> bool {
         let mut told = self.branches.told.lock();
         let branches = self.branches.list.load();
         for (branch, told) in branches.iter().zip(told.iter_mut()) {

@@ -1,63 +1,178 @@
-//! What a configuration says that a live pool does not do: rules are taken up at once, the rest by the next mount.
+//! A configuration that was edited while the pool is mounted: what it changes, and how it is put in force.
+//!
+//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there.
+//! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
+//! 3. The rules, the branches, the pool and the staging area get what the configuration says; whoever waits by an old value is woken.
+//! 4. The kernel forgets what it keeps by old values.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::admin::Admin;
-use crate::spec::{BranchSpec, PoolSpec};
+use crate::admin::difference::Difference;
+use crate::area::Intake;
+use crate::branch::Branch;
+use crate::control::protocol::Change;
+use crate::error::Error;
+use crate::node::Handle;
+use crate::placement::ActiveRules;
+use crate::spec::{BranchSpec, PoolSpec, StagingSpec, ThresholdChange, WriteBackChange, WriteBackSpec};
+
+/// What a reload did, or would do.
+#[derive(Debug)]
+pub(crate) struct Reloaded {
+    pub(crate) changes: Vec<Change>,
+    /// What waits for the next mount, or for `umbrella branch`.
+    pub(crate) not_in_force: Vec<String>,
+}
 
 impl Admin {
-    /// The keys that say something else in `new`, rules aside, as people find them in the file. The mount point is not looked at.
-    pub(crate) fn keys_not_in_force(&self, new: &PoolSpec) -> Vec<String> {
-        let mut keys = pool_keys(&self.context.spec, new);
-        let branches = self.branches.list.load();
-        let live: Vec<&BranchSpec> = branches
-            .iter()
-            .filter(|branch| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id))
-            .map(|branch| &branch.spec)
-            .collect();
+    /// Puts a configuration in force, or only says what would change. An error changes nothing.
+    pub(crate) fn reload(&self, new: PoolSpec, dry_run: bool) -> Result<Reloaded, Error> {
+        let _one_at_a_time = self.reloading.lock();
+        let (Difference { live: changes, fixed }, not_in_force) = self.difference(&new);
+        if !fixed.is_empty() {
+            return Err(Error::FixedKeys { keys: fixed });
+        }
+        ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?;
+        if !dry_run {
+            self.close_to_writers(&new)?;
+            self.put_in_force(new)?;
+        }
+        Ok(Reloaded { changes, not_in_force })
+    }
+
+    /// What `new` says that is not in force, and what of that a reload does not touch.
+    fn difference(&self, new: &PoolSpec) -> (Difference, Vec<String>) {
+        let old = PoolSpec {
+            mount: self.context.spec.mount.clone(),
+            transport: self.context.spec.transport,
+            ..PoolSpec::clone(&self.context.settings())
+        };
+        let mut difference = Difference::of_pool(&old, new);
+        if old.staging.is_none() && new.staging.as_ref().is_some_and(|new| self.has_area_of(new)) {
+            difference.fixed.retain(|key| key != "[staging]");
+            difference.live.push(Change::new("[staging]"));
+        }
+        difference.of_rules(self.placement.rules.load().spec(), &new.rules);
+        let live = self.named_branches();
+        let mut others = Vec::new();
         for branch in &new.branches {
-            match live.iter().find(|known| known.name == branch.name) {
-                Some(known) => keys.extend(
-                    branch_keys(known, branch).into_iter().map(|key| format!("{key} of branch {:?}", branch.name)),
-                ),
-                None => keys.push(format!("branch {:?}, which is new", branch.name)),
+            match live.iter().find(|known| known.spec.name == branch.name) {
+                Some(known) => difference.of_branch(&known.settings(), branch),
+                None => others.push(format!("branch {:?}, which is new", branch.name)),
             }
         }
-        let gone = live.iter().filter(|known| new.branches.iter().all(|branch| branch.name != known.name));
-        keys.extend(gone.map(|known| format!("branch {:?}, which is missing", known.name)));
-        keys
+        let is_gone = |known: &&Arc<Branch>| new.branches.iter().all(|branch| branch.name != known.spec.name);
+        others.extend(live.iter().filter(is_gone).map(|it| format!("branch {:?}, which is missing", it.spec.name)));
+        let in_new = new.branches.iter().filter(|branch| live.iter().any(|known| known.spec.name == branch.name));
+        let in_force = live.iter().filter(|known| !is_gone(known));
+        if in_force.map(|known| &known.spec.name).ne(in_new.map(|branch| &branch.name)) {
+            others.push("the order of the branches".to_owned());
+        }
+        (difference, others)
+    }
+
+    fn named_branches(&self) -> Vec<Arc<Branch>> {
+        let branches = self.branches.list.load();
+        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
+        branches.iter().filter(named).cloned().collect()
+    }
+
+    /// Whether the staging area of this mount is the one that is configured again.
+    fn has_area_of(&self, new: &StagingSpec) -> bool {
+        let area = self.staged.area.as_ref().filter(|area| area.intake == Intake::NewFiles);
+        area.is_some_and(|area| area.spec.path == new.path && area.spec.volatile == new.volatile)
+    }
+
+    /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file open for writing.
+    fn close_to_writers(&self, new: &PoolSpec) -> Result<(), Error> {
+        let closing: Vec<_> = self
+            .named_branches()
+            .into_iter()
+            .filter(|branch| !branch.settings().read_only && spec_of(new, branch).is_some_and(|spec| spec.read_only))
+            .collect();
+        let set = |read_only| {
+            for branch in &closing {
+                branch.configure(BranchSpec { read_only, ..BranchSpec::clone(&branch.settings()) });
+            }
+        };
+        set(true);
+        // Who chose one of them for something new before is waited for, and seen here.
+        let waited = if closing.is_empty() { Ok(()) } else { self.await_who_chose_before() };
+        for branch in &closing {
+            let name = || branch.spec.name.clone();
+            if let Err(source) = waited {
+                set(false);
+                return Err(Error::BranchUnreadable { name: name(), source });
+            }
+            let written = |handle: &&Arc<Handle>| handle.writer && handle.current().branch.id == branch.id;
+            let files = self.io.open_handles().iter().filter(written).count();
+            if files > 0 {
+                set(false);
+                return Err(Error::BranchWritten { name: name(), files });
+            }
+        }
+        Ok(())
+    }
+
+    fn put_in_force(&self, new: PoolSpec) -> Result<(), Error> {
+        self.placement.reload_rules(&new.rules)?;
+        for branch in self.named_branches() {
+            let Some(spec) = spec_of(&new, &branch) else { continue };
+            let write_back = (branch.settings().write_back != spec.write_back).then(|| spec.write_back.clone());
+            branch.set_timeout(new.probe_timeout);
+            branch.configure(spec.clone());
+            if let Some(write_back) = write_back {
+                self.change_write_back(&branch, write_back);
+            }
+        }
+        let before = PoolSpec::clone(&self.context.settings());
+        self.context.configure(new);
+        let now = self.context.settings();
+        if before.threads != now.threads
+            && let Some(kernel) = self.context.kernel.get()
+        {
+            kernel.keep_threads(now.threads_kept());
+        }
+        if before.staging != now.staging {
+            self.change_staging(now.staging.as_ref());
+        }
+        // Branches that were opened anew are shown at once.
+        self.tell_changes();
+        self.branches.attention.call();
+        let shown = |spec: &PoolSpec| (spec.on_branch_error, spec.directories, spec.cache_timeout);
+        if shown(&before) != shown(&now) {
+            self.forget_all();
+        }
+        Ok(())
+    }
+
+    /// A policy that cannot be had is a warning, as at the mount.
+    fn change_write_back(&self, branch: &Branch, wanted: Option<WriteBackSpec>) {
+        let exactly = |size: Option<_>| size.map_or(ThresholdChange::Auto, ThresholdChange::At);
+        let change = wanted.map(|WriteBackSpec { policy, limit, background }| WriteBackChange {
+            policy,
+            limit: exactly(limit),
+            background: exactly(background),
+        });
+        let name = &branch.spec.name;
+        if let Err(error) = self.write_back.set_write_back(name, change) {
+            self.context.warn(format!("write-back {name}"), format!("{error}; its write-back stays as it was"));
+        }
+    }
+
+    /// Without a configuration new files wait no more, and what waits leaves.
+    fn change_staging(&self, wanted: Option<&StagingSpec>) {
+        let Some(area) = self.staged.area.as_ref().filter(|area| area.intake == Intake::NewFiles) else { return };
+        area.open.store(wanted.is_some(), Ordering::Relaxed);
+        match wanted {
+            Some(spec) => area.configure(spec.clone()),
+            None => self.staging.empty_staging(),
+        }
     }
 }
 
-fn pool_keys(old: &PoolSpec, new: &PoolSpec) -> Vec<String> {
-    let keys = [
-        (old.on_branch_error != new.on_branch_error, "on_branch_error"),
-        (old.directories != new.directories, "directories"),
-        (old.cache_timeout != new.cache_timeout, "cache_timeout"),
-        (old.probe_interval != new.probe_interval, "probe_interval"),
-        (old.probe_timeout != new.probe_timeout, "probe_timeout"),
-        (old.threads != new.threads, "threads"),
-        (old.transport != new.transport, "transport"),
-        (old.enforce.window != new.enforce.window, "window of [enforce]"),
-        (old.enforce.bandwidth != new.enforce.bandwidth, "bandwidth of [enforce]"),
-        (old.staging != new.staging, "[staging]"),
-    ];
-    changed(&keys).map(str::to_owned).collect()
-}
-
-fn branch_keys(old: &BranchSpec, new: &BranchSpec) -> Vec<&'static str> {
-    let keys = [
-        (old.path != new.path, "path"),
-        (old.min_free != new.min_free, "min_free"),
-        (old.headroom != new.headroom, "headroom"),
-        (old.read_only != new.read_only, "read_only"),
-        (old.optional != new.optional, "optional"),
-        (old.require_mount != new.require_mount, "require_mount"),
-        (old.min_stay != new.min_stay, "min_stay"),
-        (old.passthrough != new.passthrough, "passthrough"),
-        (old.write_back != new.write_back, "write_back"),
-    ];
-    changed(&keys).collect()
-}
-
-fn changed<'k>(keys: &'k [(bool, &'static str)]) -> impl Iterator<Item = &'static str> + 'k {
-    keys.iter().filter(|(differs, _)| *differs).map(|(_, key)| *key)
+fn spec_of<'s>(pool: &'s PoolSpec, branch: &Branch) -> Option<&'s BranchSpec> {
+    pool.branches.iter().find(|spec| spec.name == branch.spec.name)
 }

@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
         let Some(plan) = admin.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = admin.tree.known_copies(node, dir)?;
         let done = admin.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
-            if copy.branch.spec.read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
+            if copy.branch.settings().read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
         let inspected = admin.tree.inspect_copies(node, dir)?;
         let lacks = |seen: &&InspectedCopy| plan.others.contains(&seen.at.id()) && !seen.has(&plan.wanted);

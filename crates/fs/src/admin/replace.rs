@@ -24,8 +24,8 @@ impl Admin {
         let path = path.unwrap_or_else(|| old.spec.path.clone());
         // In the place of a disk goes a disk, not the directory below its mount point.
         let was_mount = memory.as_ref().is_some_and(|known| known.was_mount) && !force;
-        let require_mount = old.spec.require_mount.or(was_mount.then_some(true));
-        let spec = BranchSpec { path, require_mount, ..old.spec.clone() };
+        let require_mount = old.settings().require_mount.or(was_mount.then_some(true));
+        let spec = BranchSpec { path, require_mount, ..BranchSpec::clone(&old.settings()) };
         self.no_overlap(&spec)?;
         if !force && spec.path != old.spec.path && require_mount != Some(false) {
             is_mounted(&spec, "--force")?;
@@ -40,7 +40,7 @@ impl Admin {
         let mut told = self.branches.told.lock();
         let before = self.branches.list.load_full();
         let mut branches = Vec::clone(&before);
-        let gone = BranchSpec { name: String::new(), optional: true, ..old.spec.clone() };
+        let gone = BranchSpec { name: String::new(), optional: true, ..BranchSpec::clone(&old.settings()) };
         if let Some(place) = branches.get_mut(old.id.index()) {
             *place = Branch::new(old.id, gone, Arc::clone(&self.context.state));
         }

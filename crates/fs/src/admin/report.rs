@@ -223,7 +223,7 @@ impl Admin {
             (None, Some(node)) => self.turn_of(node),
             (None, None) => Turn::Unknown,
         };
-        let fixed = dir.branch.spec.read_only && matches!(explained.decision.choice, Choice::Place(_));
+        let fixed = dir.branch.settings().read_only && matches!(explained.decision.choice, Choice::Place(_));
         let moves = matches!(explained.decision.choice, Choice::Place(id) if id != dir.id());
         let pinned = moves && meta.kind == FileKind::File && dir.refer(name).is_ok_and(|file| file.is_pinned());
         let duplicates: Vec<String> = all.into_iter().filter(|branch| *branch != here).collect();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use arc_swap::{ArcSwap, Guard};
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::staging::{Config, Staging as Waiting};
 use umbrella_units::{BranchId, ByteSize, FileId, Nanos, PAGE_BYTES};
@@ -23,7 +24,7 @@ use crate::control::protocol::StagingStatus;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
-use crate::spec::StagingSpec;
+use crate::spec::{AreaPlace, StagingSpec};
 
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
@@ -46,7 +47,9 @@ pub(crate) enum Intake {
 
 /// The staging area and what waits in it.
 pub(crate) struct Area {
-    pub(crate) spec: StagingSpec,
+    pub(crate) spec: AreaPlace,
+    /// As configured; a reload changes it.
+    settings: ArcSwap<StagingSpec>,
     pub(crate) branch: Arc<Branch>,
     pub(crate) intake: Intake,
     /// New files are taken in.
@@ -90,10 +93,10 @@ pub(crate) fn id_of(node: &Node) -> FileId {
 
 impl Area {
     pub(crate) fn new(spec: StagingSpec, branch: Arc<Branch>, intake: Intake) -> Area {
-        let max_age = spec.max_age.map_or(Nanos::NEVER, |age| Nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
-        let waiting = Waiting::new(Config { threshold: spec.max_file, max_age });
+        let waiting = Waiting::new(config_of(&spec));
         Area {
-            spec,
+            spec: AreaPlace { path: spec.path.clone(), volatile: spec.volatile },
+            settings: ArcSwap::from_pointee(spec),
             branch,
             intake,
             open: AtomicBool::new(intake == Intake::NewFiles),
@@ -109,6 +112,22 @@ impl Area {
             groups: Groups::of_this_process(),
             limit: AtomicU64::new(0),
         }
+    }
+
+    /// As it is configured now. Cheap.
+    pub(crate) fn settings(&self) -> Guard<Arc<StagingSpec>> {
+        self.settings.load()
+    }
+
+    /// Other limits hold from now on, for what waits already too.
+    pub(crate) fn configure(&self, spec: StagingSpec) {
+        let now = self.now();
+        self.queue.lock().waiting.configure(now, config_of(&spec));
+        self.settings.store(Arc::new(spec));
+        open::resize(self);
+        self.branch.invalidate_space();
+        self.watch_memory();
+        self.wake.notify_one();
     }
 
     /// Whether it has the little room that its intents need.
@@ -152,7 +171,7 @@ impl Area {
     /// memory was short.
     pub(crate) fn has_room(&self) -> bool {
         let (used, limit) = (self.used().0, self.limit().0);
-        let fits = used + self.spec.max_file.0 <= limit;
+        let fits = used + self.settings().max_file.0 <= limit;
         if !fits || used > memory::high_water(ByteSize(limit)).0 {
             self.wake.notify_one();
         }
@@ -161,7 +180,7 @@ impl Area {
 
     /// When a file leaves, for people.
     pub(crate) fn leaves_when(&self) -> &'static str {
-        match (self.spec.volatile, self.spec.max_age) {
+        match (self.spec.volatile, self.settings().max_age) {
             (true, _) => "when it is old enough, outgrows staging, or is synced",
             (false, Some(_)) => "when it is old enough, outgrows staging, or the pool is unmounted",
             (false, None) => "when it outgrows staging, too much waits, or the pool is unmounted",
@@ -216,7 +235,7 @@ impl Area {
         let room = self.branch.space();
         let memory = if self.spec.volatile { Memory::now() } else { None };
         let memory = memory.map(|memory| self.groups.bound(memory));
-        let size = self.spec.size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
+        let size = self.settings().size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
         let used = self.used();
         // A part of the area stays free, so that a directory can always be made in it.
         let area = ByteSize((used.0.saturating_add(room.free_for_root.0)) / 10 * 9);
@@ -239,6 +258,11 @@ impl Area {
     pub(crate) fn all(&self) -> Vec<Arc<Node>> {
         self.queue.lock().nodes.values().cloned().collect()
     }
+}
+
+fn config_of(spec: &StagingSpec) -> Config {
+    let max_age = spec.max_age.map_or(Nanos::NEVER, |age| Nanos(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX)));
+    Config { threshold: spec.max_file, max_age }
 }
 
 impl Staged {
@@ -285,13 +309,13 @@ impl Staged {
 
     /// Whether a file on this branch must leave staging before it may reach this size.
     pub(crate) fn outgrows(&self, branch: BranchId, end: u64) -> bool {
-        self.area.as_ref().is_some_and(|area| area.branch.id == branch && end > area.spec.max_file.0)
+        self.area.as_ref().is_some_and(|area| area.branch.id == branch && end > area.settings().max_file.0)
     }
 
     /// Whether a file on this branch must leave staging before it may be written up to this byte.
     pub(crate) fn may_not_grow(&self, branch: BranchId, end: u64) -> bool {
         let area = self.area.as_ref().filter(|area| area.branch.id == branch);
-        area.is_some_and(|area| end > area.spec.max_file.0 || area.is_overfull())
+        area.is_some_and(|area| end > area.settings().max_file.0 || area.is_overfull())
     }
 
     /// A file on this branch was written up to this byte.
@@ -341,8 +365,8 @@ impl Staged {
             files,
             used,
             limit: area.limit(),
-            max_file: area.spec.max_file,
-            max_age: area.spec.max_age,
+            max_file: area.settings().max_file,
+            max_age: area.settings().max_age,
             files_staged: self.context.metrics.get(Metric::StagedFiles),
             files_left: self.context.metrics.get(Metric::StagedLeft),
             files_deleted: self.context.metrics.get(Metric::StagedDeleted),

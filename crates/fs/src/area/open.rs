@@ -209,14 +209,30 @@ fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
 fn mount(base: &Path, size: Option<Amount>) -> io::Result<()> {
-    // Without a size: half of the memory, as the kernel has it. A little more than may wait, for directories.
-    let size = match size {
-        Some(Amount::Bytes(ByteSize(bytes))) => format!(",size={}", bytes.saturating_add(bytes / 8).max(4 << 20)),
-        Some(_) | None => String::new(),
-    };
+    // Without a size: half of the memory, as the kernel has it.
+    let size = bytes_for(size).map_or_else(String::new, |bytes| format!(",size={bytes}"));
     let options = std::ffi::CString::new(format!("mode=0700{size}")).map_err(io::Error::other)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    rustix::mount::mount(SOURCE, base, "tmpfs", flags, options.as_c_str())?;
+    rustix::mount::mount(SOURCE, base, "tmpfs", FLAGS, options.as_c_str())?;
     Ok(())
+}
+
+/// How large the tmpfs is to be: a little more than may wait, for directories.
+fn bytes_for(size: Option<Amount>) -> Option<u64> {
+    match size {
+        Some(Amount::Bytes(ByteSize(bytes))) => Some(bytes.saturating_add(bytes / 8).max(4 << 20)),
+        Some(_) | None => None,
+    }
+}
+
+/// Another size may wait: the tmpfs follows it. The kernel refuses less than what is in it.
+pub(super) fn resize(area: &Area) {
+    let Some(base) = area.branch.spec.path.parent().filter(|base| is_ours(base)) else { return };
+    let size = bytes_for(area.settings().size).map_or_else(|| "50%".to_owned(), |bytes| bytes.to_string());
+    let Ok(options) = std::ffi::CString::new(format!("size={size}")) else { return };
+    if let Err(error) = rustix::mount::mount_remount(base, FLAGS, options.as_c_str()) {
+        tracing::warn!(area = %base.display(), %error, "the tmpfs of the staging area keeps its size");
+    }
 }

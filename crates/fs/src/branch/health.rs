@@ -15,7 +15,7 @@ use super::establish::{Candidate, Plan};
 use super::prober::Unasked;
 use super::{Branch, BranchError, ErrorSource, Online};
 use crate::disk::block_device;
-use crate::spec::AccessTimes;
+use crate::spec::{AccessTimes, BranchSpec};
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -76,6 +76,20 @@ impl Branch {
         let _ = self.access_times.set(times);
     }
 
+    /// Other settings hold from now on. Where it was opened for reading only and may be written now, it is opened anew.
+    pub(crate) fn configure(&self, spec: BranchSpec) {
+        let may_write = !spec.read_only;
+        self.settings.store(Arc::new(spec));
+        self.invalidate_space();
+        let Some(online) = self.online() else { return };
+        if may_write && online.hidden.is_none() && !self.refuses_writes.load(Ordering::Relaxed) {
+            self.take_offline_if(&online, "it may be written now and is opened anew".to_owned());
+            drop(online);
+            // Else a probe brings it back.
+            let _ = self.establish(self.timeout(), LOCK_PATIENCE_OF_PROBES);
+        }
+    }
+
     /// Waits for a probe that is under way, for at most the timeout: one that hangs gives up later by itself.
     pub(super) fn await_probe(&self) {
         let _hangs = self.prober.run(self.timeout(), || ());
@@ -86,7 +100,7 @@ impl Branch {
             return Ok(());
         }
         let plan = Plan {
-            spec: self.spec.clone(),
+            spec: BranchSpec::clone(&self.settings()),
             state: Arc::clone(&self.state),
             guarded: self.always_guarded.load(Ordering::Relaxed),
             lives: Arc::clone(&self.lives),
@@ -123,7 +137,7 @@ impl Branch {
 
     fn install(&self, candidate: Candidate) {
         let online = Arc::new(candidate.online);
-        self.refuses_writes.store(candidate.read_only && !self.spec.read_only, Ordering::Relaxed);
+        self.refuses_writes.store(candidate.read_only && !self.settings().read_only, Ordering::Relaxed);
         self.suspect.store(false, Ordering::Relaxed);
         self.guarded.store(online.guarded, Ordering::Relaxed);
         // It may be known by an earlier name until now.
@@ -178,7 +192,7 @@ impl Branch {
     }
 
     fn note_read_only(&self, online: &Online, read_only: bool, timeout: Duration) -> ProbeResult {
-        if self.spec.read_only || self.refuses_writes.load(Ordering::Relaxed) == read_only {
+        if self.settings().read_only || self.refuses_writes.load(Ordering::Relaxed) == read_only {
             return ProbeResult::Healthy;
         }
         if read_only {

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use rustix::io::Errno;
 use umbrella_units::{BranchId, Timestamp};
 
@@ -42,7 +42,7 @@ use space::CachedSpace;
 use crate::ground::attention::Attention;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::workers::{Lost, Workers};
-use crate::spec::{AccessTimes, BranchSpec};
+use crate::spec::{AccessTimes, BranchPlace, BranchSpec};
 
 pub(crate) use branches::Branches;
 pub use closer::BranchFd;
@@ -137,8 +137,10 @@ const NEVER: u64 = 0;
 pub struct Branch {
     /// Place in the pool.
     pub id: BranchId,
-    /// As configured.
-    pub spec: BranchSpec,
+    /// What it is called and where it is.
+    pub spec: BranchPlace,
+    /// As configured; a reload changes it.
+    settings: ArcSwap<BranchSpec>,
     state: Arc<StateDir>,
     online: ArcSwapOption<Online>,
     /// Why and since when it is offline; meaningless while online.
@@ -187,7 +189,8 @@ impl Branch {
         let errors = Errors::new(state.errors_of(&spec.name));
         Arc::new(Branch {
             id,
-            spec,
+            spec: BranchPlace { name: spec.name.clone(), path: spec.path.clone() },
+            settings: ArcSwap::from_pointee(spec),
             state,
             online: ArcSwapOption::empty(),
             offline: RankedMutex::new(("not tried yet".to_owned(), now())),
@@ -212,6 +215,11 @@ impl Branch {
             moved_out: AtomicU64::new(0),
             space: RankedMutex::default(),
         })
+    }
+
+    /// As it is configured now. Cheap.
+    pub fn settings(&self) -> Guard<Arc<BranchSpec>> {
+        self.settings.load()
     }
 
     /// What holds while the branch is online; `None` when it is offline. Cheap.
@@ -399,7 +407,7 @@ impl Branch {
 
     /// Whether anything may and can be written here now. A draining branch is writable.
     pub fn is_writable(&self) -> bool {
-        !self.spec.read_only
+        !self.settings().read_only
             && !self.refuses_writes.load(Ordering::Relaxed)
             && self.online.load().as_ref().is_some_and(|it| it.hidden.is_some())
     }
@@ -407,7 +415,7 @@ impl Branch {
     /// What the file system can keep, with passthrough as [`Branch::set_passthrough`] left it.
     pub fn abilities(&self) -> Abilities {
         let mut abilities = self.online.load().as_ref().map(|it| it.abilities).unwrap_or_default();
-        abilities.passthrough = self.passthrough.load(Ordering::Relaxed) && self.spec.passthrough;
+        abilities.passthrough = self.passthrough.load(Ordering::Relaxed) && self.settings().passthrough;
         abilities
     }
 
@@ -471,8 +479,8 @@ impl Branch {
             fs_type: online.as_ref().map(|it| it.fs_type.clone()).unwrap_or_default(),
             total: space.total,
             free: space.free,
-            min_free: self.spec.min_free.of(space.total),
-            read_only: self.spec.read_only || (online.is_some() && !self.is_writable()),
+            min_free: self.settings().min_free.of(space.total),
+            read_only: self.settings().read_only || (online.is_some() && !self.is_writable()),
             draining: self.draining(),
             abilities: self.abilities(),
             files_moved_in: self.moved_in.load(Ordering::Relaxed),

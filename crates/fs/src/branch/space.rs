@@ -108,7 +108,7 @@ impl Branch {
             writable: online && self.is_writable() && !self.draining(),
             total: space.total,
             free: space.free,
-            min_free: self.spec.min_free.of(space.total),
+            min_free: self.settings().min_free.of(space.total),
             inodes: (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free }),
         }
     }
@@ -116,10 +116,10 @@ impl Branch {
     /// Below this much free space nothing is opened in passthrough for writing.
     pub fn headroom(&self) -> ByteSize {
         let total = self.space().total;
-        let wanted = match self.spec.headroom {
+        let wanted = match self.settings().headroom {
             Some(amount) => amount.of(total),
             None => ByteSize((total.0 / 10).max(LEAST_HEADROOM)),
         };
-        wanted.max(self.spec.min_free.of(total))
+        wanted.max(self.settings().min_free.of(total))
     }
 }

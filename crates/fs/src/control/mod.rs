@@ -1,5 +1,6 @@
 //! The control socket: one Unix socket a daemon, owner-only, JSON lines.
 
+mod change;
 mod directories;
 mod evict;
 pub mod protocol;

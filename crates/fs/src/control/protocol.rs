@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::ByteSize;
 
+pub use super::change::Change;
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
 pub use super::evict::{EvictState, EvictStatus, EvictStay, EvictStays};
 pub use crate::branch::{Abilities, BranchState, BranchStatus};
@@ -110,10 +111,13 @@ pub enum Request {
         /// Its size at most.
         most: ByteSize,
     },
-    /// Use the rules of this configuration from now on. Answered with [`Answer::Reloaded`].
+    /// Use this configuration from now on. Answered with [`Answer::Reloaded`].
     RulesReload {
         /// The configuration.
         spec: Box<PoolSpec>,
+        /// Only say what would change.
+        #[serde(default)]
+        dry_run: bool,
     },
     /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
     Unmount {
@@ -256,8 +260,10 @@ pub enum Answer {
         /// In the pool's order.
         branches: Vec<WriteBackStatus>,
     },
-    /// The rules are in force.
+    /// The configuration is in force, or would be.
     Reloaded {
+        /// What is other than before.
+        changes: Vec<Change>,
         /// What else the configuration says that only the next mount takes up.
         not_in_force: Vec<String>,
     },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::admin::Equalise;
+use crate::admin::{Equalise, Reloaded};
 use crate::control::protocol::{Answer, Progress, Request, Status};
 use crate::control::socket::{BindError, Listener, Service};
 use crate::error::Error;
@@ -28,6 +28,8 @@ pub(crate) fn bind(path: &Path, mount: &Path) -> Result<Listener, Error> {
 pub(crate) struct PoolService {
     pub(crate) pool: Arc<Pool>,
     pub(crate) config: PathBuf,
+    /// It is mounted at another place than its configuration says.
+    pub(crate) is_elsewhere: bool,
     pub(crate) unmount: Unmount,
 }
 
@@ -44,7 +46,7 @@ impl Service for PoolService {
             Request::Explain { path } => Answer::Explain(Box::new(pool.admin.explain(&path)?)),
             Request::WhatIf { file } => Answer::Explain(Box::new(pool.admin.what_if(&file))),
             Request::Enforce { dry_run, bandwidth } => {
-                let bandwidth = bandwidth.or(pool.context.spec.enforce.bandwidth);
+                let bandwidth = bandwidth.or(pool.context.settings().enforce.bandwidth);
                 Answer::Enforce(pool.migrate.enforce(Walk { dry_run, bandwidth, ..Walk::default() }, &mut tell))
             }
             Request::Equalise { path, like, dry_run } => {
@@ -87,9 +89,12 @@ impl Service for PoolService {
                 pool.write_back.record_write_back(&branch, file.as_deref(), most)?;
                 Answer::Ok
             }
-            Request::RulesReload { spec } => {
-                pool.placement.reload_rules(&spec.rules)?;
-                Answer::Reloaded { not_in_force: pool.admin.keys_not_in_force(&spec) }
+            Request::RulesReload { mut spec, dry_run } => {
+                if self.is_elsewhere {
+                    spec.mount.clone_from(&pool.context.spec.mount);
+                }
+                let Reloaded { changes, not_in_force } = pool.admin.reload(*spec, dry_run)?;
+                Answer::Reloaded { changes, not_in_force }
             }
             Request::Sync => {
                 pool.sync_all().map_err(Error::Sync)?;

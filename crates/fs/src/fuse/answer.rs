@@ -13,10 +13,9 @@ use crate::tree::Attr;
 impl Fuse {
     /// A name that was looked up.
     pub(super) fn found(&self, result: OpResult<Attr>) -> OpResult<Entry> {
+        let negative_ttl = self.ttl().min(self.most_negative_ttl);
         match result {
-            Err(OpError::Sys(rustix::io::Errno::NOENT)) if !self.negative_ttl.is_zero() => {
-                Ok(Entry::negative(self.negative_ttl))
-            }
+            Err(OpError::Sys(rustix::io::Errno::NOENT)) if !negative_ttl.is_zero() => Ok(Entry::negative(negative_ttl)),
             result => result.map(|attr| self.entry(&attr)),
         }
     }
@@ -25,7 +24,7 @@ impl Fuse {
         Entry {
             node: NodeId(attr.node.0),
             generation: 0,
-            entry_ttl: self.ttl,
+            entry_ttl: self.ttl(),
             attributes_ttl: self.attr_ttl(attr.cacheable),
             attributes: attributes(attr),
         }
@@ -33,7 +32,7 @@ impl Fuse {
 
     /// How long the kernel may keep attributes.
     pub(super) fn attr_ttl(&self, cacheable: bool) -> Duration {
-        if cacheable { self.ttl } else { Duration::ZERO }
+        if cacheable { self.ttl() } else { Duration::ZERO }
     }
 
     pub(super) fn stat(&self, attr: &Attr) -> Stat {

@@ -51,8 +51,8 @@ const MOST_COPIED: u64 = 1 << 30;
 /// See the module.
 pub(crate) struct Fuse {
     pool: Arc<Pool>,
-    ttl: Duration,
-    negative_ttl: Duration,
+    /// The longest time for which absent names are kept.
+    most_negative_ttl: Duration,
     attribute_use: AttributeUse,
     /// What a file without an SELinux label is answered.
     no_label: Errno,
@@ -60,8 +60,12 @@ pub(crate) struct Fuse {
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
-        let ttl = pool.context.spec.cache_timeout;
-        Fuse { pool, ttl, negative_ttl: ttl, attribute_use: AttributeUse::new(), no_label: no_label() }
+        Fuse { pool, most_negative_ttl: Duration::MAX, attribute_use: AttributeUse::new(), no_label: no_label() }
+    }
+
+    /// How long the kernel may keep what it is told.
+    fn ttl(&self) -> Duration {
+        self.pool.context.settings().cache_timeout
     }
 }
 
@@ -89,7 +93,7 @@ impl Filesystem for Fuse {
         agreement.congestion_threshold = MOST_IN_BACKGROUND / 4 * 3;
         self.pool.set_passthrough(offer.flags.contains(InitFlags::PASSTHROUGH));
         if offer.minor < MINOR_WITH_EPOCH {
-            self.negative_ttl = self.ttl.min(BLIND_NEGATIVE_TTL);
+            self.most_negative_ttl = BLIND_NEGATIVE_TTL;
         }
         Ok(())
     }
@@ -223,7 +227,7 @@ impl Filesystem for Fuse {
 
     fn opendir(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
         let alone = self.pool.begin_listing(node(request.node));
-        reply.ok(Opened::new(FileHandle(0), listing_flags(alone && !self.ttl.is_zero())));
+        reply.ok(Opened::new(FileHandle(0), listing_flags(alone && !self.ttl().is_zero())));
     }
 
     fn releasedir(&self, _: &Context<'_>, request: Release, reply: Reply<()>) {

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use umbrella_fuse::Notifier;
+use umbrella_fuse::{DeviceThreads, Notifier};
 
 use crate::context::Kernel;
 use crate::control::protocol::TransportStatus;
@@ -13,6 +13,7 @@ use crate::node::{NodeId, PassthroughToken};
 pub(crate) struct KernelNotifier {
     pub(crate) notifier: Notifier,
     pub(crate) transport: TransportStatus,
+    pub(crate) threads: DeviceThreads,
 }
 
 impl Kernel for KernelNotifier {
@@ -40,6 +41,10 @@ impl Kernel for KernelNotifier {
 
     fn transport(&self) -> TransportStatus {
         self.transport.clone()
+    }
+
+    fn keep_threads(&self, threads: usize) {
+        self.threads.keep(threads);
     }
 
     fn shortage(&self) -> Option<String> {

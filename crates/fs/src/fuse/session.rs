@@ -49,7 +49,11 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
     };
     let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.context.spec.mount, &spec, config)?;
     let transport = in_use(wanted, session.transport());
-    pool.set_kernel(Box::new(KernelNotifier { notifier: session.notifier(), transport }));
+    pool.set_kernel(Box::new(KernelNotifier {
+        notifier: session.notifier(),
+        transport,
+        threads: session.device_threads(),
+    }));
     pool.announce_passthrough();
     Ok(Mounted { session })
 }

@@ -94,7 +94,7 @@ impl DirAt {
         name: &OsStr,
         call: impl FnOnce(BorrowedFd<'_>, &OsStr) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
-        if self.branch.spec.read_only {
+        if self.branch.settings().read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
         self.run_as(ErrorSource::Write, name, call)
@@ -332,7 +332,7 @@ impl FileAt {
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
     ) -> OpResult<T> {
-        if self.branch.spec.read_only {
+        if self.branch.settings().read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
         self.run_as(ErrorSource::Write, call)

@@ -280,7 +280,7 @@ impl Io {
             self.tree.copies(&node)?
         };
         for copy in copies {
-            if !copy.branch.spec.read_only {
+            if !copy.branch.settings().read_only {
                 copy.fsync(data_only)?;
             }
         }

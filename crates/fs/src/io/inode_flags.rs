@@ -102,7 +102,7 @@ impl Io {
             match copy.as_file().change_inode(set.clone()) {
                 Ok(before) => had.push((copy.as_file(), before)),
                 // What is read-only is shown, and stays as it is.
-                Err(OpError::Sys(Errno::ROFS)) if copies.len() > 1 && copy.branch.spec.read_only => {}
+                Err(OpError::Sys(Errno::ROFS)) if copies.len() > 1 && copy.branch.settings().read_only => {}
                 Err(error) => {
                     for (copy, before) in had {
                         let put_back = put_back.clone();

@@ -85,7 +85,7 @@ impl Io {
     fn open_file(&self, node: &Arc<Node>, request: OpenRequest) -> OpResult<(Opened, Arc<Branch>, Meta)> {
         let file = node.file().ok_or(OpError::Sys(Errno::ISDIR))?;
         let mut state = file.state.write();
-        if self.branches.get(state.backing.branch)?.spec.read_only && (request.write || request.truncate) {
+        if self.branches.get(state.backing.branch)?.settings().read_only && (request.write || request.truncate) {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
@@ -212,7 +212,7 @@ impl Io {
         let allowed = self.context.passthrough.load(Ordering::Relaxed)
             && state.cached == 0
             && node.kind == FileKind::File
-            && branch.spec.passthrough
+            && branch.settings().passthrough
             && branch.abilities().passthrough
             // Past the daemon, a branch that hangs would hang its callers for good.
             && !opened.online.guarded
@@ -220,7 +220,7 @@ impl Io {
             && !meta.is_set_id()
             // What goes past the daemon is in nobody's order.
             && !(request.write && self.write_back.has_flusher(branch.id))
-            && (branch.space().free >= branch.headroom() || branch.spec.read_only);
+            && (branch.space().free >= branch.headroom() || branch.settings().read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
 

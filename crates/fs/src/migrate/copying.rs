@@ -103,7 +103,7 @@ impl Migrations {
         let wait = |queued| {
             let before = watch.since;
             let may_wait =
-                from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.spec.probe_timeout);
+                from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.settings().probe_timeout);
             if let Some(alive) = pace.alive.filter(|_| watch.since != before) {
                 alive();
             }

@@ -29,7 +29,7 @@ impl Migrations {
         }
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         branch.set_draining(true).map_err(unkept)?;
-        let bandwidth = self.context.spec.enforce.bandwidth;
+        let bandwidth = self.context.settings().enforce.bandwidth;
         let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
         let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining());
         if !branch.draining() {

@@ -10,6 +10,7 @@
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
 mod gather;
+mod planned;
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::MoveResult;
 use crate::migrate::enforce::gather::{ToMove, Ways};
+use crate::migrate::enforce::planned::Planned;
 use crate::migrate::moving::NotMoved;
 use crate::migrate::walks::UnderWay;
 use crate::node::{Backing, Node, NodeId, path_of};
@@ -75,8 +77,8 @@ struct Walker<'a> {
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
     under_way: UnderWay<'a>,
-    /// Bytes that come free on each branch, or are taken (below zero), once all moves are done that wait, or that a dry run has told.
-    planned: Vec<i64>,
+    /// The moves that wait, or that a dry run has told.
+    planned: Planned,
     /// Small files that wait for others with the same way.
     gathered: Ways<'a>,
 }
@@ -121,7 +123,7 @@ impl Migrations {
                 walk.dry_run,
                 walk.only.map(|branch| self.placement.branch_name(branch)),
             ),
-            planned: Vec::new(),
+            planned: Planned::default(),
             gathered: Ways::default(),
         };
         walker.run(Pinned::again(&self.tree, root));
@@ -208,7 +210,7 @@ impl Walker<'_> {
             self.progress.files_seen += 1;
             self.progress.inodes_seen += 1;
             self.summary.files_seen += 1;
-            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.spec.read_only {
+            if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.settings().read_only {
                 self.look_at(dir, name, &copy, &meta);
             }
             if self.progress.files_seen.is_multiple_of(256) {
@@ -345,10 +347,9 @@ impl Walker<'_> {
         let settled = settled_facts(path, meta, placement.born(branch, meta));
         let (facts, resident) = (FileFacts { xattrs: xattrs.as_deref(), ..settled }, placement.resident(branch, meta));
         let mut views = self.migrations.placement.views();
-        for (view, planned) in views.iter_mut().zip(&self.planned) {
-            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
-        }
+        self.planned.apply(&mut views);
         let around = self.migrations.placement.around(&active);
+        let around = self.planned.around(&around);
         let decide = || active.rules.decide(&facts, &views, Some(&resident), &around);
         let mut decision = decide();
         if !self.walk.dry_run && placement.begin(&active, path, decision) {
@@ -356,8 +357,9 @@ impl Walker<'_> {
         }
         match decision.choice {
             Choice::Place(target) => {
+                self.planned.takes_turn(active.rules.groups(), target);
                 if self.walk.dry_run {
-                    self.plan([branch.id, target], meta.occupied());
+                    self.planned.would_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
                 }
                 let event = self.event(path, [branch.id, target], meta, &active.rules, decision.entry.index());
                 return Some((target, event));
@@ -384,18 +386,6 @@ impl Walker<'_> {
         let detail =
             Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
-    }
-
-    /// Where the next file belongs depends on the room that this one will take, and leave.
-    fn plan(&mut self, [from, to]: [BranchId; 2], occupied: ByteSize) {
-        let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
-        let most = from.index().max(to.index()) + 1;
-        self.planned.resize(self.planned.len().max(most), 0);
-        for (branch, change) in [(from, bytes), (to, -bytes)] {
-            if let Some(planned) = self.planned.get_mut(branch.index()) {
-                *planned = planned.saturating_add(change);
-            }
-        }
     }
 
     fn note(&mut self, meta: &Meta, event: MoveEvent, moved: Result<ByteSize, NotMoved>) {

@@ -240,7 +240,7 @@ impl Migrations {
             return self.evaluate_staged(node, meta);
         }
         let Ok(branch) = self.branches.get(branch) else { return };
-        if branch.spec.read_only {
+        if branch.settings().read_only {
             return;
         }
         if let Choice::Place(target) = self.placement.evaluate(&node.rule_path(), meta, &branch)

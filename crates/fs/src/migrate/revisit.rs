@@ -208,7 +208,7 @@ impl Migrations {
         let began = Instant::now();
         self.context.count(Metric::NameWalks);
         let walk =
-            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
+            Walk { bandwidth: self.context.settings().enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
         let summary = self.walk(walk, &part, &mut |_| true);
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);

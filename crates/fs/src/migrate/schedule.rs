@@ -23,30 +23,37 @@ impl Migrations {
         if self.moves_left.load(Ordering::Relaxed) {
             self.move_what_was_left();
         }
-        let hours = &self.context.spec.enforce.window;
-        if hours.is_empty() {
-            return;
-        }
         let mut done_inside = false;
         while !self.context.is_stopping() {
-            let inside = is_open(hours).unwrap_or(false);
+            self.context.note_reload();
+            let inside = self.hours_are_open().unwrap_or(false);
             if !inside {
                 done_inside = false;
             } else if !done_inside {
                 done_inside = true;
-                self.walk_in(hours);
+                self.walk_in_the_hours();
             }
-            self.wait_for_the_hours(hours);
+            self.wait_for_the_hours();
         }
     }
 
-    /// Sleeps until the window begins or ends, the clock is set, or the pool ends.
-    fn wait_for_the_hours(&self, hours: &Schedule) {
-        let timer = timer(next_change(hours)).inspect_err(|error| tracing::debug!(%error, "no timer")).ok();
-        let fds = [Some(self.context.ends()), timer.as_ref().map(AsFd::as_fd)].into_iter().flatten();
-        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    /// Sleeps until the window begins or ends, the clock is set, the configuration is reloaded, or the pool ends.
+    fn wait_for_the_hours(&self) {
+        let hours = self.context.settings().enforce.window.clone();
+        let timer = (!hours.is_empty()).then(|| timer(next_change(&hours)));
+        let timer = timer.transpose().inspect_err(|error| tracing::debug!(%error, "no timer"));
         // Without a timer the clock is looked at once a minute.
-        let _interrupted = poll(&mut fds, timer.is_none().then_some(&A_MINUTE));
+        let patience = timer.is_err().then_some(&A_MINUTE);
+        let timer = timer.ok().flatten();
+        let fds = [Some(self.context.ends()), Some(self.context.reloads()), timer.as_ref().map(AsFd::as_fd)];
+        let fds = fds.into_iter().flatten();
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let _interrupted = poll(&mut fds, patience);
+    }
+
+    /// Whether the configured hours are open now; `None` when the local time is not known.
+    fn hours_are_open(&self) -> Option<bool> {
+        is_open(&self.context.settings().enforce.window)
     }
 
     /// Notes that the pool is in use, and whether the last mount left moves undone.
@@ -69,8 +76,11 @@ impl Migrations {
     }
 
     fn move_what_was_left(&self) {
-        let walk =
-            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Recovery, ..Walk::default() };
+        let walk = Walk {
+            bandwidth: self.context.settings().enforce.bandwidth,
+            purpose: Purpose::Recovery,
+            ..Walk::default()
+        };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
@@ -81,12 +91,15 @@ impl Migrations {
         }
     }
 
-    fn walk_in(&self, hours: &Schedule) {
-        let walk =
-            Walk { bandwidth: self.context.spec.enforce.bandwidth, purpose: Purpose::Schedule, ..Walk::default() };
+    fn walk_in_the_hours(&self) {
+        let walk = Walk {
+            bandwidth: self.context.settings().enforce.bandwidth,
+            purpose: Purpose::Schedule,
+            ..Walk::default()
+        };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
-        let summary = self.enforce(walk, &mut |_| is_open(hours).unwrap_or(true));
+        let summary = self.enforce(walk, &mut |_| self.hours_are_open().unwrap_or(true));
         tracing::info!(?summary, "the enforcer ends its walk");
     }
 }

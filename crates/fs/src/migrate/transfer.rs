@@ -179,7 +179,7 @@ impl Migrations {
         let (Some(from), Some((_, name))) = (sources.first(), names.first()) else {
             return Err(NotMoved::Busy("it has no name"));
         };
-        if from.branch.spec.read_only {
+        if from.branch.settings().read_only {
             return Err(NotMoved::Op(OpError::Sys(Errno::ROFS)));
         }
         let meta = from.stat(name)?;

@@ -55,6 +55,11 @@ impl ActiveRules {
         Ok(ActiveRules { rules, hits, full, last_used, spec, names })
     }
 
+    /// As they were written.
+    pub(crate) fn spec(&self) -> &RulesSpec {
+        &self.spec
+    }
+
     /// What a branch was called that is in the pool no more.
     fn former_name(&self, id: BranchId) -> Option<&str> {
         self.names.iter().find(|(_, of)| **of == id).map(|(name, _)| name.as_str())

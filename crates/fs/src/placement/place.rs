@@ -153,7 +153,7 @@ impl Placement {
         Resident {
             branch: branch.id,
             since: meta.btime.filter(|_| has_moved),
-            min_stay: branch.spec.min_stay,
+            min_stay: branch.settings().min_stay,
             is_evicted: key.is_some_and(|key| self.inodes.is_evicted(key, meta.ctime)),
         }
     }

@@ -107,7 +107,7 @@ impl Staging {
         }
         if few_inodes
             || !area.has_room()
-            || spare < area.used().0.saturating_add(area.spec.max_file.0.saturating_mul(2))
+            || spare < area.used().0.saturating_add(area.settings().max_file.0.saturating_mul(2))
         {
             return Ok(None);
         }

@@ -303,7 +303,7 @@ impl Tree {
     /// What is shown of these copies.
     fn rule(&self, counted: &[&InspectedCopy]) -> Shown {
         let rights = |inspected: &[&InspectedCopy]| inspected.iter().map(|seen| seen.rights()).collect::<Vec<Rights>>();
-        if self.context.spec.directories == DirectoryRule::First {
+        if self.context.settings().directories == DirectoryRule::First {
             return shown(&rights(counted.get(..1).unwrap_or_default()));
         }
         let (mut full, without_acls): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) =
@@ -353,7 +353,7 @@ impl Tree {
             count => format!("{count} directories have different owners, modes or ACLs on their branches"),
         };
         let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!("; example: {text}"));
-        let shown = match self.context.spec.directories {
+        let shown = match self.context.settings().directories {
             DirectoryRule::Safe => "what all copies allow",
             DirectoryRule::First => "the copy on the first branch",
         };

@@ -262,14 +262,14 @@ fn copy_id(dir: &Dir, copy: &DirAt) -> CopyId {
 
 /// Takes the marks off copies.
 fn unmark(copies: &Copies) {
-    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
+    for copy in copies.iter().filter(|copy| !copy.branch.settings().read_only) {
         let dir = Arc::clone(&copy.fd);
         let _without_marks = guarded(copy, move || relocate::unmark(dir.as_fd()));
     }
 }
 
 fn mark(copy: &DirAt, intention: &Intention) {
-    if copy.branch.spec.read_only {
+    if copy.branch.settings().read_only {
         return;
     }
     let (dir, intention) = (Arc::clone(&copy.fd), intention.clone());

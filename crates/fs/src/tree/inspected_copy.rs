@@ -43,7 +43,7 @@ impl InspectedCopy {
 
     /// Whether changes of mode and owner come to it.
     pub(crate) fn can_follow(&self) -> bool {
-        self.at.online.abilities.ownership && !self.at.branch.spec.read_only
+        self.at.online.abilities.ownership && !self.at.branch.settings().read_only
     }
 
     pub(crate) fn rights(&self) -> Rights {
@@ -156,7 +156,7 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     lacking.sort_unstable();
     lacking.dedup();
     let (mut any, mut full) = (false, None);
-    for copy in copies.iter().filter(|copy| !copy.branch.spec.read_only) {
+    for copy in copies.iter().filter(|copy| !copy.branch.settings().read_only) {
         let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
         match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
             Ok(()) => any = true,

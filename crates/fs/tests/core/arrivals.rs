@@ -55,6 +55,8 @@ impl Kernel for Watched {
         TransportStatus { kind: TransportKind::Dev, reason: None }
     }
 
+    fn keep_threads(&self, _: usize) {}
+
     fn shortage(&self) -> Option<String> {
         None
     }

@@ -4,7 +4,8 @@
 //! nobody else waiting, up to a stated number of threads. They end when twice as many wait as stay in any case.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
 
 use crate::abi;
@@ -34,6 +35,8 @@ pub(crate) struct DeviceReaders {
     device: Arc<Device>,
     server: Arc<dyn Serve>,
     limits: Limits,
+    /// As [`Limits::least`], which may change.
+    least: AtomicUsize,
     state: Mutex<State>,
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -48,16 +51,52 @@ struct State {
     failed: Option<io::Error>,
 }
 
+/// How many threads stay that read `/dev/fuse`, of a session that may have ended.
+#[derive(Clone)]
+pub struct DeviceThreads(Weak<DeviceReaders>);
+
+impl DeviceThreads {
+    /// Of a session whose requests come over io_uring: nothing is to be changed.
+    pub(crate) fn none() -> DeviceThreads {
+        DeviceThreads(Weak::new())
+    }
+
+    pub(crate) fn of(readers: &Arc<DeviceReaders>) -> DeviceThreads {
+        DeviceThreads(Arc::downgrade(readers))
+    }
+
+    /// Keeps so many from now on, at least 2. Without effect over io_uring.
+    pub fn keep(&self, threads: usize) {
+        if let Some(readers) = self.0.upgrade() {
+            readers.keep(threads.max(2));
+        }
+    }
+}
+
 impl DeviceReaders {
     pub(crate) fn new(device: Arc<Device>, server: Arc<dyn Serve>, limits: Limits) -> Arc<DeviceReaders> {
         let (state, changed, threads) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Arc::new(DeviceReaders { device, server, limits, state, changed, threads })
+        let least = AtomicUsize::new(limits.least);
+        Arc::new(DeviceReaders { device, server, limits, least, state, changed, threads })
+    }
+
+    /// So many threads stay from now on. Those that are too many end after their next request.
+    fn keep(self: &Arc<DeviceReaders>, least: usize) {
+        self.least.store(least, Ordering::Relaxed);
+        let lacking = self.change(|state| {
+            let runs = state.all > 0 && !state.ended;
+            if runs { least.min(self.limits.most).saturating_sub(state.all) } else { 0 }
+        });
+        for _ in 0..lacking {
+            // Started later, when it is needed, if it cannot be now.
+            let _ = self.start();
+        }
     }
 
     /// Serves until the connection ends and every handler has returned.
     pub(crate) fn run(self: &Arc<DeviceReaders>) -> io::Result<()> {
         self.start()?;
-        for _ in 1..self.limits.least {
+        for _ in 1..self.least.load(Ordering::Relaxed) {
             // Started later, when it is needed, if it cannot be now.
             let _ = self.start();
         }
@@ -142,7 +181,7 @@ impl DeviceReaders {
     /// Whether this thread is to go on.
     fn after_handler(&self) -> bool {
         self.change(|state| {
-            if state.waiting >= 2 * self.limits.least {
+            if state.waiting >= 2 * self.least.load(Ordering::Relaxed) {
                 state.all -= 1;
                 return false;
             }

@@ -103,6 +103,17 @@ impl Staging {
         self.config
     }
 
+    /// Another configuration holds from now on. Files that wait leave no later than at the new age from now.
+    pub fn configure(&mut self, now: Nanos, config: Config) {
+        self.config = config;
+        let latest = now + config.max_age;
+        let files: Vec<u32> = self.places.values().copied().collect();
+        for place in files {
+            let due = self.at(place).due;
+            self.make_due(place, due.min(latest));
+        }
+    }
+
     /// A new, empty file is staged. Nothing happens if it is already.
     pub fn create(&mut self, now: Nanos, file: FileId, dir: FileId) {
         if self.places.contains_key(&file) {

@@ -98,6 +98,19 @@ fn what_could_not_leave_is_tried_again_soon_and_does_not_grow_younger() {
 }
 
 #[test]
+fn files_that_wait_leave_no_later_than_another_age_wants() {
+    let mut staging = aged(30);
+    staging.create(Nanos(0), FileId(1), DIR);
+    staging.configure(Nanos::from_secs(10), Config { max_age: Nanos::from_secs(5), threshold: ByteSize(7) });
+    assert_eq!(staging.config().threshold, ByteSize(7));
+    assert_eq!(staging.expired(Nanos::from_secs(14)), []);
+    assert_eq!(staging.expired(Nanos::from_secs(15)), [FileId(1)]);
+    staging.create(Nanos::from_secs(15), FileId(2), DIR);
+    staging.configure(Nanos::from_secs(15), Config::default());
+    assert_eq!(staging.expired(Nanos::from_secs(20)), [FileId(1), FileId(2)], "a longer age keeps nothing longer");
+}
+
+#[test]
 fn a_file_in_a_hurry_is_due_at_once() {
     let mut staging = aged(30);
     staging.create(Nanos(0), FileId(1), DIR);

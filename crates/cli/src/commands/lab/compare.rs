@@ -83,7 +83,9 @@ impl CompareArgs {
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
-        self.output.give(&outcomes, &cells, || table::comparison(&outcomes, &figures, self.output.look()))?;
+        self.output.give(&outcomes, &cells, || {
+            table::comparison(&outcomes, &figures, table::Look::of_output(self.output.is_wide()))
+        })?;
         failed.map_or(Ok(()), Err)?;
         Ok(ended(stopped, outcomes.len(), cells.len()))
     }
@@ -106,7 +108,7 @@ impl SingleArgs {
         let stopped = bars.finish();
         let text = || match outcomes.as_slice() {
             [one] => one_run(one, &figures),
-            several => table::comparison(several, &figures, self.output.look()),
+            several => table::comparison(several, &figures, table::Look::of_output(self.output.is_wide())),
         };
         self.output.give(&outcomes, &cells, text)?;
         failed.map_or(Ok(()), Err)?;

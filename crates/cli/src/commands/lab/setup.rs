@@ -15,7 +15,6 @@ use umbrella_lab::write_back::{
 };
 use umbrella_units::{ByteSize, did_you_mean};
 
-use super::table::Look;
 use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
 use crate::output;
@@ -329,9 +328,9 @@ impl OutputArgs {
         Ok(Figures { metrics: names.into_iter().map(known_metric).collect::<anyhow::Result<_>>()?, chosen })
     }
 
-    /// How a table looks.
-    pub(super) fn look(&self) -> Look {
-        Look::of_output(self.wide || !self.metric.is_empty())
+    /// Whether a table shows all of its columns.
+    pub(super) fn is_wide(&self) -> bool {
+        self.wide || !self.metric.is_empty()
     }
 
     /// Whether standard output is JSON.

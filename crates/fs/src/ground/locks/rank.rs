@@ -26,6 +26,8 @@ macro_rules! ranks {
 
 ranks! {
     // What concerns the whole pool.
+    /// One reload of the configuration at a time.
+    Reload,
     /// One change of how a branch is written back at a time.
     WriteBackChange,
     /// One change of the branches at a time, and what the kernel was told of them.

@@ -47,7 +47,7 @@ impl<'a> Walker<'a> {
         if found.meta.size > LARGE.0 {
             return self.move_found(way, vec![found]);
         }
-        self.plan(way, found.meta.occupied());
+        self.planned.room(way, found.meta.occupied());
         self.gathered.since.get_or_insert_with(Instant::now);
         let waiting = self.gathered.ways.entry(way).or_default();
         waiting.push(found);
@@ -83,7 +83,7 @@ impl<'a> Walker<'a> {
     fn move_first(&mut self, [_, target]: [BranchId; 2], found: &mut Vec<ToMove<'a>>) {
         let nodes: Vec<_> = found.iter().map(|found| Arc::clone(&found.file.node)).collect();
         let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, Cause::Rule, pace));
-        self.planned.clear();
+        self.planned.forget_moves();
         let waiting: Vec<_> = self
             .gathered
             .ways
@@ -91,7 +91,7 @@ impl<'a> Walker<'a> {
             .flat_map(|(way, files)| files.iter().map(|file| (*way, file.meta.occupied())))
             .collect();
         for (way, occupied) in waiting {
-            self.plan(way, occupied);
+            self.planned.room(way, occupied);
         }
         let rest = found.split_off(moved.len().min(found.len()));
         for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {

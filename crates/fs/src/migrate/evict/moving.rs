@@ -58,7 +58,7 @@ impl Migrations {
         files: Vec<ToLeave>,
         skip: &mut FxHashSet<Backing>,
     ) -> Round {
-        let throttle = self.context.spec.enforce.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth)));
+        let throttle = self.context.settings().enforce.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth)));
         let mut mover = Mover { migrations: self, active, evict, throttle, skip, round: Round::default() };
         let mut files = VecDeque::from(files);
         while !files.is_empty() && !mover.is_over() {

@@ -1,0 +1,84 @@
+//! The first mount of a pool over disks that hold files already: what `umbrella check --import` would say, in a line.
+
+use std::path::{Path, PathBuf};
+
+use umbrella_fs::spec::PoolSpec;
+
+use crate::mounts;
+use crate::survey::{Contents, Root, Totals, walk};
+use crate::text::{count, visible_path};
+
+/// Somebody has ended it.
+struct Ended;
+
+/// Looks at all branches while `goes_on`, and says what there is to know; `None`: nothing, or it was ended. Only reads.
+pub(crate) fn look(spec: &PoolSpec, config: &Path, goes_on: &dyn Fn() -> bool) -> Option<String> {
+    let here = |path: &PathBuf| matches!(mounts::leads(path), mounts::Leads::Here);
+    let branches = spec.branches.iter().filter(|branch| here(&branch.path));
+    let roots: Vec<Root> =
+        branches.map(|branch| Root { name: branch.name.clone(), path: branch.path.clone() }).collect();
+    let totals = walk(&roots, Contents::Sizes, &mut |_| if goes_on() { Ok(()) } else { Err(Ended) }).ok()?;
+    if totals.is_clean() {
+        tracing::info!("first look at the branches: no file is on several of them, and all directories agree");
+        return None;
+    }
+    Some(format!(
+        "first look at the branches: {} (`umbrella check --import {}` says which, and what to do)",
+        summary(&totals),
+        visible_path(config)
+    ))
+}
+
+fn summary(totals: &Totals) -> String {
+    let told = [
+        (totals.files_on_several(), "file", "on several branches"),
+        (totals.directories_differing, "directory", "with different owners, modes or ACLs"),
+        (totals.kinds_differing, "name", "that is a directory here and a file there"),
+        (totals.case_differing, "group of names", "that differ only in case"),
+        (totals.unread, "name", "that could not be read"),
+    ];
+    let told = told.into_iter().filter(|(number, ..)| *number > 0);
+    told.map(|(number, what, how)| format!("{} {how}", many(number, what))).collect::<Vec<_>>().join(", ")
+}
+
+fn many(number: u64, what: &str) -> String {
+    match (number, what) {
+        (2.., "directory") => format!("{number} directories"),
+        (2.., "group of names") => format!("{number} groups of names"),
+        _ => count(number, what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_what_was_found_and_nothing_else() {
+        let found = Totals { files_same: 1, files_different: 2, directories_differing: 2, ..Totals::default() };
+        let expected = "3 files on several branches, 2 directories with different owners, modes or ACLs";
+        assert_eq!(summary(&found), expected);
+        assert_eq!(
+            summary(&Totals { case_differing: 1, ..Totals::default() }),
+            "1 group of names that differ only in case"
+        );
+    }
+
+    #[test]
+    fn two_disks_are_looked_at_until_somebody_ends_it() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for dir in &dirs {
+            std::fs::write(dir.path().join("film"), "film").unwrap();
+        }
+        let text = format!(
+            "mount = \"/srv/pool\"\n[[branch]]\nname = \"a\"\npath = {:?}\n[[branch]]\nname = \"b\"\npath = {:?}\n",
+            dirs[0].path(),
+            dirs[1].path()
+        );
+        let file = Path::new("/etc/pool.toml");
+        let spec = crate::config::parse(file, text.into_bytes()).unwrap().spec;
+        let found = look(&spec, file, &|| true).unwrap();
+        assert!(found.contains("1 file on several branches") && found.contains("--import /etc/pool.toml"), "{found}");
+        assert_eq!(look(&spec, file, &|| false), None);
+    }
+}

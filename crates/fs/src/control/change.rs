@@ -1,0 +1,40 @@
+//! What a reload says of one key of the configuration.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One key of the configuration that is other than before. Neither value: it is too long to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The key, with the table it stands in.
+    pub key: String,
+    /// Its value before.
+    pub old: Option<String>,
+    /// Its value now.
+    pub new: Option<String>,
+}
+
+impl Change {
+    /// A table that was not there.
+    pub(crate) fn new(key: &str) -> Change {
+        Change { key: key.to_owned(), old: None, new: Some("new".to_owned()) }
+    }
+
+    /// A table that is there no more.
+    pub(crate) fn gone(key: &str) -> Change {
+        Change { key: key.to_owned(), old: None, new: Some("removed".to_owned()) }
+    }
+}
+
+/// One line: `min_free of branch "a": 5% -> 10%`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { key, old, new } = self;
+        match (old, new) {
+            (Some(old), Some(new)) => write!(f, "{key}: {old} -> {new}"),
+            (None, Some(new)) => write!(f, "{key}: {new}"),
+            _ => write!(f, "{key}: changed"),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What moves that wait, or that a dry run has told, will change: the room on the branches, who holds a directory that is kept together, and whose turn it is.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+use umbrella_policy::placement::spec::SpreadOrder;
+use umbrella_policy::placement::{BranchView, Group, Held, Surroundings};
+use umbrella_units::{BranchId, ByteSize};
+
+/// From where to where, and the bytes.
+type Way = ([BranchId; 2], ByteSize);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    /// Bytes that come free on each branch, or are taken (below zero).
+    room: Vec<i64>,
+    /// By directory that is kept together, the moves of its files.
+    moves: FxHashMap<Box<[u8]>, Vec<Way>>,
+    /// By group the member that got its last file.
+    last_used: FxHashMap<usize, BranchId>,
+}
+
+impl Planned {
+    /// A file of this size moves.
+    pub(super) fn room(&mut self, [from, to]: [BranchId; 2], occupied: ByteSize) {
+        let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
+        let most = from.index().max(to.index()) + 1;
+        self.room.resize(self.room.len().max(most), 0);
+        for (branch, change) in [(from, bytes), (to, -bytes)] {
+            if let Some(planned) = self.room.get_mut(branch.index()) {
+                *planned = planned.saturating_add(change);
+            }
+        }
+    }
+
+    /// A file of a dry run: the next ones see it where it would be.
+    pub(super) fn would_move(&mut self, groups: &[Group], path: &[u8], way: [BranchId; 2], occupied: ByteSize) {
+        self.room(way, occupied);
+        // Groups may share a directory.
+        let dirs: BTreeSet<&[u8]> = groups.iter().filter_map(|group| group.kept_together(path)).collect();
+        for dir in dirs {
+            self.moves.entry(dir.into()).or_default().push((way, occupied));
+        }
+    }
+
+    /// A file is sent to a branch: groups that take turns go on from it.
+    pub(super) fn takes_turn(&mut self, groups: &[Group], to: BranchId) {
+        let takes_turns = |group: &Group| group.spread.order == SpreadOrder::RoundRobin && group.members.contains(&to);
+        let turns = groups.iter().enumerate().filter(|(_, group)| takes_turns(group));
+        self.last_used.extend(turns.map(|(index, _)| (index, to)));
+    }
+
+    /// Some of the moves that waited were made: those that still wait are told anew.
+    pub(super) fn forget_moves(&mut self) {
+        self.room.clear();
+        self.moves.clear();
+    }
+
+    /// The branches as they will be.
+    pub(super) fn apply(&self, views: &mut [BranchView]) {
+        for (view, planned) in views.iter_mut().zip(&self.room) {
+            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
+        }
+    }
+
+    /// The surroundings as they will be.
+    pub(super) fn around<'p, S: Surroundings>(&'p self, now: &'p S) -> Then<'p, S> {
+        Then { planned: self, now }
+    }
+}
+
+/// See [`Planned::around`].
+pub(super) struct Then<'p, S> {
+    planned: &'p Planned,
+    now: &'p S,
+}
+
+impl<S: Surroundings> Surroundings for Then<'_, S> {
+    fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
+        self.now.has_directory(branch, dir) || self.moves_of(dir).iter().any(|([_, to], _)| *to == branch)
+    }
+
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+        let mut held = self.now.held_below(dir, branch);
+        for ([from, to], bytes) in self.moves_of(dir) {
+            if *from == branch {
+                held.bytes.0 = held.bytes.0.saturating_sub(bytes.0);
+                held.files = held.files.saturating_sub(1);
+            }
+            if *to == branch {
+                held.bytes.0 = held.bytes.0.saturating_add(bytes.0);
+                held.files += 1;
+            }
+        }
+        held
+    }
+
+    fn last_used(&self, group: usize) -> Option<BranchId> {
+        self.planned.last_used.get(&group).copied().or_else(|| self.now.last_used(group))
+    }
+
+    fn draw(&self) -> u64 {
+        self.now.draw()
+    }
+}
+
+impl<S> Then<'_, S> {
+    fn moves_of(&self, dir: &[u8]) -> &[Way] {
+        self.planned.moves.get(dir).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,225 @@
+//! The pool: files on branches, moved where the rules say.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{BranchView, Choice, FileFacts, Held, Resident, Rules, Stage, Surroundings};
+use umbrella_units::{BranchId, ByteSize, Timestamp};
+
+use crate::household::{BEFORE, DAY, DAYS, Event, events};
+use crate::motors::Motor;
+use crate::strategy::{BRANCHES, Strategy};
+
+const SSD: BranchId = BranchId(0);
+/// An SSD of 500 GB and disks of 4 TB, as `df` shows them.
+const SSD_SIZE: u64 = 465 << 30;
+const DISK_SIZE: u64 = 3725 << 30;
+const MIN_FREE: u64 = 20 << 30;
+/// Bytes a second of a download, and of a move.
+const ARRIVES: u64 = 20 << 20;
+const MOVES: u64 = 150 << 20;
+
+/// What came of it. Only the last 365 days count.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Year {
+    pub(crate) moves: u64,
+    pub(crate) bytes_moved: u64,
+    /// Of one file, the years before included.
+    pub(crate) most_moves: u64,
+    pub(crate) reads: u64,
+    pub(crate) reads_from_ssd: u64,
+    pub(crate) spin_ups: u64,
+    pub(crate) spinning_secs: u64,
+    /// Files that found no room.
+    pub(crate) refused: u64,
+}
+
+struct File {
+    branch: BranchId,
+    size: u64,
+    since: u64,
+    moves: u64,
+}
+
+struct Pool {
+    rules: Rules,
+    files: BTreeMap<String, File>,
+    free: [u64; BRANCHES.len()],
+    held: HashMap<String, [Held; BRANCHES.len()]>,
+    motors: [Motor; BRANCHES.len()],
+    year: Year,
+}
+
+/// Lives through the years before and the one that counts.
+pub(crate) fn simulate(strategy: &Strategy, seed: u64) -> Year {
+    let ids: Vec<_> = BRANCHES.iter().zip(0..).map(|(name, id)| ((*name).to_owned(), BranchId(id))).collect();
+    let mut free = [DISK_SIZE; BRANCHES.len()];
+    free[SSD.index()] = SSD_SIZE;
+    let mut pool = Pool {
+        rules: Rules::compile(&strategy.rules, &ids).unwrap(),
+        files: BTreeMap::new(),
+        free,
+        held: HashMap::new(),
+        motors: [Motor::default(); BRANCHES.len()],
+        year: Year::default(),
+    };
+    let mut events = events(seed).into_iter().peekable();
+    for day in 0..(BEFORE / DAY + DAYS) {
+        if day * DAY == BEFORE {
+            pool.year = Year::default();
+            pool.motors = [Motor::default(); BRANCHES.len()];
+        }
+        let night = day * DAY + 3 * 3600;
+        while let Some((at, event)) = events.next_if(|(at, _)| *at < night) {
+            pool.happens(at, event);
+        }
+        // Before the year a look every tenth night is enough.
+        if strategy.walks && (day * DAY >= BEFORE || day % 10 == 0) {
+            pool.walk(night);
+        }
+        while let Some((at, event)) = events.next_if(|(at, _)| *at < (day + 1) * DAY) {
+            pool.happens(at, event);
+        }
+    }
+    let disks = pool.motors.iter().skip(1);
+    pool.year.spin_ups = disks.clone().map(|motor| motor.spin_ups).sum();
+    pool.year.spinning_secs = disks.map(|motor| motor.spinning_secs).sum();
+    pool.year
+}
+
+impl Pool {
+    fn happens(&mut self, at: u64, event: Event) {
+        match event {
+            Event::Arrives { path, size } => {
+                let Choice::Place(branch) = self.decide(&path, at, 0, None) else {
+                    self.year.refused += 1;
+                    return;
+                };
+                self.put(&path, branch, size);
+                self.motors[branch.index()].used(at, size / ARRIVES);
+                self.files.insert(path, File { branch, size, since: at, moves: 0 });
+            }
+            Event::Read { path, secs } => {
+                let Some(file) = self.files.get(&path) else { return };
+                self.year.reads += 1;
+                self.year.reads_from_ssd += u64::from(file.branch == SSD);
+                self.motors[file.branch.index()].used(at, secs);
+            }
+            Event::Deleted { path } => {
+                let file = self.files.remove(&path).unwrap();
+                self.take(&path, file.branch, file.size);
+                self.motors[file.branch.index()].used(at, 1);
+            }
+        }
+    }
+
+    /// The enforcer looks at every file.
+    fn walk(&mut self, at: u64) {
+        for motor in &mut self.motors {
+            motor.used(at, 60);
+        }
+        let mut now = at;
+        for path in self.files.keys().cloned().collect::<Vec<_>>() {
+            let file = &self.files[&path];
+            let (from, size, since) = (file.branch, file.size, file.since);
+            let Choice::Place(to) = self.decide(&path, now, size, Some((from, since))) else { continue };
+            self.year.moves += 1;
+            self.year.bytes_moved += size;
+            self.take(&path, from, size);
+            self.put(&path, to, size);
+            let file = self.files.get_mut(&path).unwrap();
+            file.branch = to;
+            file.moves += 1;
+            self.year.most_moves = self.year.most_moves.max(file.moves);
+            for branch in [from, to] {
+                self.motors[branch.index()].used(now, size / MOVES);
+            }
+            now += size / MOVES;
+        }
+    }
+
+    /// Where a file goes that is new, or that lies there since.
+    fn decide(&self, path: &str, at: u64, size: u64, lies: Option<(BranchId, u64)>) -> Choice {
+        let stamp = |secs: u64| Timestamp { secs: secs as i64, nanos: 0 };
+        let changed = stamp(lies.map_or(at, |(_, since)| since));
+        let facts = FileFacts {
+            path: path.as_bytes(),
+            kind: FileKind::File,
+            size: ByteSize(size),
+            occupied: ByteSize(size),
+            uid: 1000,
+            gid: 1000,
+            mode: 0o644,
+            links: 1,
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            btime: Some(changed),
+            now: stamp(at),
+            stage: if lies.is_some() { Stage::Settled } else { Stage::New },
+            xattrs: Some(&[]),
+        };
+        let resident =
+            lies.map(|(branch, _)| Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false });
+        self.rules.decide(&facts, &self.views(), resident.as_ref(), self).choice
+    }
+
+    fn views(&self) -> [BranchView; BRANCHES.len()] {
+        let view = |index: usize| BranchView {
+            online: true,
+            writable: true,
+            total: ByteSize(if index == SSD.index() { SSD_SIZE } else { DISK_SIZE }),
+            free: ByteSize(self.free[index]),
+            min_free: ByteSize(MIN_FREE),
+            inodes: None,
+        };
+        std::array::from_fn(view)
+    }
+
+    fn put(&mut self, path: &str, branch: BranchId, size: u64) {
+        self.free[branch.index()] -= size;
+        for dir in dirs(path) {
+            let held = &mut self.held.entry(dir.to_owned()).or_default()[branch.index()];
+            held.bytes.0 += size;
+            held.files += 1;
+        }
+    }
+
+    fn take(&mut self, path: &str, branch: BranchId, size: u64) {
+        self.free[branch.index()] += size;
+        for dir in dirs(path) {
+            let held = &mut self.held.get_mut(dir).unwrap()[branch.index()];
+            held.bytes.0 -= size;
+            held.files -= 1;
+        }
+    }
+
+    fn held(&self, dir: &[u8], branch: BranchId) -> Held {
+        let held = std::str::from_utf8(dir).ok().and_then(|dir| self.held.get(dir));
+        held.map_or_else(Held::default, |held| held[branch.index()])
+    }
+}
+
+/// All directories above a file.
+fn dirs(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').skip(1).map(|(end, _)| &path[..end])
+}
+
+impl Surroundings for Pool {
+    fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
+        self.held(dir, branch).files > 0
+    }
+
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+        self.held(dir, branch)
+    }
+
+    fn last_used(&self, _: usize) -> Option<BranchId> {
+        None
+    }
+
+    fn draw(&self) -> u64 {
+        0
+    }
+}
