@@ -1,5 +1,6 @@
 //! What people read: tables of a pool's state, and why a file is where it is. Pure: answers in, text out.
 
+mod evict;
 pub(crate) mod survey;
 pub(crate) mod write_back;
 
@@ -46,6 +47,9 @@ pub(crate) fn status(status: &Status) -> String {
     }
     for walk in &status.walks {
         let _ = writeln!(text, "{}", self::walk(walk));
+    }
+    for evict in &status.evicts {
+        let _ = writeln!(text, "{}", evict::line(evict));
     }
     if status.ending {
         let _ = writeln!(text, "{}", ending(&status.mount, Some(status.pid)));

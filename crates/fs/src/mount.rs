@@ -83,6 +83,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     }
     let clock = Arc::clone(&pool);
     helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
+    let levels = Arc::clone(&pool);
+    helpers.push(spawn("fill-levels", move || levels.admin.run_fill_levels())?);
     if let Some(look) = options.first_look {
         let context = Arc::clone(&pool.context);
         let look = move || {

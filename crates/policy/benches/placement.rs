@@ -19,7 +19,7 @@ fn to() -> DestinationSpec {
 }
 
 fn compile(rules: Vec<RuleSpec>) -> Rules {
-    let spec = RulesSpec { rules, default: vec!["a".to_owned()], groups: Vec::new() };
+    let spec = RulesSpec { rules, default: vec!["a".to_owned()], groups: Vec::new(), evicts: Vec::new() };
     let names = [("a".to_owned(), BranchId(0)), ("b".to_owned(), BranchId(1))];
     Rules::compile(&spec, &names).expect("the rules of the benchmark are right")
 }
@@ -76,7 +76,7 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
         min_free: ByteSize(0),
         inodes: None,
     };
-    let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO };
+    let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false };
     for count in COUNTS {
         let rules = rules(count);
         let facts = file(path.as_bytes());
@@ -148,7 +148,12 @@ fn spacious(rules: usize, branches: usize) -> Rules {
             treatment: Treatment::default(),
         }
     };
-    let spec = RulesSpec { rules: (0..rules).map(rule).collect(), default: names.clone(), groups: Vec::new() };
+    let spec = RulesSpec {
+        rules: (0..rules).map(rule).collect(),
+        default: names.clone(),
+        groups: Vec::new(),
+        evicts: Vec::new(),
+    };
     let ids: Vec<(String, BranchId)> = names.iter().cloned().zip((0..).map(BranchId)).collect();
     Rules::compile(&spec, &ids).expect("the rules of the benchmark are right")
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::Spanned;
 use umbrella_fs::spec::{LONGEST_NAME, is_branch_name, is_name};
 use umbrella_policy::placement::spec::{ANY, DEFAULT};
+use umbrella_policy::schedule::Schedule;
 use umbrella_units::Amount;
 
 use super::Spans;
@@ -100,5 +101,20 @@ impl Conversion {
                 None
             }
         }
+    }
+
+    /// Hours of the week: one window or a list.
+    pub(super) fn windows(&mut self, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
+        let mut schedule = Schedule::default();
+        for (span, text) in given.into_iter().flat_map(all_names) {
+            if let Ok(window) = text.parse() {
+                schedule.0.push(window);
+                continue;
+            }
+            let examples = "\"02:00-05:00\", \"22:30-06:00\" or \"Sat,Sun 02:00-09:00\"";
+            let what = "two different times of the day, with or without days of the week";
+            self.fail(span, Problem::BadValue { key, given: text.to_owned(), what, examples });
+        }
+        schedule
     }
 }

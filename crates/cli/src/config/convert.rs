@@ -7,19 +7,19 @@ use std::time::Duration;
 use toml::Spanned;
 use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
 use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
-use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
 
 use super::branch_paths;
 use super::complaints::Complaints;
 use super::conversion::Conversion;
+use super::evict;
 use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
 use super::groups;
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
 use super::source::Source;
-use super::values::{Names, all_names};
+use super::values::all_names;
 use super::{Config, Spans};
 
 /// A branch has a number of 16 bits, and every one costs a look at each listing.
@@ -50,7 +50,8 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
     let groups = groups::groups(c, &file.group);
     groups::keep_free(c, &file.group, &groups, &mut branches);
     let default = default_list(c, file);
-    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups };
+    let evicts = evict::evicts(c, file, &groups);
+    let rules = RulesSpec { rules: rules::rules(c, &file.rule), default, groups, evicts };
     let spec = PoolSpec {
         mount,
         branches,
@@ -176,7 +177,7 @@ fn default_list(c: &mut Conversion, file: &PoolFile) -> Vec<String> {
 }
 
 fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
-    let window = windows(c, "window", file.window.as_ref());
+    let window = c.windows("window", file.window.as_ref());
     let valid = "more than 0 bytes a second (leave it out for no limit)";
     let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
@@ -226,21 +227,6 @@ fn staging(c: &mut Conversion, table: &Spanned<StagingFile>) -> StagingSpec {
         max_file,
         max_age,
     }
-}
-
-/// Hours of the week: one window or a list.
-fn windows(c: &mut Conversion, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
-    let mut schedule = Schedule::default();
-    for (span, text) in given.into_iter().flat_map(all_names) {
-        if let Ok(window) = text.parse() {
-            schedule.0.push(window);
-            continue;
-        }
-        let examples = "\"02:00-05:00\", \"22:30-06:00\" or \"Sat,Sun 02:00-09:00\"";
-        let what = "two different times of the day, with or without days of the week";
-        c.fail(span, Problem::BadValue { key, given: text.to_owned(), what, examples });
-    }
-    schedule
 }
 
 fn threads(c: &mut Conversion, given: Option<&Spanned<i64>>) -> u16 {

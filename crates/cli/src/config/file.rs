@@ -81,6 +81,7 @@ pub(super) struct BranchFile {
     pub(super) write_back: Option<Spanned<String>>,
     pub(super) write_back_limit: Option<Spanned<Scalar>>,
     pub(super) write_back_background: Option<Spanned<Scalar>>,
+    pub(super) evict: Option<Spanned<EvictFile>>,
 }
 
 /// `[[group]]`
@@ -93,6 +94,23 @@ pub(super) struct GroupFile {
     pub(super) together: Option<Spanned<Patterns>>,
     pub(super) together_spill: Option<bool>,
     pub(super) min_free: Option<Spanned<Scalar>>,
+    pub(super) evict: Option<Spanned<EvictFile>>,
+}
+
+/// `evict = { ... }`
+#[derive(Debug, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a fill level in braces: { above = \"80%\", until = \"70%\", to = [\"hdds\"] }"
+)]
+pub(super) struct EvictFile {
+    pub(super) above: Spanned<Scalar>,
+    pub(super) until: Spanned<Scalar>,
+    pub(super) order: Option<Spanned<String>>,
+    pub(super) to: Option<Spanned<Names>>,
+    pub(super) only: Option<Spanned<WhenFile>>,
+    pub(super) min_age: Option<Spanned<Scalar>>,
+    pub(super) window: Option<Spanned<Names>>,
 }
 
 /// `[[rule]]`: either `when`, `to`, `offline` and how its files are treated, or `match`.

@@ -14,6 +14,7 @@ mod conversion;
 mod convert;
 pub(crate) mod disk;
 mod disks;
+mod evict;
 mod file;
 mod groups;
 mod notice;

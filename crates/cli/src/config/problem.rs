@@ -115,6 +115,10 @@ pub(crate) enum Problem {
     SpillIsGone,
     #[error("{error}")]
     Group { error: RuleError },
+    #[error("{error}")]
+    Evict { error: RuleError },
+    #[error("evict moves files away, and read_only = true forbids that: leave one of the two out")]
+    EvictReadOnly,
     #[error(
         "spread takes one word, or two, the first of which is \"same-path\", \"only-same-path\" or \"nearest-path\": for example [\"same-path\", \"most-free\"]"
     )]

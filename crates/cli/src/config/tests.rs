@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use umbrella_fs::spec::{DirectoryRule, OnBranchError, Transport};
 use umbrella_policy::placement::spec::{
-    Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, Narrow, Offline, RuleKindSpec, SpaceField,
-    Spread, SpreadOrder, TimeField, TogetherFull,
+    Access, Comparison, Condition, DestinationSpec, EvictOrder, EvictSpec, FileKind, GroupSpec, Narrow, Offline,
+    RuleKindSpec, SpaceField, Spread, SpreadOrder, TimeField, TogetherFull,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize};
@@ -146,6 +146,26 @@ fn a_pattern_of_paths_makes_a_branch_of_each_directory_named_by_it() {
     assert_eq!(spec.branches[3].min_free, Amount::MilliPercent(5000));
     let twice = format!("{text}[[branch]]\npath = \"/mnt/disk2\"\n");
     assert!(error(&twice).contains("a second branch \"disk2\""), "{}", error(&twice));
+}
+
+#[test]
+fn fill_levels_are_read_of_branches_and_groups() {
+    let text = with_default(
+        "[[branch]]\nname = \"ssd\"\npath = \"/ssd\"\nevict = { above = \"80%\", until = \"70%\" }\n\
+         [[group]]\nname = \"all\"\nbranches = [\"*\", \"!ssd\"]\nevict = { above = \"2TiB\", until = \"1TiB\", order = \"largest\", \
+         to = \"ssd\", only = { size = \"> 1GiB\" }, min_age = \"30d\", window = [\"Sat,Sun 02:00-09:00\", \"03:00-05:00\"] }\n",
+    );
+    let rules = read_text(&text).unwrap_or_else(|errors| panic!("{errors}")).spec.rules;
+    let percent = |share: u32| Amount::MilliPercent(share * 1000);
+    let of_group = EvictSpec {
+        order: EvictOrder::Largest,
+        to: vec!["ssd".to_owned()],
+        only: when("size = \"> 1GiB\""),
+        min_age: Duration::from_secs(30 * 86_400),
+        window: Schedule(["Sat,Sun 02:00-09:00", "03:00-05:00"].map(|window| window.parse().unwrap()).to_vec()),
+        ..EvictSpec::new("all", Amount::Bytes(ByteSize(2 << 40)), Amount::Bytes(ByteSize(1 << 40)))
+    };
+    assert_eq!(rules.evicts, [EvictSpec::new("ssd", percent(80), percent(70)), of_group]);
 }
 
 #[test]
@@ -394,7 +414,7 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
         error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\n path = \"/a\"\n  minfree = \"5%\"\n"),
         "pool.toml:5:3: unknown key \"minfree\" (did you mean \"min_free\"?); valid keys: name, path, min_free, \
          headroom, read_only, create, max_files, hide, optional, require_mount, min_stay, passthrough, write_back, write_back_limit, \
-         write_back_background"
+         write_back_background, evict"
     );
     let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
     assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is called \"min_free\" now; its values are the same");
@@ -501,6 +521,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
     let top = |text: &str| format!("{text}\n{TWO}");
     let table = |text: &str| rule(&format!("match = [{text}]"));
     let group = |text: &str| with_default(&format!("[[group]]\n{text}\n"));
+    let evict = |text: &str| with_default(&format!("[[branch]]\nname = \"last\"\npath = \"/last\"\nevict = {text}\n"));
     let cases = [
         String::new(),
         "mount = ".to_owned(),
@@ -611,6 +632,16 @@ fn the_texts_of_all_errors_are_as_agreed() {
         group("name = \"g\"\nbranches = \"*\"\ntogether = \"/TV/\""),
         group("name = \"g\"\nbranches = \"*\"\ntogether = 0"),
         group("name = \"g\"\nbranches = \"*\"\ntogether = true"),
+        evict("{ above = \"70%\", until = \"80%\" }"),
+        evict("{ above = \"80%\", until = \"1GiB\" }"),
+        evict("{ above = \"80%\" }"),
+        evict("\"80%\""),
+        evict("{ above = \"80%\", until = \"70%\", order = \"coldest\" }"),
+        evict("{ above = \"80%\", until = \"70%\", to = [\"last\"] }"),
+        evict("{ above = \"80%\", until = \"70%\", to = [\"any\"] }"),
+        evict("{ above = \"80%\", until = \"70%\", only = { siz = 3 } }"),
+        evict("{ above = \"80%\", until = \"70%\", window = \"25:00-26:00\" }"),
+        evict("{ above = \"80%\", until = \"70%\" }\nread_only = true"),
     ];
     let mut said = String::new();
     for (number, text) in cases.iter().enumerate() {

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use umbrella_fs::branch::BranchErrors;
-use umbrella_fs::control::protocol::{ExplainPart, ExplainStep};
-use umbrella_units::Timestamp;
+use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays, ExplainPart, ExplainStep};
+use umbrella_units::{Amount, Timestamp};
 
 use super::*;
 
@@ -91,6 +91,18 @@ fn pool() -> Status {
             branch: Some("usb".to_owned()),
             progress: Progress { files_seen: 12, files_moved: 1, current: "/films".to_owned(), ..Progress::default() },
         }],
+        evicts: vec![EvictStatus {
+            of: "usb".to_owned(),
+            total: ByteSize(100 << 30),
+            used: ByteSize(85 << 30),
+            above: Amount::MilliPercent(80_000),
+            until: Amount::MilliPercent(70_000),
+            state: EvictState::Moving,
+            files_moved: 12,
+            bytes_moved: ByteSize(3 << 30),
+            next: vec!["/films/a.mkv".to_owned()],
+            stays: vec![EvictStays { why: EvictStay::Nowhere, files: 2, bytes: ByteSize(1 << 20) }],
+        }],
     }
 }
 
@@ -103,6 +115,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
 requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
+evict: "usb" 85.0% full, from 80% down to 70%: files leave now; 12 files (3 GiB) left; next /films/a.mkv; 2 files (1 MiB) may not leave (their lists name no other branch)
 
 BRANCH  STATE              USED                 FREE     SIZE  MIN FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB     5 GiB   3   12  ext4        -                   /mnt/disk

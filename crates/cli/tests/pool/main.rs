@@ -18,6 +18,7 @@ mod conditions;
 mod descriptors;
 mod directories;
 mod enforcing;
+mod evicting;
 mod failing_calls;
 mod failing_disks;
 mod failures;

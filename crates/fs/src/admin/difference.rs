@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use umbrella_policy::placement::spec::{DestinationSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec};
+use umbrella_policy::placement::spec::{
+    DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+};
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize, format_duration};
 
@@ -102,9 +104,13 @@ impl Difference {
 
     /// Of the default list, the groups and the rules.
     pub(super) fn of_rules(&mut self, old: &RulesSpec, new: &RulesSpec) {
-        let RulesSpec { rules, default, groups } = old;
+        let RulesSpec { rules, default, groups, evicts } = old;
         self.live("default", default, &new.default);
         self.of_list("group", groups, &new.groups, |it| &it.name, Difference::of_group);
+        let compare = |it: &mut Difference, was: &EvictSpec, is: &EvictSpec| {
+            it.changed(&format!("evict of {:?}", was.of), was != is);
+        };
+        self.of_list("evict of", evicts, &new.evicts, |it| &it.of, compare);
         self.of_list("rule", rules, &new.rules, |it| &it.name, Difference::of_rule);
     }
 

@@ -16,6 +16,7 @@ impl Admin {
     pub(crate) fn shut_down(&self) {
         self.context.stop();
         self.branches.attention.call();
+        self.branches.levels.call();
         for node in self.tree.nodes.snapshot() {
             if let Some(file) = node.file()
                 && let Some(cancel) = &file.state.read().copying

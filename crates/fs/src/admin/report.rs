@@ -55,6 +55,7 @@ impl Admin {
             transport: self.context.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staged.status(),
             walks: self.migrate.walks_under_way(),
+            evicts: self.migrate.evict_statuses(),
         }
     }
 
@@ -241,6 +242,12 @@ impl Admin {
         }
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
+        }
+        if let Some(resident) = resident.filter(|_| !moves) {
+            let facts = FileFacts { path: decides, ..facts };
+            for means in self.what_levels_mean(&active, &facts, &views, &resident) {
+                let _ = write!(outcome, "; {means}");
+            }
         }
         let entry = active.rules.entries().get(explained.decision.entry.index());
         Ok(Explanation {

@@ -9,7 +9,7 @@ use umbrella_units::BranchId;
 use crate::branch::{Branch, Online};
 use crate::context::Context;
 use crate::error::{Error, OpError, OpResult};
-use crate::ground::attention::Attention;
+use crate::ground::attention::{Activity, Attention};
 use crate::ground::locks::{RankedMutex, rank};
 use crate::spec::STAGING;
 
@@ -24,6 +24,8 @@ pub(crate) struct Branches {
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
     pub(crate) attention: Arc<Attention>,
+    /// Use of the tree, for who looks after fill levels.
+    pub(crate) levels: Activity,
     /// Somebody used the tree since the branches were asked last.
     pub(crate) used: AtomicBool,
     staging: Option<BranchId>,
@@ -42,6 +44,7 @@ impl Branches {
             told: RankedMutex::default(),
             topology: AtomicU64::new(1),
             attention,
+            levels: Activity::default(),
             used: AtomicBool::new(false),
             staging,
         })
@@ -96,5 +99,6 @@ impl Branches {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
             self.attention.call();
         }
+        self.levels.note();
     }
 }

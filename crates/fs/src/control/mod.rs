@@ -3,6 +3,7 @@
 mod balance;
 mod change;
 mod directories;
+mod evict;
 pub mod protocol;
 pub(crate) mod server;
 pub mod socket;

@@ -12,6 +12,7 @@ use umbrella_units::ByteSize;
 pub use super::balance::{BalanceSummary, MemberShare};
 pub use super::change::Change;
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
+pub use super::evict::{EvictState, EvictStatus, EvictStay, EvictStays};
 pub use crate::branch::{Abilities, BranchState, BranchStatus};
 use crate::spec::{BranchSpec, PoolSpec, WriteBackChange};
 
@@ -360,6 +361,9 @@ pub struct Status {
     /// Walks of the enforcer, drains too.
     #[serde(default)]
     pub walks: Vec<WalkStatus>,
+    /// Fill levels, in the order of the configuration.
+    #[serde(default)]
+    pub evicts: Vec<EvictStatus>,
 }
 
 /// How the kernel's requests reach the daemon.

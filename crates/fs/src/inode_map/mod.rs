@@ -13,6 +13,7 @@
 //! same: when a log is read, of two entries with one number the one with more moves stays, numbers of other branches' ranges are
 //! lent again, and counters of made-up numbers leap ahead of what may have been used.
 
+mod evicted;
 mod log;
 mod number;
 mod record;
@@ -166,7 +167,7 @@ impl InodeMap {
                 return number;
             }
             let number = number::fresh(key.slot, shard.take_counter());
-            let entry = Entry { number, hops: 0, shared: false, born: None, guard };
+            let entry = Entry { number, hops: 0, shared: false, born: None, guard, evicted: None };
             state.entries.insert(place_of(key), entry);
             records.push(assign(key, entry));
             number
@@ -234,6 +235,7 @@ impl InodeMap {
             shared: old.is_some_and(|old| old.shared),
             born: born(old.and_then(|old| old.born)),
             guard: None,
+            evicted: None,
         };
         self.replace(&mut holders, to, entry);
         if from != to {
@@ -267,11 +269,11 @@ impl InodeMap {
             }
             None => {
                 self.lend(number, original.slot);
-                let entry = Entry { number, hops: 0, shared: true, born: None, guard: None };
+                let entry = Entry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
                 self.put(original, entry);
             }
         }
-        let entry = Entry { number, hops: 0, shared: true, born: None, guard: None };
+        let entry = Entry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
         self.replace(&mut holders, copy, entry);
     }
 

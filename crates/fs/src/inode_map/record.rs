@@ -4,13 +4,14 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 | kind: 1 assign, 2 forget, 3 lent, 4 returned, 5 high water |
-//! | 1 | flags: 1 shared, 2 has a birth time, 4 has a guard |
-//! | 2-3, 56-59 | zero |
+//! | 1 | flags: 1 shared, 2 has a birth time, 4 has a guard, 8 a fill level moved it (logs of before have none of these, and who does not know it passes it over) |
+//! | 2-3 | zero |
 //! | 4-7 | hops |
 //! | 8-15, 16-23 | foreign device, inode number on the branch |
 //! | 24-31 | number, or the counter of a high water |
 //! | 32-39, 48-51 | birth time as users see it: seconds, nanoseconds |
 //! | 40-47, 52-55 | guard: birth time of the file on the branch |
+//! | 56-59 | sum of the change time that the file had when a fill level had moved it; else zero |
 
 use umbrella_units::Timestamp;
 
@@ -25,6 +26,7 @@ const BODY: usize = RECORD - 4;
 const SHARED: u8 = 1;
 const HAS_BORN: u8 = 2;
 const HAS_GUARD: u8 = 4;
+const EVICTED: u8 = 8;
 
 /// What the map knows of one file that does not have the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct Entry {
     pub born: Option<Timestamp>,
     /// Birth time of the file on the branch: another one there means another file.
     pub guard: Option<Timestamp>,
+    /// A fill level moved it there: a sum of the change time that it had then.
+    pub evicted: Option<u32>,
 }
 
 /// One step in the life of a map.
@@ -136,6 +140,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Option<Record> {
                 shared: flags & SHARED != 0,
                 born: time(HAS_BORN, 32, 48),
                 guard: time(HAS_GUARD, 40, 52),
+                evicted: (flags & EVICTED != 0).then(|| u32_at(body, 56)),
             },
         },
         2 => Record::Forget { dev, ino },
@@ -167,6 +172,10 @@ pub(super) fn encode(record: &Record) -> [u8; RECORD] {
                     put(secs, &time.secs.to_le_bytes());
                     put(nanos, &time.nanos.to_le_bytes());
                 }
+            }
+            if let Some(mark) = entry.evicted {
+                flags |= EVICTED;
+                put(56, &mark.to_le_bytes());
             }
             put(1, &[flags]);
             1

@@ -286,7 +286,8 @@ fn a_log_of_mostly_dead_records_is_rewritten_when_it_is_read() {
 
 #[test]
 fn the_bytes_of_the_first_version_stay_as_they_are() {
-    let entry = Entry { number: 0x0102, hops: 3, shared: true, born: Some(time(-1)), guard: Some(time(9)) };
+    let entry =
+        Entry { number: 0x0102, hops: 3, shared: true, born: Some(time(-1)), guard: Some(time(9)), evicted: None };
     let bytes = encode(&Record::Assign { dev: 4, ino: 5, entry });
     let hex = header().iter().chain(&bytes).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/inode_map/fixture-v1.hex");
@@ -294,11 +295,25 @@ fn the_bytes_of_the_first_version_stay_as_they_are() {
     assert_eq!(hex, kept.trim());
 }
 
+#[test]
+fn the_mark_of_a_file_that_a_fill_level_moved_is_of_its_change_time_and_outlives_the_mount() {
+    let disks = Disks::new();
+    let map = disks.map(&[1, 2]);
+    map.moved(key(1, 7), key(2, 9), None);
+    assert!(!map.is_evicted(key(2, 9), time(5)), "moved, but not by a fill level");
+    map.set_evicted(key(2, 9), time(5));
+    assert!(map.is_evicted(key(2, 9), time(5)) && !map.is_evicted(key(2, 9), time(6)));
+    let again = disks.map(&[1, 2]);
+    assert!(again.is_evicted(key(2, 9), time(5)));
+    again.moved(key(2, 9), key(1, 8), None);
+    assert!(!again.is_evicted(key(1, 8), time(5)), "another move, another place");
+}
+
 fn some_record() -> impl Strategy<Value = Record> {
     let some_time =
         || proptest::option::of((any::<i64>(), any::<u32>()).prop_map(|(secs, nanos)| Timestamp { secs, nanos }));
-    let entry = (any::<u64>(), any::<u32>(), any::<bool>(), some_time(), some_time())
-        .prop_map(|(number, hops, shared, born, guard)| Entry { number, hops, shared, born, guard });
+    let entry = (any::<u64>(), any::<u32>(), any::<bool>(), some_time(), some_time(), any::<Option<u32>>())
+        .prop_map(|(number, hops, shared, born, guard, evicted)| Entry { number, hops, shared, born, guard, evicted });
     prop_oneof![
         (any::<u64>(), any::<u64>(), entry).prop_map(|(dev, ino, entry)| Record::Assign { dev, ino, entry }),
         (any::<u64>(), any::<u64>()).prop_map(|(dev, ino)| Record::Forget { dev, ino }),

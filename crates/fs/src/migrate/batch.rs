@@ -82,15 +82,20 @@ enum Joins<'a> {
 pub(crate) type MoveResult = Result<ByteSize, NotMoved>;
 
 impl Migrations {
-    /// Moves the first of these files, or some of the first together where that is possible, as [`Migrations::transfer`] does because of rules. The bytes
+    /// Moves the first of these files, or some of the first together where that is possible, as [`Migrations::transfer`] does. The bytes
     /// copied of each that it looked at, or why it stays.
-    pub(crate) fn transfer_first(&self, nodes: &[Arc<Node>], target: BranchId, pace: Pace<'_>) -> Vec<MoveResult> {
+    pub(crate) fn transfer_first(
+        &self,
+        nodes: &[Arc<Node>],
+        target: BranchId,
+        cause: Cause,
+        pace: Pace<'_>,
+    ) -> Vec<MoveResult> {
         // `None`: it is still to move, by itself.
         let mut done: Vec<Option<MoveResult>> = nodes.iter().map(|_| None).collect();
-        let looked = self.move_together(nodes, target, pace, &mut done).unwrap_or(1);
-        let alone = |(node, done): (&Arc<Node>, Option<_>)| {
-            done.unwrap_or_else(|| self.transfer(node, target, Cause::Rule, pace))
-        };
+        let looked = self.move_together(nodes, (target, cause), pace, &mut done).unwrap_or(1);
+        let alone =
+            |(node, done): (&Arc<Node>, Option<_>)| done.unwrap_or_else(|| self.transfer(node, target, cause, pace));
         nodes.iter().zip(done).take(looked).map(alone).collect()
     }
 
@@ -98,7 +103,7 @@ impl Migrations {
     fn move_together(
         &self,
         nodes: &[Arc<Node>],
-        target: BranchId,
+        (target, cause): (BranchId, Cause),
         pace: Pace<'_>,
         done: &mut [Option<MoveResult>],
     ) -> Option<usize> {
@@ -115,7 +120,8 @@ impl Migrations {
         let mut looked = 0;
         for (node, done) in nodes.iter().zip(done.iter_mut()) {
             let is_stopped = self.context.is_stopping() || pace.stop.is_some_and(|stop| stop());
-            let joined = if is_stopped { Err(NotMoved::Stopped) } else { self.join(node, &ends, pace, is_shared) };
+            let joined =
+                if is_stopped { Err(NotMoved::Stopped) } else { self.join(node, &ends, (cause, pace), is_shared) };
             match joined {
                 Ok(Joins::Member(member, unsynced)) => gathered.add(looked, *member, unsynced),
                 Ok(Joins::Alone) => {}
@@ -150,11 +156,10 @@ impl Migrations {
         &self,
         node: &'a Arc<Node>,
         ends: &BatchEnds,
-        pace: Pace<'a>,
+        (cause, pace): (Cause, Pace<'a>),
         is_shared: bool,
     ) -> Result<Joins<'a>, NotMoved> {
         let cancel = Arc::new(AtomicBool::new(false));
-        let cause = Cause::Rule;
         let begun = self.begin_move(node, ends.to.branch.id, cause, &cancel)?;
         let Some((backing, names)) = begun else { return Ok(Joins::There) };
         let durability = if is_shared { Durability::Begun } else { Durability::Now };

@@ -3,6 +3,7 @@
 //! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
 //! - `batch`: many small files at once
 //! - `overflow`: a branch is full and somebody writes
+//! - `evict`: a branch is above its fill level
 //! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
 
 mod accessed;
@@ -12,6 +13,7 @@ mod commit;
 mod copying;
 mod drain;
 mod enforce;
+mod evict;
 mod mover;
 mod moving;
 mod overflow;
@@ -53,6 +55,7 @@ pub(crate) struct Migrations {
     mover: mover::Mover,
     walks: walks::Walks,
     revisits: revisit::Revisits,
+    evicts: evict::Evicts,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
     given_up: RankedMutex<rank::MigrateGivenUp, FxHashSet<OsString>>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
@@ -71,6 +74,7 @@ impl Migrations {
             mover: mover::Mover::new(),
             walks: walks::Walks::default(),
             revisits: revisit::Revisits::default(),
+            evicts: evict::Evicts::default(),
             given_up: RankedMutex::default(),
             moves_left: AtomicBool::new(false),
         })

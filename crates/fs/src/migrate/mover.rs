@@ -302,7 +302,7 @@ impl Migrations {
 
     fn move_first_of(&self, waiting: &mut Vec<Waiting>, target: BranchId) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
-        let moved = self.transfer_first(&nodes, target, Pace::default());
+        let moved = self.transfer_first(&nodes, target, Cause::Rule, Pace::default());
         let rest = waiting.split_off(moved.len().min(waiting.len()));
         for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
             let turn = match moved {

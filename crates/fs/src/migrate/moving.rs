@@ -26,6 +26,8 @@ use crate::write_back::Holds;
 pub(crate) enum Cause {
     /// A rule says so. Not while somebody writes.
     Rule,
+    /// Its branch is above a fill level. Not while anybody has it open.
+    Evict,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
     Full,
     /// It leaves volatile staging, and owes a power loss nothing. The caller holds the file's `io` lock exclusively.
@@ -39,16 +41,21 @@ impl Cause {
         if area.spec.volatile && area.has_room_for_intents() { Cause::Staged } else { Cause::Full }
     }
 
+    /// Nobody waits for the move.
+    pub(crate) fn is_background(self) -> bool {
+        matches!(self, Cause::Rule | Cause::Evict)
+    }
+
     pub(crate) fn durability(self) -> Durability {
         match self {
-            Cause::Rule | Cause::Full => Durability::Now,
+            Cause::Rule | Cause::Evict | Cause::Full => Durability::Now,
             Cause::Staged => Durability::Begun,
         }
     }
 
     pub(crate) fn holds(self) -> Holds {
         match self {
-            Cause::Rule => Holds::Nothing,
+            Cause::Rule | Cause::Evict => Holds::Nothing,
             Cause::Full | Cause::Staged => Holds::Locks,
         }
     }

@@ -105,7 +105,7 @@ impl Migrations {
 }
 
 /// Whether the hours are open now; `None` when the local time is not known.
-fn is_open(hours: &Schedule) -> Option<bool> {
+pub(super) fn is_open(hours: &Schedule) -> Option<bool> {
     let local = local_time(crate::ground::meta::now().secs)?;
     let minute = u16::try_from(local.tm_hour * 60 + local.tm_min).ok()?;
     // The C library counts days from Sunday.
@@ -123,7 +123,7 @@ fn local_time(secs: i64) -> Option<libc::tm> {
 }
 
 /// When a window may begin or end next, in seconds since the epoch.
-fn next_change(hours: &Schedule) -> i64 {
+pub(super) fn next_change(hours: &Schedule) -> i64 {
     const DAY: i64 = 24 * 60 * 60;
     let now = crate::ground::meta::now().secs;
     let changes = hours.changes().flat_map(|minute| [0, 1].map(|days| at_minute(now, minute, days)));

@@ -110,7 +110,7 @@ impl Migrations {
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
         }
-        state.copy_begins(cancel, cause != Cause::Rule);
+        state.copy_begins(cancel, !cause.is_background());
         Ok(Some((state.backing, state.names.clone())))
     }
 
@@ -286,10 +286,10 @@ impl Migrations {
         &self,
         first: &MovedLink,
         paths: &[Vec<u8>],
-        node: &Node,
-        target: BranchId,
+        migration: &Migration<'_>,
         taken: ByteSize,
     ) -> Result<bool, NotMoved> {
+        let (node, target) = (migration.node, migration.target.id);
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
         let resident = self.placement.resident(&first.from.branch, &meta);
@@ -302,10 +302,13 @@ impl Migrations {
         let active = self.placement.rules.load();
         let names = paths.iter().map(Vec::as_slice);
         let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
-        let around = self.placement.around(&active);
-        let decided = active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &around);
-        // Among equals another one may be better now; that is no reason to copy once more.
         let facts = FileFacts { path, ..facts };
+        if migration.cause == Cause::Evict {
+            return Ok(active.rules.may_be_on(&facts, &views, &resident, target));
+        }
+        let around = self.placement.around(&active);
+        let decided = active.rules.decide(&facts, &views, Some(&resident), &around);
+        // Among equals another one may be better now; that is no reason to copy once more.
         Ok(active.rules.is_as_good(decided, target)
             || active.rules.equals(&facts, &views, &resident, &around).contains(&target))
     }
@@ -356,7 +359,7 @@ impl Migrations {
             first.verify_unchanged(copied)?;
         }
         let taken = in_batch.map_or(copied.bytes, |in_batch| in_batch.taken);
-        if cause == Cause::Rule && !self.still_belongs(first, &paths, node, target.id, taken)? {
+        if cause.is_background() && !self.still_belongs(first, &paths, migration, taken)? {
             return Err(NotMoved::Outdated);
         }
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
@@ -373,6 +376,7 @@ impl Migrations {
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
+        let stays_away = self.stays_away(cause, keys.0, first);
         let came_from_elsewhere = self.tree.inodes.born(keys.0);
         self.tree.inodes.moved(keys.0, keys.1, node.born);
         // Says which file the number is for: after a crash it would not be believed without.
@@ -404,6 +408,9 @@ impl Migrations {
                 }
                 return Err(error.into());
             }
+        }
+        if stays_away {
+            self.mark_evicted(keys.1, first);
         }
         state.backing = new;
         state.copying = None;
@@ -476,8 +483,11 @@ fn may_move_now(state: &FileState, cause: Cause) -> Result<(), NotMoved> {
     if state.passthrough > 0 {
         return Err(NotMoved::Busy("it is open"));
     }
-    if cause == Cause::Rule && state.writers > 0 {
+    if cause.is_background() && state.writers > 0 {
         return Err(NotMoved::Busy("it is open for writing"));
+    }
+    if cause == Cause::Evict && state.handles.iter().any(|handle| handle.strong_count() > 0) {
+        return Err(NotMoved::Busy("it is open"));
     }
     Ok(())
 }

@@ -89,6 +89,7 @@ impl Placement {
         for entry in before.rules.entries() {
             self.context.unwarn(&full_list(&entry.name));
         }
+        self.branches.levels.call();
         Ok(())
     }
 

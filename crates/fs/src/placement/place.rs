@@ -148,8 +148,14 @@ impl Placement {
     /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
     /// made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
-        let has_moved = branch.online().is_some_and(|online| self.inodes.born(inode_key(&online, meta)).is_some());
-        Resident { branch: branch.id, since: meta.btime.filter(|_| has_moved), min_stay: branch.settings().min_stay }
+        let key = branch.online().map(|online| inode_key(&online, meta));
+        let has_moved = key.is_some_and(|key| self.inodes.born(key).is_some());
+        Resident {
+            branch: branch.id,
+            since: meta.btime.filter(|_| has_moved),
+            min_stay: branch.settings().min_stay,
+            is_evicted: key.is_some_and(|key| self.inodes.is_evicted(key, meta.ctime)),
+        }
     }
 
     /// The birth of a file as users see it, of its attributes on its branch.

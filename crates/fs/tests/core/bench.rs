@@ -187,7 +187,12 @@ pub(crate) fn rule_set(number: usize) -> RulesSpec {
         ),
         _ => (vec![when("logs", extension("log"), "slow")], &["tiny", "fast", "slow"]),
     };
-    RulesSpec { rules, default: default.iter().map(|&name| name.to_owned()).collect(), groups: Vec::new() }
+    RulesSpec {
+        rules,
+        default: default.iter().map(|&name| name.to_owned()).collect(),
+        groups: Vec::new(),
+        evicts: Vec::new(),
+    }
 }
 
 /// Whether a set of rules sends nothing to the branch that is soon full.

@@ -546,7 +546,10 @@ fn on_a_tiny_branch() -> Scene {
     let to = DestinationSpec { branches: vec!["tiny".to_owned(), "any".to_owned()], offline: Offline::Next };
     let kind = RuleKindSpec::When { conditions: Vec::new(), to };
     let rules = vec![RuleSpec { name: "all".to_owned(), kind, treatment: Treatment::default() }];
-    scene.pool.reload_rules(&RulesSpec { rules, default: vec!["fast".to_owned()], groups: Vec::new() }).unwrap();
+    scene
+        .pool
+        .reload_rules(&RulesSpec { rules, default: vec!["fast".to_owned()], groups: Vec::new(), evicts: Vec::new() })
+        .unwrap();
     scene
 }
 

@@ -4,13 +4,16 @@
 //! branch is right, so a file leaves an entry only for an earlier one that has room for it. The default list is no preference at all: a file on any of its
 //! branches stays, because that list says where a file begins, not where it is to go.
 //!
+//! A branch with a fill level takes files that are on their list elsewhere only up to its low mark, and what it sent away stays there until the file itself
+//! changes ([`super::evict`]).
+//!
 //! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision. A branch that takes
 //! nothing new (draining) is left in any case.
 
 use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules};
+use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules, Views};
 use super::slot::Slot;
 use super::spec::Offline;
 use super::spread::{How, Pick, Question};
@@ -27,6 +30,8 @@ pub(super) enum Because {
     Hysteresis,
     /// Only the default list decides, and it is on a branch of that.
     DefaultHome,
+    /// It is on its list, at a place to which a fill level moved it.
+    Evicted,
     /// It is on its list, and no earlier entry has room.
     Home,
     /// Of the entry at this place in the list.
@@ -87,6 +92,17 @@ impl Rules {
         if is_listed && found.entry == self.default_entry() {
             return (Choice::Stay, Because::DefaultHome);
         }
+        if is_listed && resident.is_some_and(|resident| resident.is_evicted) {
+            return (Choice::Stay, Because::Evicted);
+        }
+        let mut limited = Views::new();
+        let branches = if is_listed && !self.evicts.is_empty() {
+            limited.extend_from_slice(branches);
+            self.limit_arrivals(&mut limited);
+            &limited
+        } else {
+            branches
+        };
         let (choice, because) = if info.blocked(branches) {
             (Choice::NoRoom, Because::FirstOffline)
         } else {
@@ -170,6 +186,8 @@ impl Rules {
         resident: &Resident,
         around: &dyn Surroundings,
     ) -> Vec<BranchId> {
+        let held = self.held(facts, branches, Some(resident));
+        let resident = held.as_ref().unwrap_or(resident);
         let found = self.entry_for(facts, branches, Some(resident));
         let (choice, because) = self.choose(found, facts, branches, Some(resident), around);
         if choice != Choice::Stay || matches!(because, Because::Held | Because::HomeOffline) {

@@ -7,6 +7,7 @@ use umbrella_units::BranchId;
 
 use super::condition::{BadCondition, Test};
 use super::error::RuleError;
+use super::evict::Evict;
 use super::expression::Expression;
 use super::glob::Glob;
 use super::group::{self, Group, Known};
@@ -14,7 +15,8 @@ use super::name_table::NameTable;
 use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
 use super::slot::{Set, Slot};
 use super::spec::{
-    ANY, Condition, DEFAULT, DestinationSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec, Treatment,
+    ANY, Condition, DEFAULT, DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
+    Treatment,
 };
 use super::treatment::Treat;
 
@@ -64,12 +66,13 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         is_strict: false,
         is_pattern: false,
     });
+    let evicts = spec.evicts.iter().map(|evict| compiler.evict(evict)).collect::<Result<Vec<_>, _>>()?;
     let first_group_id = compiler.asks_groups.get().then(|| known.first_group_id());
     let entries = compiler.entries;
     let names = known.names().into_iter().filter_map(|name| Some((known.id(&name)?, name))).collect();
     Ok(Rules {
         asked: Asked::of(&ordered),
-        xattrs: xattrs_of(&ordered),
+        xattrs: xattrs_of(&ordered, &evicts),
         treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
         staging_modes: spec.rules.iter().filter_map(|rule| rule.treatment.staging).collect(),
         ask_late: ordered.iter().any(|rule| matches!(rule, Rule::When(when) if when.condition.mentions(Test::is_late))),
@@ -78,6 +81,7 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         names,
         first_group_id,
         groups: known.groups,
+        evicts,
     })
 }
 
@@ -109,6 +113,35 @@ impl Compiler<'_> {
                 RuleError::BadGlob { rule: rule.to_owned(), glob: glob.to_owned(), reason }
             }
             BadCondition::TooDeep => RuleError::TooDeep { rule: rule.to_owned() },
+        })
+    }
+
+    /// A fill level: its marks in order, and branches to go to other than its own.
+    fn evict(&self, spec: &EvictSpec) -> Result<Evict, RuleError> {
+        let name = || format!("evict of {}", spec.of);
+        let members: Vec<BranchId> =
+            self.set(&spec.of).ok_or_else(|| self.unknown(&name(), &spec.of))?.members.to_vec();
+        if !spec.are_marks_in_order() {
+            return Err(RuleError::EvictMarks { of: spec.of.clone(), above: spec.above, until: spec.until });
+        }
+        let mut to = Vec::with_capacity(spec.to.len());
+        for name_of_other in &spec.to {
+            let set = self.set(name_of_other).ok_or_else(|| self.unknown(&name(), name_of_other))?;
+            if set.members.iter().all(|id| members.contains(id)) {
+                return Err(RuleError::EvictToItself { of: spec.of.clone(), to: name_of_other.clone() });
+            }
+            to.push(set);
+        }
+        Ok(Evict {
+            of: spec.of.clone(),
+            members,
+            above: spec.above,
+            until: spec.until,
+            order: spec.order,
+            window: spec.window.clone(),
+            to,
+            only: self.condition(&name(), &spec.only)?,
+            min_age: spec.min_age,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with rules.
 
 use thiserror::Error;
+use umbrella_units::Amount;
 
 use super::glob::GlobError;
 
@@ -107,6 +108,26 @@ pub enum RuleError {
         glob: String,
         /// What is wrong with it.
         reason: GlobError,
+    },
+    /// A low mark above the high mark, or marks that cannot be compared.
+    #[error(
+        "evict of \"{of}\": until = \"{until}\" is to be at most above = \"{above}\" (both as a share of the size, or both as a size)"
+    )]
+    EvictMarks {
+        /// The branch or group.
+        of: String,
+        /// The high mark.
+        above: Amount,
+        /// The low mark.
+        until: Amount,
+    },
+    /// A fill level that sends files to the branches that they leave.
+    #[error("evict of \"{of}\": \"{to}\" has no other branch than those that files are to leave (name another one)")]
+    EvictToItself {
+        /// The branch or group.
+        of: String,
+        /// The destination.
+        to: String,
     },
     /// More than one name table.
     #[error("rule \"{rule}\": a second name table (the first is \"{first}\"; put all patterns there)")]

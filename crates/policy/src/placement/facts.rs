@@ -137,6 +137,8 @@ pub struct Resident {
     pub since: Option<Timestamp>,
     /// How long a file stays on that branch before it may move again.
     pub min_stay: Duration,
+    /// A fill level moved it there, and it has not changed since: no preference of its list brings it back.
+    pub is_evicted: bool,
 }
 
 impl Resident {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::condition::{Test, Verdict};
+use super::evict::Evict;
 use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Inodes, Resident, view};
 use super::glob::Glob;
@@ -98,6 +99,7 @@ pub struct Rules {
     pub(super) ordered: Vec<Rule>,
     pub(super) entries: Vec<EntryInfo>,
     pub(super) groups: Vec<Group>,
+    pub(super) evicts: Vec<Evict>,
     /// Names of branches and groups.
     pub(super) names: Vec<(BranchId, String)>,
     /// For conditions the groups stand behind the branches, from this id on; none where no condition names a group.
@@ -143,12 +145,13 @@ impl Asked {
     }
 }
 
-/// The names of extended attributes that rules look at, each once.
-pub(super) fn xattrs_of(rules: &[Rule]) -> Vec<String> {
+/// The names of extended attributes that rules and fill levels look at, each once.
+pub(super) fn xattrs_of(rules: &[Rule], evicts: &[Evict]) -> Vec<String> {
     let conditions = rules.iter().filter_map(|rule| match rule {
         Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => Some(condition),
         Rule::Names(_) => None,
     });
+    let conditions = conditions.chain(evicts.iter().map(|evict| &evict.only));
     let named = conditions.flat_map(Expression::tests).filter_map(|test| match test {
         Test::Xattr { name, .. } => Some(name.to_string()),
         _ => None,

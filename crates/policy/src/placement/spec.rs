@@ -1,11 +1,13 @@
 //! Rules as the user wrote them: branch names, not ids. Plain data, sent as JSON when rules are reloaded on a live mount.
 
 mod condition;
+mod evict;
 mod treatment;
 
 use serde::{Deserialize, Serialize};
 
 pub use condition::*;
+pub use evict::{EvictOrder, EvictSpec};
 pub use treatment::*;
 
 /// The word for the default list in a rule's list.
@@ -23,6 +25,9 @@ pub struct RulesSpec {
     /// Sets of branches that are of equal worth.
     #[serde(default)]
     pub groups: Vec<GroupSpec>,
+    /// Fill levels of branches and groups.
+    #[serde(default)]
+    pub evicts: Vec<EvictSpec>,
 }
 
 /// A set of branches of equal worth: a file on any of them is in its place.

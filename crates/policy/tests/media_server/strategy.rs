@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, GroupSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Spread, SpreadOrder,
-    TimeField, TogetherFull,
+    TimeField, TogetherFull, Treatment,
 };
 
 /// The branches: the SSD first.
@@ -46,7 +46,12 @@ fn hdds(order: SpreadOrder, together: &[&str]) -> GroupSpec {
 }
 
 fn disks(name: &'static str, order: SpreadOrder, together: &[&str]) -> Strategy {
-    let rules = RulesSpec { rules: Vec::new(), default: names(&["hdds"]), groups: vec![hdds(order, together)] };
+    let rules = RulesSpec {
+        rules: Vec::new(),
+        default: names(&["hdds"]),
+        groups: vec![hdds(order, together)],
+        evicts: Vec::new(),
+    };
     Strategy { name, rules, walks: false }
 }
 
@@ -58,7 +63,15 @@ fn ssd(name: &'static str, together: &[&str]) -> Strategy {
         hysteresis: Duration::ZERO,
     };
     let to = DestinationSpec { branches: names(&["ssd", "hdds"]), offline: Offline::Next };
-    let rule = RuleSpec { name: "new".to_owned(), kind: RuleKindSpec::When { conditions: vec![young], to } };
+    let rule = RuleSpec {
+        name: "new".to_owned(),
+        kind: RuleKindSpec::When { conditions: vec![young], to },
+        treatment: Treatment::default(),
+    };
     let groups = vec![hdds(SpreadOrder::MostFree, together)];
-    Strategy { name, rules: RulesSpec { rules: vec![rule], default: names(&["hdds"]), groups }, walks: true }
+    Strategy {
+        name,
+        rules: RulesSpec { rules: vec![rule], default: names(&["hdds"]), groups, evicts: Vec::new() },
+        walks: true,
+    }
 }

@@ -160,7 +160,8 @@ impl Pool {
             stage: if lies.is_some() { Stage::Settled } else { Stage::New },
             xattrs: Some(&[]),
         };
-        let resident = lies.map(|(branch, _)| Resident { branch, since: None, min_stay: Duration::ZERO });
+        let resident =
+            lies.map(|(branch, _)| Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false });
         self.rules.decide(&facts, &self.views(), resident.as_ref(), self).choice
     }
 
@@ -168,6 +169,7 @@ impl Pool {
         let view = |index: usize| BranchView {
             online: true,
             writable: true,
+            creates: true,
             total: ByteSize(if index == SSD.index() { SSD_SIZE } else { DISK_SIZE }),
             free: ByteSize(self.free[index]),
             min_free: ByteSize(MIN_FREE),

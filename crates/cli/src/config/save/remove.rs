@@ -31,6 +31,15 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
             remove(members, &format!("!{name}"));
         }
     }
+    for key in ["branch", "group"] {
+        let tables = document.get_mut(key).and_then(Item::as_array_of_tables_mut);
+        for table in tables.into_iter().flat_map(ArrayOfTables::iter_mut) {
+            let evict = table.get_mut("evict").and_then(Item::as_table_like_mut);
+            if let Some(to) = evict.and_then(|evict| evict.get_mut("to")).and_then(Item::as_array_mut) {
+                remove(to, name);
+            }
+        }
+    }
     let rules = document.get_mut("rule").and_then(Item::as_array_of_tables_mut);
     for rule in rules.into_iter().flat_map(ArrayOfTables::iter_mut) {
         if let Some(to) = rule.get_mut("to").and_then(Item::as_array_mut) {

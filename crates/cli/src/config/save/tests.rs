@@ -130,6 +130,15 @@ fn what_is_no_file_is_not_written() {
     }
 }
 
+#[test]
+fn a_branch_that_goes_leaves_the_lists_of_fill_levels() {
+    let evict =
+        |to: &str| format!("path = \"/mnt/a\"\nevict = {{ above = \"80%\", until = \"70%\", to = [{to}] }} # full\n");
+    let text = THREE.replace("path = \"/mnt/a\"  # old\n", &evict("\"b\", \"c\""));
+    let left = after(&text, &Change::Remove { name: "b" }).unwrap();
+    assert!(left.contains(&evict("\"c\"")), "{left}");
+}
+
 /// The text after a change.
 fn after(text: &str, change: &Change<'_>) -> anyhow::Result<String> {
     let dir = tempfile::tempdir().unwrap();

@@ -151,8 +151,12 @@ fn rules_and_groups_that_come_go_change_or_swap_places_are_told() {
         together: vec![together.to_owned()],
         together_full: TogetherFull::Spill,
     };
-    let rules =
-        |rules: Vec<RuleSpec>, default: &str, groups| RulesSpec { rules, default: vec![default.to_owned()], groups };
+    let rules = |rules: Vec<RuleSpec>, default: &str, groups| RulesSpec {
+        rules,
+        default: vec![default.to_owned()],
+        groups,
+        evicts: Vec::new(),
+    };
     let old = rules(vec![rule("one", "a"), rule("two", "a"), rule("old", "a")], "a", vec![group("/TV/*")]);
     let new = rules(vec![rule("two", "b"), rule("one", "a"), rule("new", "a")], "b", vec![group("/TV/*/*")]);
     let mut difference = Difference::default();

@@ -75,6 +75,8 @@ ranks! {
     RevisitsDue,
     /// Walks under way.
     EnforcerWalks,
+    /// How far fill levels are.
+    EvictRuns,
     /// Copies that hung branches may still make.
     MigrateGivenUp,
     /// Nodes by inode: one of the shards. Held while the node of an inode is made, with its number.

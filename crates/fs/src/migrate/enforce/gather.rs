@@ -82,7 +82,7 @@ impl<'a> Walker<'a> {
     /// Moves the first of these files, or some together, and says so.
     fn move_first(&mut self, [_, target]: [BranchId; 2], found: &mut Vec<ToMove<'a>>) {
         let nodes: Vec<_> = found.iter().map(|found| Arc::clone(&found.file.node)).collect();
-        let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, pace));
+        let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, Cause::Rule, pace));
         self.planned.forget_moves();
         let waiting: Vec<_> = self
             .gathered

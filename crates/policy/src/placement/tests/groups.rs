@@ -63,7 +63,7 @@ fn grouped(group: GroupSpec) -> Rules {
 }
 
 fn try_grouped(groups: Vec<GroupSpec>, default: &[&str]) -> Result<Rules, RuleError> {
-    Rules::compile(&RulesSpec { rules: Vec::new(), default: owned(default), groups }, &names())
+    Rules::compile(&RulesSpec { rules: Vec::new(), default: owned(default), groups, evicts: Vec::new() }, &names())
 }
 
 fn place(rules: &Rules, path: &str, branches: &[BranchView], world: &World) -> Choice {
@@ -263,7 +263,8 @@ fn nothing_is_moved_between_the_members_of_a_group() {
 fn preference_is_between_the_entries_of_a_list() {
     let rules = vec![when("all", vec![], to(&["flash", "hdds"]))];
     let groups = vec![group("hdds", &["disk", "crypt"])];
-    let rules = Rules::compile(&RulesSpec { rules, default: Vec::new(), groups }, &names()).unwrap();
+    let rules =
+        Rules::compile(&RulesSpec { rules, default: Vec::new(), groups, evicts: Vec::new() }, &names()).unwrap();
     let flash_full = [free(5_000), FULL, free(6_000), ROOMY];
     assert_eq!(choice(&rules, &file("/x"), &flash_full, None), Choice::Place(CRYPT));
     assert_eq!(choice(&rules, &file("/x"), &flash_full, Some(DISK)), Choice::Stay);
@@ -325,7 +326,8 @@ fn conditions_look_at_a_group_as_a_whole() {
     let holds = |condition, branches: &[BranchView]| {
         let rules = vec![when("it", vec![condition], to(&["spare"]))];
         let groups = vec![group("other", &["spare"]), group("all", &["disk", "flash"])];
-        let rules = Rules::compile(&RulesSpec { rules, default: Vec::new(), groups }, &names()).unwrap();
+        let rules =
+            Rules::compile(&RulesSpec { rules, default: Vec::new(), groups, evicts: Vec::new() }, &names()).unwrap();
         entry(&rules, &file("/x"), branches) == "it"
     };
     let views = [free(300), free(400), ROOMY, ROOMY];
@@ -345,7 +347,7 @@ fn a_file_may_move_between_what_its_own_list_calls_equal() {
     let groups = || vec![group("fast", &["flash", "crypt"]), group("all", &["disk", "flash", "spare"])];
     let compile = |to: &[&str]| {
         let rules = vec![when("r", vec![path(PathPart::Name, &["*.avi"])], super::to(to))];
-        let spec = RulesSpec { rules, default: owned(&["disk", "spare"]), groups: groups() };
+        let spec = RulesSpec { rules, default: owned(&["disk", "spare"]), groups: groups(), evicts: Vec::new() };
         Rules::compile(&spec, &names()).unwrap()
     };
     let equals = |to: &[&str], path: &'static str, resident: Resident| {

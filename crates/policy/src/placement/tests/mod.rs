@@ -3,6 +3,7 @@
 mod choice;
 mod conditions;
 mod errors;
+mod evict;
 mod explain;
 mod figure8;
 mod groups;
@@ -44,7 +45,7 @@ fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
 }
 
 fn try_compile(rules: Vec<RuleSpec>, default: &[&str]) -> Result<Rules, RuleError> {
-    Rules::compile(&RulesSpec { rules, default: owned(default), groups: Vec::new() }, &names())
+    Rules::compile(&RulesSpec { rules, default: owned(default), groups: Vec::new(), evicts: Vec::new() }, &names())
 }
 
 fn to(branches: &[&str]) -> DestinationSpec {
@@ -145,7 +146,7 @@ fn free(bytes: u64) -> BranchView {
 }
 
 fn on(branch: BranchId) -> Resident {
-    Resident { branch, since: None, min_stay: Duration::ZERO }
+    Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false }
 }
 
 fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<BranchId>) -> Choice {

@@ -434,7 +434,7 @@ fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
             treatment: Treatment::default(),
         });
         rules.extend(after.into_iter().enumerate().map(rule));
-        (RulesSpec { rules, default, groups }, patterns)
+        (RulesSpec { rules, default, groups, evicts: Vec::new() }, patterns)
     })
 }
 
@@ -460,6 +460,7 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
         branch: BranchId(branch),
         since: since.map(at),
         min_stay: Duration::from_secs(min_stay),
+        is_evicted: false,
     });
     prop::option::of(resident)
 }
@@ -598,7 +599,7 @@ proptest! {
         let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, creates: !writable || free % 3 > 0, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free), inodes: None }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
-        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX };
+        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX, is_evicted: false };
         rules.explain(&facts, &views, Some(&resident), &world.around);
         rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }), &world.around);
         rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size), &world.around);

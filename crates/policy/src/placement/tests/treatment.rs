@@ -68,7 +68,7 @@ fn a_stay_that_a_rule_wants_goes_before_the_branchs() {
             &["disk"],
         )
     };
-    let came = Resident { branch: DISK, since: Some(at(1_000_000)), min_stay: Duration::ZERO };
+    let came = Resident { branch: DISK, since: Some(at(1_000_000)), min_stay: Duration::ZERO, is_evicted: false };
     let decide = |rules: &Rules, path, resident: &Resident| {
         rules.decide(&file(path), &[ROOMY; 4], Some(resident), &Empty).choice
     };

@@ -1,0 +1,60 @@
+//! Fill levels, for `status`.
+
+use std::fmt::Write as _;
+
+use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays};
+use umbrella_units::{Amount, ByteSize};
+
+use crate::text::{count, quoted, visible};
+
+/// One fill level: how full, what happens now, what leaves next, what may not leave.
+pub(super) fn line(evict: &EvictStatus) -> String {
+    let state = match evict.state {
+        EvictState::Below => "room enough",
+        EvictState::AwaitsHours => "too full; files leave in its hours",
+        EvictState::Moving => "files leave now",
+        EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",
+        EvictState::Rests => "too full, and nothing more can leave now",
+        EvictState::Offline => "offline",
+    };
+    let full = match evict.state {
+        EvictState::Offline => String::new(),
+        _ => format!(" {} full,", level(evict)),
+    };
+    let mut text = format!("evict: {}{full} from {} down to {}: {state}", quoted(&evict.of), evict.above, evict.until);
+    if evict.files_moved > 0 {
+        let _ = write!(text, "; {} ({}) left", count(evict.files_moved, "file"), evict.bytes_moved);
+    }
+    if !evict.next.is_empty() {
+        let next: Vec<String> = evict.next.iter().map(|path| visible(path)).collect();
+        let _ = write!(text, "; next {}", next.join(", "));
+    }
+    for stays in &evict.stays {
+        let _ = write!(text, "; {}", stay(stays));
+    }
+    text
+}
+
+fn stay(stays: &EvictStays) -> String {
+    let why = match stays.why {
+        EvictStay::Nowhere => "may not leave (their lists name no other branch)",
+        EvictStay::NoRoom => "would leave, but find no room",
+        EvictStay::Held => "came too recently (min_stay)",
+        EvictStay::InUse => "stay while they are in use",
+        EvictStay::Failed => "could not be moved",
+    };
+    format!("{} ({}) {why}", count(stays.files, "file"), stays.bytes)
+}
+
+/// In the unit of its marks.
+fn level(evict: &EvictStatus) -> String {
+    let EvictStatus { used, total, above, .. } = evict;
+    match above {
+        Amount::Bytes(_) => used.to_string(),
+        Amount::MilliPercent(_) => format!("{:.1}%", share(*used, *total)),
+    }
+}
+
+fn share(used: ByteSize, total: ByteSize) -> f64 {
+    used.0 as f64 * 100.0 / total.0.max(1) as f64
+}

@@ -1,0 +1,232 @@
+//! Fill levels: a small fast disk in front of a large one, kept below its mark.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay};
+
+use crate::append;
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
+use crate::support::{MIB, PATIENCE, bytes, eventually, poll, run};
+
+/// Files go to `ssd` first.
+const SSD_FIRST: &str = r#"
+[[rule]]
+name = "ssd first"
+when = { path = "/**" }
+to = ["ssd", "hdd"]
+"#;
+
+/// A small ssd with a fill level in front of a large disk.
+fn pool(evict: &str) -> (Pool, [Disk; 2]) {
+    pool_with(&format!("evict = {{ {evict} }}"))
+}
+
+fn pool_with(keys: &str) -> (Pool, [Disk; 2]) {
+    let disks = [Disk::ext4(64 * MIB), Disk::ext4(256 * MIB)];
+    let pool = Pool::builder()
+        .branch_with("ssd", disks[0].path(), keys)
+        .branch("hdd", disks[1].path())
+        .rules(SSD_FIRST)
+        .mount();
+    (pool, disks)
+}
+
+fn level(pool: &Pool) -> EvictStatus {
+    pool.status().evicts.remove(0)
+}
+
+fn used(disk: &Disk) -> f64 {
+    let space = rustix::fs::statvfs(disk.path()).unwrap();
+    100.0 - space.f_bavail as f64 * 100.0 / space.f_blocks as f64
+}
+
+/// A file of so many days, and its number.
+fn aged(pool: &Pool, name: &str, seed: u64, len: u64, days: i64) {
+    fs::write(pool.join(name), bytes(seed, len)).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let time = Timespec { tv_sec: now - days * 86_400, tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    rustix::fs::utimensat(CWD, pool.join(name), &times, AtFlags::empty()).unwrap();
+}
+
+fn stays(status: &EvictStatus, why: EvictStay) -> u64 {
+    status.stays.iter().filter(|stays| stays.why == why).map(|stays| stays.files).sum()
+}
+
+#[test]
+fn an_ssd_under_a_steady_stream_keeps_between_its_marks_and_the_oldest_leave_first() {
+    let (pool, [ssd, hdd]) = pool(r#"above = "80%", until = "70%""#);
+    let name = |at: u64| format!("{at:03}");
+    let mut highest = 0.0_f64;
+    for at in 0..90 {
+        fs::write(pool.join(name(at)), bytes(at, MIB)).unwrap();
+        highest = highest.max(used(&ssd));
+        if at > 35 {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+    }
+    eventually("the level is below its high mark", || used(&ssd) <= 80.0);
+    pool.settle_closed();
+    assert!(highest < 100.0 && used(&ssd) > 60.0, "at most {highest}, at last {}", used(&ssd));
+    let first_on_ssd = (0..90).find(|at| ssd.join(name(*at)).exists()).expect("the newest are there");
+    for at in 0..90 {
+        let (on, other) = if at < first_on_ssd { (&hdd, &ssd) } else { (&ssd, &hdd) };
+        assert!(on.join(name(at)).exists() && !other.join(name(at)).exists(), "{at} of {first_on_ssd}");
+        assert!(fs::read(pool.join(name(at))).unwrap() == bytes(at, MIB), "{at}");
+    }
+    let status = level(&pool);
+    assert_eq!((status.of.as_str(), status.files_moved), ("ssd", first_on_ssd));
+    assert!(pool.say(["status"]).contains("evict: \"ssd\""));
+}
+
+#[test]
+fn at_night_everything_leaves_but_what_is_in_use() {
+    let (pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%", window = "00:00-24:00""#);
+    fs::create_dir_all(pool.join("a/b")).unwrap();
+    for at in 0..30 {
+        fs::write(pool.join(format!("a/b/{at}")), bytes(at, 10_000 * at)).unwrap();
+    }
+    std::os::unix::fs::symlink("b/1", pool.join("a/link")).unwrap();
+    fs::write(pool.join("a/two"), b"names").unwrap();
+    fs::hard_link(pool.join("a/two"), pool.join("a/b/two")).unwrap();
+    fs::write(pool.join("open"), b"open").unwrap();
+    let open = File::open(pool.join("open")).unwrap();
+    eventually("all else has left", || ssd.files() == [Path::new("open")] || ssd.files() == [ssd.join("open")]);
+    eventually("that is told", || level(&pool).state == EvictState::Rests);
+    assert_eq!(stays(&level(&pool), EvictStay::InUse), 1, "{:?}", level(&pool));
+    assert_eq!(fs::read_link(pool.join("a/link")).unwrap(), Path::new("b/1"));
+    assert_eq!(fs::read(pool.join("a/b/two")).unwrap(), b"names");
+    drop(open);
+    // Much that is new ends its rest.
+    fs::write(pool.join("new"), bytes(1, 4 * MIB)).unwrap();
+    for name in ["open", "new"] {
+        pool.expect_on("hdd", name);
+    }
+    assert!(hdd.join("a/b/two").exists());
+}
+
+#[test]
+fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
+    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "50%""#);
+    aged(&pool, "tiny", 1, 4, 30);
+    aged(&pool, "large", 2, 20 * MIB, 20);
+    aged(&pool, "newer", 3, 16 * MIB, 10);
+    pool.expect_on("ssd", "newer");
+    aged(&pool, "newest", 4, 8 * MIB, 1);
+    for name in ["tiny", "large"] {
+        pool.expect_on("hdd", name);
+    }
+    pool.expect_stays_on("ssd", "newer");
+    assert!(used(&ssd) <= 50.0);
+    assert_eq!(level(&pool).state, EvictState::Below);
+}
+
+#[test]
+fn what_left_comes_back_only_when_it_changes_itself() {
+    let (mut pool, _disks) = pool(r#"above = "60%", until = "30%""#);
+    for at in 0..4 {
+        aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
+    }
+    for at in ["0", "1", "2"] {
+        pool.expect_on("hdd", at);
+    }
+    pool.settle_closed();
+    assert_eq!(pool.enforce().files_moved, 0, "the list prefers the ssd, which has room for one");
+    let outcome = pool.explain("0").outcome;
+    assert!(outcome.contains("too full (evict)"), "{outcome}");
+    pool.remount();
+    fs::read(pool.join("0")).unwrap();
+    assert_eq!(pool.enforce().files_moved, 0, "after another mount, and after a read");
+    fs::remove_file(pool.join("3")).unwrap();
+    fs::write(pool.join("1"), b"short now").unwrap();
+    pool.expect_on("ssd", "1");
+    pool.expect_stays_on("hdd", "2");
+    fs::rename(pool.join("0"), pool.join("renamed")).unwrap();
+    pool.expect_on("ssd", "renamed");
+}
+
+#[test]
+fn what_changes_comes_back_only_up_to_the_low_mark() {
+    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
+    for at in 0..4 {
+        aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
+    }
+    pool.expect_on("hdd", "2");
+    pool.settle_closed();
+    for at in ["0", "1", "2"] {
+        append(&pool.join(at), b"more").unwrap();
+    }
+    pool.settle_closed();
+    assert_eq!(pool.enforce().files_failed, 0);
+    assert!(used(&ssd) <= 30.0, "{}", used(&ssd));
+}
+
+#[test]
+fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
+    let (mut pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%""#);
+    let name = |at: u64| format!("d{}/{at}", at % 3);
+    for dir in 0..3 {
+        fs::create_dir(pool.join(format!("d{dir}"))).unwrap();
+    }
+    let count = 600;
+    for at in 0..count {
+        fs::write(pool.join(name(at)), bytes(at, 20_000)).unwrap();
+    }
+    assert!(poll(PATIENCE, || (hdd.files().len() > 50).then_some(())).is_some(), "{:?}", level(&pool));
+    pool.kill_9();
+    pool.start();
+    for at in 0..count {
+        assert!(fs::read(pool.join(name(at))).unwrap() == bytes(at, 20_000), "{at}");
+    }
+    eventually("all have left", || ssd.files().is_empty());
+    assert_eq!(hdd.files().len(), count as usize);
+    pool.settle_closed();
+    // Moves that were under way when the daemon was killed may have lost their marks, and no others.
+    let back = pool.enforce().files_moved;
+    assert!(back <= 1, "{back} files came back");
+}
+
+#[test]
+fn outside_of_its_hours_a_fill_level_waits_unless_less_than_min_free_is_free() {
+    let today: u64 = String::from_utf8(run("date", ["+%u"]).stdout).unwrap().trim().parse().unwrap();
+    let other_day = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"][((today + 2) % 7) as usize];
+    let evict = format!(
+        "evict = {{ above = \"50%\", until = \"40%\", window = \"{other_day} 01:00-02:00\" }}\nmin_free = \"30%\""
+    );
+    let (pool, [ssd, _hdd]) = pool_with(&evict);
+    fs::write(pool.join("old"), bytes(1, 24 * MIB)).unwrap();
+    fs::write(pool.join("new"), bytes(2, 12 * MIB)).unwrap();
+    eventually("it waits", || level(&pool).state == EvictState::AwaitsHours);
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!((level(&pool).files_moved, used(&ssd) > 50.0), (0, true));
+    append(&pool.join("new"), &bytes(3, 8 * MIB)).unwrap();
+    pool.expect_on("hdd", "old");
+    pool.expect_stays_on("ssd", "new");
+    assert!(pool.log().contains("outside of the hours of its `evict`"), "{}", pool.log());
+}
+
+#[test]
+fn what_may_not_leave_is_counted() {
+    let disks = [Disk::ext4(64 * MIB), Disk::ext4(64 * MIB)];
+    let secrets = "[[rule]]\nname = \"secrets\"\nwhen = { path = \"/secret/**\" }\nto = [\"ssd\"]\n";
+    let pool = Pool::builder()
+        .branch_with("ssd", disks[0].path(), "evict = { above = \"20%\", until = \"10%\" }")
+        .branch("hdd", disks[1].path())
+        .rules(&(secrets.to_owned() + SSD_FIRST))
+        .mount();
+    let means = |path: &str| pool.explain(path).outcome;
+    fs::write(pool.join("small"), b"small").unwrap();
+    assert!(means("small").contains("it may leave for hdd above 20% of \"ssd\""), "{}", means("small"));
+    fs::create_dir(pool.join("secret")).unwrap();
+    fs::write(pool.join("secret/a"), bytes(1, 12 * MIB)).unwrap();
+    fs::write(pool.join("free"), bytes(2, 3 * MIB)).unwrap();
+    pool.expect_on("hdd", "free");
+    eventually("it rests", || level(&pool).state == EvictState::Rests);
+    assert_eq!(stays(&level(&pool), EvictStay::Nowhere), 1);
+    pool.expect_stays_on("ssd", "secret/a");
+    assert!(means("secret/a").contains("it may not leave above 20% of \"ssd\""), "{}", means("secret/a"));
+}

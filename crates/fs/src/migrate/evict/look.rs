@@ -1,0 +1,164 @@
+//! One walk of the branches of a fill level: the files that leave first, and how many may not leave.
+
+use std::os::unix::ffi::OsStrExt;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::{Evict, FileFacts, Leaving, Selection, Urgency};
+use umbrella_units::ByteSize;
+
+use crate::branch::{Branch, HIDDEN};
+use crate::control::protocol::EvictStay;
+use crate::ground::at::DirAt;
+use crate::ground::meta::Meta;
+use crate::migrate::Migrations;
+use crate::migrate::evict::Stays;
+use crate::node::Backing;
+use crate::placement::{ActiveRules, Views, settled_facts};
+
+/// Files of one round at most: a path each.
+const MOST: usize = 1 << 14;
+
+/// A file that may leave.
+pub(super) struct ToLeave {
+    pub(super) backing: Backing,
+    pub(super) meta: Meta,
+    /// All its names; the first decides where it goes.
+    pub(super) paths: Vec<Vec<u8>>,
+}
+
+/// What a walk found.
+pub(super) struct Found {
+    /// The best first.
+    pub(super) files: Vec<ToLeave>,
+    pub(super) stays: Stays,
+}
+
+/// What a walk looks for.
+pub(super) struct Search<'a> {
+    pub(super) evict: &'a Evict,
+    pub(super) urgency: Urgency,
+    /// What has to come free.
+    pub(super) need: ByteSize,
+    /// Files that were tried and stay.
+    pub(super) skip: &'a FxHashSet<Backing>,
+}
+
+struct Walker<'a> {
+    migrations: &'a Migrations,
+    search: &'a Search<'a>,
+    active: &'a ActiveRules,
+    views: Views,
+    selection: Selection<ToLeave>,
+    stays: Stays,
+    /// Files with several names, as far as those are met.
+    linked: FxHashMap<Backing, ToLeave>,
+}
+
+impl Migrations {
+    /// Looks through all branches of a fill level. What cannot be read stays.
+    pub(super) fn look_for_leavers(&self, active: &ActiveRules, search: &Search<'_>) -> Found {
+        let mut walker = Walker {
+            migrations: self,
+            search,
+            active,
+            views: self.placement.views(),
+            selection: Selection::new(search.need, MOST),
+            stays: Stays::default(),
+            linked: FxHashMap::default(),
+        };
+        for branch in search.evict.members.iter().filter_map(|id| self.branches.get(*id).ok()) {
+            if let Ok(root) = DirAt::root(&branch) {
+                walker.walk(root);
+            }
+        }
+        Found { files: walker.selection.into_sorted().collect(), stays: walker.stays }
+    }
+}
+
+impl Walker<'_> {
+    fn walk(&mut self, root: DirAt) {
+        let branch = std::sync::Arc::clone(&root.branch);
+        let mut stack = vec![(root, Vec::new())];
+        while let Some((dir, path)) = stack.pop() {
+            if self.migrations.context.is_stopping() {
+                break;
+            }
+            let entries = match dir.list(true) {
+                Ok(entries) => entries,
+                // Removed meanwhile, or unreadable: what is in it stays.
+                Err(error) => {
+                    tracing::debug!(path = %String::from_utf8_lossy(&path), %error, "a fill level cannot look into a directory");
+                    continue;
+                }
+            };
+            for entry in entries {
+                if path.is_empty() && entry.name == HIDDEN {
+                    continue;
+                }
+                let Ok(meta) = dir.stat(&entry.name) else { continue };
+                let path = [&path, &b"/"[..], entry.name.as_bytes()].concat();
+                match meta.kind {
+                    FileKind::Directory => stack.extend(dir.descend(&entry.name).ok().map(|below| (below, path))),
+                    FileKind::File | FileKind::Symlink => self.meet(&branch, meta, path),
+                    _ => {}
+                }
+            }
+        }
+        for (_, file) in std::mem::take(&mut self.linked) {
+            if file.paths.len() == file.meta.nlink as usize {
+                self.judge(&branch, file);
+            } else {
+                self.stays.note(EvictStay::InUse, &file.meta);
+            }
+        }
+    }
+
+    fn meet(&mut self, branch: &Branch, meta: Meta, path: Vec<u8>) {
+        let backing = Backing::of(branch, &meta);
+        if self.search.skip.contains(&backing) {
+            return;
+        }
+        if meta.nlink > 1 {
+            let file = self.linked.entry(backing).or_insert(ToLeave { backing, meta, paths: Vec::new() });
+            return file.paths.push(path);
+        }
+        self.judge(branch, ToLeave { backing, meta, paths: vec![path] });
+    }
+
+    fn judge(&mut self, branch: &Branch, mut file: ToLeave) {
+        let placement = &self.migrations.placement;
+        let resident = placement.resident(branch, &file.meta);
+        let Some(first) = file.paths.first() else { return };
+        let xattrs = placement.xattrs(first, &file.meta, branch);
+        let settled = settled_facts(first, &file.meta, placement.born(branch, &file.meta));
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let (rules, evict) = (&self.active.rules, self.search.evict);
+        let names = file.paths.iter().map(Vec::as_slice);
+        let path = rules.deciding_name(names, &facts, &self.views, Some(&resident)).unwrap_or(first);
+        let facts = FileFacts { path, ..facts };
+        if !rules.is_evictable(evict, &facts, &self.views) {
+            return;
+        }
+        let around = placement.around(self.active);
+        let key = evict.key(&facts);
+        let leaving = rules.leaving((evict, self.search.urgency), &facts, &self.views, &resident, &around);
+        let deciding = file.paths.iter().position(|other| other == path).unwrap_or(0);
+        match leaving {
+            Leaving::To(_) => {
+                file.paths.swap(0, deciding);
+                self.selection.offer(key, file.meta.occupied(), file);
+            }
+            Leaving::Nowhere => self.stays.note(EvictStay::Nowhere, &file.meta),
+            Leaving::NoRoom => self.stays.note(EvictStay::NoRoom, &file.meta),
+            Leaving::Held => self.stays.note(EvictStay::Held, &file.meta),
+        }
+    }
+}
+
+impl ToLeave {
+    /// For people.
+    pub(super) fn shown(&self) -> String {
+        self.paths.first().map_or_else(String::new, |path| String::from_utf8_lossy(path).into_owned())
+    }
+}

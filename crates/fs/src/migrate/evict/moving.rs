@@ -1,0 +1,217 @@
+//! The moves of one round, in batches, each file to where it may go by then.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashSet;
+use umbrella_policy::placement::{Evict, FileFacts, Leaving, Level, Urgency};
+use umbrella_units::{BranchId, ByteSize};
+
+use crate::control::protocol::EvictStay;
+use crate::error::{OpError, OpResult};
+use crate::metrics::Metric;
+use crate::migrate::Migrations;
+use crate::migrate::batch::{MOST_BYTES, MOST_FILES, MoveResult};
+use crate::migrate::evict::in_hours;
+use crate::migrate::evict::look::ToLeave;
+use crate::migrate::evict::run::Round;
+use crate::migrate::moving::{Cause, NotMoved, Pace, show};
+use crate::node::Backing;
+use crate::placement::{ActiveRules, settled_facts};
+use crate::relocate::Throttle;
+use crate::tree::Pinned;
+
+/// How often the hours are looked at while a file is copied.
+const LOOK_AT_HOURS: Duration = Duration::from_secs(1);
+/// Paths that `status` names.
+const NAMED_NEXT: usize = 3;
+
+/// A file that moves next.
+struct Leaver<'a> {
+    /// By all its names.
+    pinned: Vec<Pinned<'a>>,
+    file: ToLeave,
+}
+
+/// Files that move together, by the branch that they go to.
+type Batch<'a> = BTreeMap<BranchId, Vec<Leaver<'a>>>;
+
+struct Mover<'a> {
+    migrations: &'a Migrations,
+    active: &'a Arc<ActiveRules>,
+    evict: &'a Evict,
+    throttle: Option<Arc<Throttle>>,
+    skip: &'a mut FxHashSet<Backing>,
+    round: Round,
+}
+
+impl Migrations {
+    /// Moves files, the best first, until the low mark is reached. What was tried and stays is in `skip` then.
+    pub(super) fn move_leavers(
+        &self,
+        active: &Arc<ActiveRules>,
+        evict: &Evict,
+        files: Vec<ToLeave>,
+        skip: &mut FxHashSet<Backing>,
+    ) -> Round {
+        let throttle = self.context.settings().enforce.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth)));
+        let mut mover = Mover { migrations: self, active, evict, throttle, skip, round: Round::default() };
+        let mut files = VecDeque::from(files);
+        while !files.is_empty() && !mover.is_over() {
+            let Some(level) = self.level_now(evict).filter(|level| evict.excess(*level).0 > 0) else { break };
+            let batch = mover.take(&mut files, level);
+            let named = batch.values().flatten().map(|leaver| &leaver.file).chain(&files);
+            let next = named.take(NAMED_NEXT).map(ToLeave::shown).collect();
+            self.with_run(evict, |run| run.next = next);
+            for (target, leavers) in batch {
+                mover.move_to(target, leavers);
+            }
+        }
+        mover.round
+    }
+
+    /// What is at a path. Its node is kept.
+    fn pin(&self, path: &[u8]) -> OpResult<Pinned<'_>> {
+        let mut at = Pinned::root(&self.tree);
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            at = Pinned::lookup(&self.tree, &at.node, OsStr::from_bytes(name))?;
+        }
+        Ok(at)
+    }
+}
+
+impl<'a> Mover<'a> {
+    /// The hours are over, other rules are in force, or the pool ends.
+    fn is_over(&mut self) -> bool {
+        let is_short = self.migrations.with_run(self.evict, |run| run.on == Some(Urgency::Short));
+        let is_same = Arc::ptr_eq(self.active, &self.migrations.placement.rules.load());
+        self.round.is_stopped |=
+            self.migrations.context.is_stopping() || !is_same || !(is_short || in_hours(self.evict));
+        self.round.is_stopped
+    }
+
+    /// The next files that free what is still needed, or as many as move together.
+    fn take(&mut self, files: &mut VecDeque<ToLeave>, level: Level) -> Batch<'a> {
+        let mut batch = Batch::new();
+        let mut views = self.migrations.placement.views();
+        let urgency = if level.short.0 > 0 { Urgency::Short } else { Urgency::Level };
+        let (mut count, mut bytes, mut frees) = (0, 0, 0);
+        while count < MOST_FILES && bytes < MOST_BYTES.0 && frees < self.evict.excess(level).0 {
+            let Some(file) = files.pop_front() else { break };
+            let pinned = match self.pin_all(&file) {
+                Ok(pinned) => pinned,
+                Err(error) => {
+                    self.skip.insert(file.backing);
+                    tracing::debug!(path = file.shown(), %error, "it changed before it could leave");
+                    continue;
+                }
+            };
+            match self.target_of(&file, urgency, &views) {
+                Leaving::To(target) => {
+                    let occupied = file.meta.occupied().0;
+                    if let Some(view) = views.get_mut(target.index()) {
+                        view.free = ByteSize(view.free.0.saturating_sub(occupied));
+                    }
+                    (count, bytes, frees) = (count + 1, bytes + file.meta.size, frees + occupied);
+                    batch.entry(target).or_default().push(Leaver { pinned, file });
+                }
+                Leaving::NoRoom => self.stays(&file, EvictStay::NoRoom),
+                Leaving::Nowhere => self.stays(&file, EvictStay::Nowhere),
+                Leaving::Held => self.stays(&file, EvictStay::Held),
+            }
+        }
+        batch
+    }
+
+    /// The file by all its names, if it is still where it was.
+    fn pin_all(&self, file: &ToLeave) -> OpResult<Vec<Pinned<'a>>> {
+        let pinned = file.paths.iter().map(|path| self.migrations.pin(path)).collect::<OpResult<Vec<_>>>()?;
+        let is_it = |pinned: &Pinned<'_>| pinned.node.file().is_some_and(|it| it.state.read().backing == file.backing);
+        if pinned.iter().all(is_it) { Ok(pinned) } else { Err(OpError::Stale) }
+    }
+
+    /// Where it may go now: others went there since it was chosen.
+    fn target_of(&self, file: &ToLeave, urgency: Urgency, views: &[umbrella_policy::placement::BranchView]) -> Leaving {
+        let placement = &self.migrations.placement;
+        let Ok(branch) = self.migrations.branches.get(file.backing.branch) else { return Leaving::Nowhere };
+        let Some(path) = file.paths.first() else { return Leaving::Nowhere };
+        let resident = placement.resident(&branch, &file.meta);
+        let xattrs = placement.xattrs(path, &file.meta, &branch);
+        let settled = settled_facts(path, &file.meta, placement.born(&branch, &file.meta));
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let around = placement.around(self.active);
+        self.active.rules.leaving((self.evict, urgency), &facts, views, &resident, &around)
+    }
+
+    fn move_to(&mut self, target: BranchId, mut leavers: Vec<Leaver<'a>>) {
+        while !leavers.is_empty() && !self.round.is_stopped {
+            let nodes: Vec<_> =
+                leavers.iter().filter_map(|leaver| Some(Arc::clone(&leaver.pinned.first()?.node))).collect();
+            let (context, evict) = (&self.migrations.context, self.evict);
+            let (looked, over) = (Cell::new(Instant::now()), Cell::new(false));
+            let is_short = self.migrations.with_run(evict, |run| run.on == Some(Urgency::Short));
+            let stop = || {
+                if looked.get().elapsed() >= LOOK_AT_HOURS {
+                    looked.set(Instant::now());
+                    over.set(!(is_short || in_hours(evict)));
+                }
+                over.get() || context.is_stopping()
+            };
+            let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
+            let moved = self.migrations.transfer_first(&nodes, target, Cause::Evict, pace);
+            self.round.is_stopped |= over.get() || context.is_stopping();
+            let rest = leavers.split_off(moved.len().min(leavers.len()));
+            for (leaver, moved) in std::mem::replace(&mut leavers, rest).into_iter().zip(moved) {
+                self.note(target, &leaver, moved);
+            }
+        }
+    }
+
+    fn note(&mut self, target: BranchId, leaver: &Leaver<'_>, moved: MoveResult) {
+        let file = &leaver.file;
+        match moved {
+            Ok(_) => {
+                let occupied = file.meta.occupied();
+                self.round.files_moved += 1;
+                self.round.bytes_moved.0 += occupied.0;
+                self.migrations.with_run(self.evict, |run| {
+                    run.files_moved += 1;
+                    run.bytes_moved.0 += occupied.0;
+                });
+                tracing::debug!(path = file.shown(), to = self.migrations.placement.branch_name(target), "evicted");
+            }
+            // Nothing was begun.
+            Err(NotMoved::Stopped) => {}
+            Err(NotMoved::Busy(_)) if self.round.is_stopped => {}
+            Err(NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Outdated) => self.stays(file, EvictStay::InUse),
+            Err(NotMoved::NoRoom | NotMoved::Op(OpError::Offline)) => {
+                if let Ok(branch) = self.migrations.branches.get(target) {
+                    branch.invalidate_space();
+                }
+                self.stays(file, EvictStay::NoRoom);
+            }
+            Err(why) if why.is_gone() => {
+                self.skip.insert(file.backing);
+            }
+            Err(why) => {
+                self.stays(file, EvictStay::Failed);
+                let context = &self.migrations.context;
+                context.count(Metric::RelocationsFailed);
+                let path = leaver.pinned.first().map_or_else(|| file.shown(), |pinned| show(&pinned.node));
+                let to = self.migrations.placement.branch_name(target);
+                let said = format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is");
+                context.warn(format!("move {path}"), said);
+            }
+        }
+    }
+
+    /// A file that was tried and stays.
+    fn stays(&mut self, file: &ToLeave, why: EvictStay) {
+        self.skip.insert(file.backing);
+        self.migrations.with_run(self.evict, |run| run.stays.note(why, &file.meta));
+    }
+}

@@ -1,0 +1,148 @@
+//! When a fill level begins, goes on, rests and ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashSet;
+use umbrella_policy::placement::{Evict, Level, Urgency};
+use umbrella_units::ByteSize;
+
+use crate::migrate::Migrations;
+use crate::migrate::evict::look::{Found, Search};
+use crate::migrate::evict::{Rest, Run, Stays, in_hours};
+use crate::node::Backing;
+use crate::placement::ActiveRules;
+
+/// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
+const REST: Duration = Duration::from_secs(60);
+const REST_BY_WALK: u32 = 9;
+/// A file system that frees space late is given this time.
+const FREES_LATE: Duration = Duration::from_secs(30);
+
+/// What came of one round.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub(super) files_moved: u64,
+    pub(super) bytes_moved: ByteSize,
+    /// The hours are over, or the pool ends.
+    pub(super) is_stopped: bool,
+}
+
+impl Migrations {
+    /// Looks at one fill level; returns when files that are to leave have left. When it goes on by itself.
+    pub(super) fn keep_level(&self, active: &Arc<ActiveRules>, evict: &Evict) -> Option<Instant> {
+        let level = evict.level(&self.placement.views())?;
+        let urgency = match self.note_level(evict, level) {
+            Due::Nothing => return None,
+            Due::Later(at) => return at,
+            Due::Now(urgency) => urgency,
+        };
+        self.say_begin(evict, urgency);
+        self.with_run(evict, |run| run.is_moving = true);
+        let rest = self.evict(active, evict, urgency);
+        self.with_run(evict, |run| {
+            run.is_moving = false;
+            run.rest = rest;
+        });
+        self.context.unwarn(&subject(evict));
+        rest.filter(|rest| rest.wakes).map(|rest| rest.until)
+    }
+
+    fn note_level(&self, evict: &Evict, level: Level) -> Due {
+        let in_hours = in_hours(evict);
+        self.with_run(evict, |run| {
+            if run.in_hours != in_hours {
+                run.rest = None;
+            }
+            run.in_hours = in_hours;
+            let goes_on = run.on.filter(|on| (*on == Urgency::Short || in_hours) && evict.excess(level).0 > 0);
+            let Some(urgency) = evict.begins(level, in_hours).or(goes_on.map(|_| Urgency::Level)) else {
+                run.end();
+                return Due::Nothing;
+            };
+            if let Some(rest) = run.rest.filter(|rest| rest.lasts(level)) {
+                return Due::Later(rest.wakes.then_some(rest.until));
+            }
+            run.on = goes_on.or(Some(urgency));
+            Due::Now(urgency)
+        })
+    }
+
+    /// Rounds until the low mark, or until nothing more can leave; why it waits then.
+    fn evict(&self, active: &Arc<ActiveRules>, evict: &Evict, urgency: Urgency) -> Option<Rest> {
+        let mut skip: FxHashSet<Backing> = FxHashSet::default();
+        loop {
+            let before = self.level_now(evict)?;
+            let need = evict.excess(before);
+            if need.0 == 0 {
+                self.with_run(evict, Run::end);
+                return None;
+            }
+            let (began, tried) = (Instant::now(), skip.len());
+            let Found { files, stays } = self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
+            let walk_took = began.elapsed();
+            self.with_run(evict, |run| run.stays.replace_found(stays));
+            let round = self.move_leavers(active, evict, files, &mut skip);
+            let used = self.level_now(evict)?.used;
+            if round.is_stopped {
+                return Some(Rest { until: Instant::now(), used, wakes: true });
+            }
+            if round.files_moved == 0 && skip.len() == tried {
+                let until = Instant::now() + REST.max(walk_took * REST_BY_WALK);
+                return Some(Rest { until, used, wakes: false });
+            }
+            let came_free = before.used.0.saturating_sub(used.0);
+            if came_free < round.bytes_moved.0 / 2 {
+                return Some(Rest { until: Instant::now() + FREES_LATE, used, wakes: true });
+            }
+        }
+    }
+
+    /// Below `min_free` the hours of a fill level do not count, and people should know why their disks run.
+    fn say_begin(&self, evict: &Evict, urgency: Urgency) {
+        if urgency == Urgency::Short && !in_hours(evict) {
+            let of = &evict.of;
+            self.context.warn(
+                subject(evict),
+                format!("{of:?} has less than min_free free: files leave it now, outside of the hours of its `evict`"),
+            );
+        }
+        tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
+    }
+
+    /// How full it is, asked now.
+    pub(super) fn level_now(&self, evict: &Evict) -> Option<Level> {
+        for branch in evict.members.iter().filter_map(|id| self.branches.get(*id).ok()) {
+            branch.space_now();
+        }
+        evict.level(&self.placement.views())
+    }
+
+    pub(super) fn with_run<T>(&self, evict: &Evict, change: impl FnOnce(&mut Run) -> T) -> T {
+        let mut runs = self.evicts.runs.lock();
+        change(runs.entry(evict.of.clone()).or_default())
+    }
+}
+
+/// What a fill level is to do.
+enum Due {
+    Nothing,
+    /// Not before that time, if it goes on by itself.
+    Later(Option<Instant>),
+    Now(Urgency),
+}
+
+impl Run {
+    /// The low mark is reached.
+    fn end(&mut self) {
+        self.on = None;
+        self.rest = None;
+        self.next.clear();
+        self.stays = Stays::default();
+    }
+}
+
+/// What the warning of a fill level is filed under.
+fn subject(evict: &Evict) -> String {
+    format!("evict {}", evict.of)
+}

@@ -1,0 +1,366 @@
+//! Fill levels: when they begin and end, what leaves, and where it goes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::placement::spec::{EvictOrder, EvictSpec, GroupSpec, Spread};
+use umbrella_units::Amount;
+
+const fn percent(share: u32) -> Amount {
+    Amount::MilliPercent(share * 1000)
+}
+
+fn evict(of: &str, above: u32, until: u32) -> EvictSpec {
+    EvictSpec::new(of, percent(above), percent(until))
+}
+
+fn group(name: &str, branches: &[&str]) -> GroupSpec {
+    GroupSpec { name: name.to_owned(), branches: owned(branches), ..GroupSpec::default() }
+}
+
+fn with(rules: Vec<RuleSpec>, evicts: Vec<EvictSpec>) -> Rules {
+    let groups = vec![group("disks", &["disk", "spare"])];
+    Rules::compile(&RulesSpec { rules, default: owned(&["disks"]), groups, evicts }, &names()).unwrap()
+}
+
+/// `flash` first, then one of the disks.
+fn flash_first() -> RuleSpec {
+    when("flash first", vec![path(PathPart::Path, &["/new/**"])], to(&["flash", "disks"]))
+}
+
+fn leaving(rules: &Rules, facts: &FileFacts<'_>, views: &[BranchView], resident: &Resident) -> Leaving {
+    rules.leaving((&rules.evicts()[0], Urgency::Level), facts, views, resident, &Empty)
+}
+
+fn used(share: u64) -> BranchView {
+    free(1_000_000 - share * 10_000)
+}
+
+#[test]
+fn it_begins_above_its_high_mark_and_ends_at_its_low_mark() {
+    let rules = with(vec![], vec![evict("flash", 80, 70)]);
+    let evict = &rules.evicts()[0];
+    let level = |share| evict.level(&[ROOMY, used(share), ROOMY, ROOMY]).unwrap();
+    assert_eq!(evict.begins(level(80), true), None);
+    assert_eq!(evict.begins(level(81), true), Some(Urgency::Level));
+    assert_eq!(evict.begins(level(81), false), None, "outside of its hours");
+    assert_eq!(evict.excess(level(81)), ByteSize(110_000));
+    assert_eq!(evict.excess(level(70)), ByteSize(0));
+}
+
+#[test]
+fn below_min_free_it_begins_at_any_hour_and_frees_what_is_missing() {
+    let rules = with(vec![], vec![evict("flash", 95, 90)]);
+    let evict = &rules.evicts()[0];
+    let short = BranchView { min_free: ByteSize(200_000), ..used(85) };
+    let level = evict.level(&[ROOMY, short, ROOMY, ROOMY]).unwrap();
+    assert_eq!(evict.begins(level, false), Some(Urgency::Short));
+    assert_eq!(evict.excess(level), ByteSize(50_000));
+}
+
+#[test]
+fn the_level_of_a_group_is_that_of_all_members_together() {
+    let rules = with(vec![], vec![evict("disks", 80, 70)]);
+    let evict = &rules.evicts()[0];
+    let level = |a, b| evict.level(&[used(a), ROOMY, ROOMY, used(b)]).unwrap();
+    assert_eq!(evict.begins(level(95, 60), true), None);
+    assert_eq!(evict.excess(level(95, 75)), ByteSize(300_000));
+    assert_eq!(evict.level(&[used(95), ROOMY, ROOMY, OFFLINE]), None, "a member is offline");
+}
+
+#[test]
+fn a_file_leaves_for_what_follows_in_its_own_list() {
+    let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
+    let views = [ROOMY, used(90), ROOMY, used(10)];
+    assert_eq!(leaving(&rules, &file("/new/a"), &views, &on(FLASH)), Leaving::To(SPARE));
+    let full = [FULL, used(90), ROOMY, FULL];
+    assert_eq!(leaving(&rules, &file("/new/a"), &full, &on(FLASH)), Leaving::NoRoom);
+}
+
+#[test]
+fn a_file_whose_list_names_nothing_else_may_not_leave() {
+    let only = when("secrets", vec![path(PathPart::Path, &["/secret/**"])], to(&["flash"]));
+    let rules = with(vec![only], vec![EvictSpec { to: owned(&["disks"]), ..evict("flash", 80, 70) }]);
+    let views = [ROOMY, used(90), ROOMY, ROOMY];
+    assert_eq!(leaving(&rules, &file("/secret/a"), &views, &on(FLASH)), Leaving::Nowhere);
+}
+
+#[test]
+fn to_orders_and_narrows_what_the_list_allows() {
+    let wide = when("wide", vec![], to(&["flash", "crypt", "disks"]));
+    let evict = EvictSpec { to: owned(&["spare", "disk"]), ..evict("flash", 80, 70) };
+    let rules = with(vec![wide], vec![evict]);
+    let views = [ROOMY, used(90), ROOMY, ROOMY];
+    assert_eq!(leaving(&rules, &file("/a"), &views, &on(FLASH)), Leaving::To(SPARE));
+    assert_eq!(leaving(&rules, &file("/a"), &[ROOMY, used(90), ROOMY, FULL], &on(FLASH)), Leaving::To(DISK));
+    assert_eq!(
+        leaving(&rules, &file("/a"), &[FULL, used(90), ROOMY, FULL], &on(FLASH)),
+        Leaving::NoRoom,
+        "not to crypt"
+    );
+}
+
+#[test]
+fn min_stay_holds_a_file_unless_there_is_less_than_min_free() {
+    let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
+    let views = [ROOMY, used(90), ROOMY, ROOMY];
+    let came = Resident { since: Some(at(1_086_399)), min_stay: Duration::from_secs(3600), ..on(FLASH) };
+    assert_eq!(leaving(&rules, &file("/new/a"), &views, &came), Leaving::Held);
+    let urgent = (&rules.evicts()[0], Urgency::Short);
+    assert!(matches!(rules.leaving(urgent, &file("/new/a"), &views, &came, &Empty), Leaving::To(_)));
+}
+
+#[test]
+fn the_stay_that_a_rule_wants_holds_a_file_too() {
+    let stay = Treatment { min_stay: Some(Duration::from_secs(3600)), ..Treatment::default() };
+    let rules = with(vec![RuleSpec { treatment: stay, ..flash_first() }], vec![evict("flash", 80, 70)]);
+    let views = [ROOMY, used(90), ROOMY, ROOMY];
+    let came = Resident { since: Some(at(1_086_399)), ..on(FLASH) };
+    assert_eq!(leaving(&rules, &file("/new/a"), &views, &came), Leaving::Held);
+    assert_eq!(rules.equals(&file("/new/a"), &views, &came, &Empty), []);
+}
+
+#[test]
+fn only_and_min_age_say_which_files_it_speaks_of() {
+    let spec = EvictSpec {
+        only: vec![path(PathPart::Path, &["/new/**"])],
+        min_age: Duration::from_secs(86_400),
+        ..evict("flash", 80, 70)
+    };
+    let rules = with(vec![flash_first()], vec![spec]);
+    let speaks = |facts: &FileFacts<'_>| rules.is_evictable(&rules.evicts()[0], facts, &[ROOMY; 4]);
+    assert!(speaks(&file("/new/a")) && !speaks(&file("/old/a")));
+    assert!(!speaks(&FileFacts { mtime: at(1_000_001), ..file("/new/a") }), "a second too young");
+}
+
+#[test]
+fn each_order_has_its_first() {
+    let young = FileFacts { mtime: at(9), atime: at(1), size: ByteSize(5), ..file("/young") };
+    let old = FileFacts { mtime: at(3), atime: at(2), size: ByteSize(4), ..file("/old") };
+    let first = |order| {
+        let rules = with(vec![], vec![EvictSpec { order, ..evict("flash", 80, 70) }]);
+        let key = |facts| rules.evicts()[0].key(facts);
+        if key(&young) < key(&old) { "young" } else { "old" }
+    };
+    assert_eq!(first(EvictOrder::Oldest), "old");
+    assert_eq!(first(EvictOrder::LeastRecentlyUsed), "young");
+    assert_eq!(first(EvictOrder::Largest), "young");
+}
+
+#[test]
+fn what_a_fill_level_moved_stays_until_it_changes() {
+    let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
+    let views = [ROOMY, used(10), ROOMY, ROOMY];
+    let there = Resident { is_evicted: true, ..on(DISK) };
+    let decide = |resident: &Resident| rules.decide(&file("/new/a"), &views, Some(resident), &Empty).choice;
+    assert_eq!(decide(&there), Choice::Stay);
+    assert_eq!(decide(&on(DISK)), Choice::Place(FLASH), "changed since");
+    let why = rules.explain(&file("/new/a"), &views, Some(&there), &Empty).why;
+    assert!(why.contains("too full (evict)"), "{why}");
+    let elsewhere = Resident { is_evicted: true, ..on(CRYPT) };
+    assert_eq!(decide(&elsewhere), Choice::Place(FLASH), "its list does not name where it is");
+}
+
+#[test]
+fn a_rule_brings_files_to_a_branch_only_up_to_its_low_mark() {
+    let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
+    let at_level =
+        |share, facts: &FileFacts<'_>| choice(&rules, facts, &[ROOMY, used(share), ROOMY, ROOMY], Some(DISK));
+    let large = FileFacts { size: ByteSize(60_000), occupied: ByteSize(60_000), ..file("/new/a") };
+    assert_eq!(at_level(60, &large), Choice::Place(FLASH));
+    assert_eq!(at_level(65, &large), Choice::Stay, "it would pass the low mark");
+    let created = rules.decide(&new_file("/new/b"), &[ROOMY, used(79), ROOMY, ROOMY], None, &Empty).choice;
+    assert_eq!(created, Choice::Place(FLASH), "new files come up to min_free");
+    assert_eq!(
+        choice(&rules, &large, &[ROOMY, used(75), ROOMY, ROOMY], Some(CRYPT)),
+        Choice::Place(FLASH),
+        "misplaced"
+    );
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let refused = |spec: EvictSpec| {
+        let groups = vec![group("disks", &["disk", "spare"])];
+        Rules::compile(&RulesSpec { evicts: vec![spec], groups, ..RulesSpec::default() }, &names()).err()
+    };
+    assert!(matches!(refused(evict("flash", 70, 80)), Some(RuleError::EvictMarks { .. })));
+    assert!(matches!(refused(evict("flash", 101, 80)), Some(RuleError::EvictMarks { .. })));
+    let mixed = EvictSpec::new("flash", percent(80), Amount::Bytes(ByteSize(1)));
+    assert!(matches!(refused(mixed), Some(RuleError::EvictMarks { .. })));
+    let itself = |of, to: &[&str]| refused(EvictSpec { to: owned(to), ..evict(of, 80, 70) });
+    assert!(matches!(itself("flash", &["flash"]), Some(RuleError::EvictToItself { .. })));
+    assert!(matches!(itself("disks", &["spare"]), Some(RuleError::EvictToItself { .. })));
+    assert!(matches!(itself("disk", &["nowhere"]), Some(RuleError::UnknownBranch { .. })));
+    assert_eq!(itself("disk", &["disks"]), None, "a group with other members");
+    assert_eq!(refused(evict("flash", 0, 0)), None, "all leaves");
+}
+
+proptest! {
+    #[test]
+    fn a_selection_frees_no_more_than_needed_by_more_than_one_file(
+        sizes in prop::collection::vec((0i128..50, 0u64..100), 0..60), need in 0u64..2000, most in 1usize..40
+    ) {
+        let mut selection = Selection::new(ByteSize(need), most);
+        for (index, (key, frees)) in sizes.iter().enumerate() {
+            selection.offer(*key, ByteSize(*frees), index);
+        }
+        let total = selection.frees().0;
+        let chosen: Vec<usize> = selection.into_sorted().collect();
+        prop_assert!(chosen.len() <= most);
+        prop_assert_eq!(chosen.iter().map(|at| sizes[*at].1).sum::<u64>(), total);
+        // The best, in order, and only as many as it takes.
+        let mut sorted: Vec<usize> = (0..sizes.len()).collect();
+        sorted.sort_by_key(|at| (sizes[*at].0, *at));
+        prop_assert!(chosen.iter().zip(&sorted).all(|(chosen, best)| chosen == best), "{chosen:?} of {sorted:?}");
+        if let Some(last) = chosen.last() {
+            prop_assert!(total - sizes[*last].1 < need.max(1), "the last was not needed");
+        }
+        prop_assert!(total >= need || chosen.len() == most || chosen.len() == sizes.len(), "more was there");
+    }
+}
+
+/// A pool in a model: files with sizes on branches, moved by what the rules and the fill levels say.
+struct World {
+    rules: Rules,
+    /// Branch, bytes, whether a fill level moved it.
+    files: Vec<(BranchId, u64, bool)>,
+    sizes: [u64; 4],
+    moves: BTreeMap<usize, u32>,
+}
+
+impl World {
+    fn views(&self) -> Vec<BranchView> {
+        let used = |id: u16| self.files.iter().filter(|file| file.0 == BranchId(id)).map(|file| file.1).sum::<u64>();
+        let view = |(id, total): (u16, &u64)| BranchView {
+            total: ByteSize(*total),
+            free: ByteSize(total.saturating_sub(used(id))),
+            ..ROOMY
+        };
+        (0u16..).zip(&self.sizes).map(view).collect()
+    }
+
+    fn facts<'p>(&self, at: usize, path: &'p str) -> FileFacts<'p> {
+        let bytes = ByteSize(self.files[at].1);
+        FileFacts { size: bytes, occupied: bytes, mtime: super::at(at as i64), ..file(path) }
+    }
+
+    fn resident(&self, at: usize) -> Resident {
+        let (branch, _, is_evicted) = self.files[at];
+        Resident { is_evicted, ..on(branch) }
+    }
+
+    fn go(&mut self, at: usize, to: BranchId, is_evicted: bool) {
+        let (from, bytes, was_evicted) = self.files[at];
+        assert_ne!(from, to);
+        assert!(!was_evicted, "{} left {from} for {to} after a fill level had moved it", path_of(at));
+        self.files[at] = (to, bytes, is_evicted);
+        *self.moves.entry(at).or_default() += 1;
+    }
+
+    /// One walk of the enforcer.
+    fn enforce(&mut self) {
+        for at in 0..self.files.len() {
+            let path = path_of(at);
+            let decision = self.rules.decide(&self.facts(at, &path), &self.views(), Some(&self.resident(at)), &Empty);
+            if let Choice::Place(to) = decision.choice {
+                self.go(at, to, false);
+            }
+        }
+    }
+
+    /// Each fill level once, file by file, until it ends.
+    fn evict(&mut self) {
+        for index in 0..self.rules.evicts().len() {
+            let evict = self.rules.evicts()[index].clone();
+            let Some(level) = evict.level(&self.views()) else { continue };
+            if evict.begins(level, true).is_none() {
+                continue;
+            }
+            let mut order: Vec<usize> = (0..self.files.len()).collect();
+            order.sort_by_key(|at| evict.key(&self.facts(*at, &path_of(*at))));
+            for at in order {
+                let views = self.views();
+                let excess = evict.level(&views).map(|level| evict.excess(level));
+                if excess.is_none_or(|excess| excess.0 == 0) {
+                    break;
+                }
+                let (path, resident) = (path_of(at), self.resident(at));
+                if !evict.members.contains(&resident.branch) {
+                    continue;
+                }
+                let facts = self.facts(at, &path);
+                let leaving = self.rules.leaving((&evict, Urgency::Level), &facts, &views, &resident, &Empty);
+                if let Leaving::To(to) = leaving {
+                    self.go(at, to, true);
+                }
+            }
+        }
+    }
+}
+
+fn path_of(at: usize) -> String {
+    format!("/{}/{at}", ["a", "b", "c"][at % 3])
+}
+
+fn some_list() -> impl Strategy<Value = Vec<&'static str>> {
+    let names = ["disk", "flash", "crypt", "spare", "g", "h"];
+    Just(names.to_vec())
+        .prop_shuffle()
+        .prop_flat_map(|names| (1..4usize).prop_map(move |count| names[..count].to_vec()))
+}
+
+fn some_rules() -> impl Strategy<Value = RulesSpec> {
+    let rule = |dir: &'static str| {
+        some_list().prop_map(move |list| when(dir, vec![path(PathPart::Path, &[&format!("/{dir}/**")])], to(&list)))
+    };
+    let evict = (
+        prop::sample::select(vec!["disk", "flash", "crypt", "spare", "g"]),
+        0u32..100,
+        0u32..100,
+        prop::option::of(some_list()),
+    )
+        .prop_map(|(of, one, other, to)| {
+            let spec = super::evict::evict(of, one.max(other), one.min(other));
+            EvictSpec { to: to.map(|to| owned(&to)).unwrap_or_default(), ..spec }
+        });
+    let evicts = prop::collection::vec(evict, 0..4);
+    let members = prop::sample::subsequence(NAMES.to_vec(), 1..4);
+    (rule("a"), rule("b"), some_list(), members.clone(), members, evicts).prop_map(|(a, b, default, g, h, evicts)| {
+        let in_order = Spread { order: spec::SpreadOrder::MostFree, ..Spread::default() };
+        let groups =
+            vec![GroupSpec { spread: in_order, ..group("g", &g) }, GroupSpec { spread: in_order, ..group("h", &h) }];
+        RulesSpec { rules: vec![a, b], default: owned(&default), groups, evicts }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// A rule moves a file at most once, and a fill level at most once after that; nothing undoes that, and all come to rest.
+    #[test]
+    fn rules_and_fill_levels_never_fight(
+        spec in some_rules(),
+        files in prop::collection::vec((0u16..4, 1u64..30_000), 0..40),
+        sizes in prop::array::uniform4(50_000u64..400_000),
+    ) {
+        let Ok(rules) = Rules::compile(&spec, &names()) else { return Ok(()) };
+        let files = files.into_iter().map(|(branch, bytes)| (BranchId(branch), bytes, false)).collect();
+        let mut world = World { rules, files, sizes, moves: BTreeMap::new() };
+        for _ in 0..20 {
+            world.enforce();
+            world.evict();
+        }
+        let settled = world.files.clone();
+        for _ in 0..3 {
+            world.evict();
+            world.enforce();
+        }
+        prop_assert_eq!(&settled, &world.files, "they never come to rest");
+        let most = world.moves.values().max().copied().unwrap_or(0);
+        prop_assert!(most <= 2, "{most} moves of one file");
+    }
+}
