@@ -2,6 +2,7 @@
 //! policies. Never touches a real device.
 
 pub mod events;
+pub mod drive;
 pub mod experiment;
 pub mod hybrid;
 pub mod log_store;
