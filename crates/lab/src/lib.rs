@@ -1,8 +1,8 @@
 //! The laboratory: the same decisions that run live, against modelled disks: replay a trace, run a workload, compare
 //! policies. Never touches a real device.
 
-pub mod events;
 pub mod drive;
+pub mod events;
 pub mod experiment;
 pub mod hybrid;
 pub mod log_store;

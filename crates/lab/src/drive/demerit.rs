@@ -29,6 +29,12 @@ impl Demerit {
         (squares / self.measured.len().max(1) as f64).sqrt()
     }
 
+    /// The demerit figure as a share of the drive's mean response time; 0 of nothing.
+    pub fn share(&self) -> f64 {
+        let mean = self.measured_mean();
+        if mean > 0.0 { self.millis() / mean } else { 0.0 }
+    }
+
     /// The drive's mean response time in milliseconds.
     pub fn measured_mean(&self) -> f64 {
         mean(&self.measured)

@@ -80,6 +80,9 @@ pub struct DriveProfile {
     /// What settling for a write takes longer than for a read.
     #[serde(default)]
     pub write_settle_ms: Millis,
+    /// Whether the heads settle again on the cylinder where they are: before a write, and before a read that follows one.
+    #[serde(default)]
+    pub settles_again: bool,
     /// Commands that it takes at once.
     pub queue_depth: u32,
     /// Where the figures come from.
@@ -122,7 +125,9 @@ pub enum ProfileError {
         count: usize,
     },
     /// The bands overlap or are not in order.
-    #[error("layout.bands: the band from cylinder {cylinder} must begin behind the one before it, and end on the drive")]
+    #[error(
+        "layout.bands: the band from cylinder {cylinder} must begin behind the one before it, and end on the drive"
+    )]
     Bands {
         /// Where the band begins.
         cylinder: u32,
@@ -136,12 +141,13 @@ pub enum ProfileError {
 }
 
 /// The figures of every profile; each has a source.
-pub(super) const FIGURES: [&str; 10] = [
+pub(super) const FIGURES: [&str; 11] = [
     "rpm",
     "heads",
     "cylinders",
     "head_switch_ms",
     "write_settle_ms",
+    "settles_again",
     "queue_depth",
     "commands",
     "buffer",
@@ -211,7 +217,8 @@ impl DriveProfile {
     fn check_sources(&self) -> Result<(), ProfileError> {
         let Sources { measured, datasheet, assumed } = &self.sources;
         let lists = [measured, datasheet, assumed];
-        let all: BTreeSet<&str> = lists.iter().flat_map(|list| list.iter().map(String::as_str)).chain(FIGURES).collect();
+        let all: BTreeSet<&str> =
+            lists.iter().flat_map(|list| list.iter().map(String::as_str)).chain(FIGURES).collect();
         for figure in all {
             let count = lists.iter().filter(|list| list.contains(figure)).count();
             if count != 1 {
@@ -251,6 +258,7 @@ impl DriveProfile {
                 layout: Some(self.layout.clone()),
                 seeks: Some(self.seeks.iter().map(|&(distance, millis)| (distance, nanos(millis))).collect()),
                 write_settle: (self.write_settle_ms * 1e6).round() as i64,
+                settles_again: self.settles_again,
                 commands: Some(self.commands.times()),
                 buffer: Some(self.buffer),
             },

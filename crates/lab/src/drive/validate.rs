@@ -1,10 +1,13 @@
 //! Replays what a real drive was asked, one request at a time, and compares the response times.
 //!
-//! A line of the trace: `R|W  class  first-sector  sectors  response-time-us  idle-us`. A request is sent `idle-us` after the one before it
-//! was completed. The class is the measurer's note and is not used. An empty line and one that begins with `#` say nothing.
+//! A line of the trace: `R|W  class  first-sector  sectors  response-time-us  idle-us`. The next request is sent `idle-us` after this one was
+//! completed: read so, sequential writes meet the platter where the real drive's did. The class is the measurer's note and is not used. An empty line and one that begins with `#` say nothing.
 
-use std::io::BufRead;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use thiserror::Error;
 use umbrella_model::device::disk::Disk;
 use umbrella_model::device::{Device, Op, Request, RequestId};
@@ -40,16 +43,20 @@ pub enum TraceError {
     #[error(transparent)]
     Read(#[from] std::io::Error),
     /// A line is not a request.
-    #[error("line {line} is not a request: R or W, a word, the first sector, how many sectors, microseconds to respond, microseconds idle before")]
+    #[error(
+        "line {line} is not a request: R or W, a word, the first sector, how many sectors, microseconds to respond, microseconds until the next one"
+    )]
     Line {
         /// Counted from 1.
         line: u64,
     },
     /// A request that the drive does not have.
-    #[error("line {line}: sector {sector} is beyond the drive's {capacity} sectors; is this the trace of that drive?")]
+    #[error(
+        "request {request}: sector {sector} is beyond the drive's {capacity} sectors; is this the trace of that drive?"
+    )]
     Beyond {
-        /// Counted from 1, requests alone.
-        line: usize,
+        /// Counted from 1.
+        request: usize,
         /// The last sector of the request.
         sector: u64,
         /// How many sectors the drive has.
@@ -75,6 +82,15 @@ pub struct Validation {
 }
 
 impl Measurements {
+    /// Reads a trace file, plain or compressed with gzip.
+    pub fn open(path: &Path) -> Result<Measurements, TraceError> {
+        let mut file = BufReader::new(File::open(path)?);
+        if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            return Measurements::read(BufReader::new(MultiGzDecoder::new(file)));
+        }
+        Measurements::read(file)
+    }
+
     /// Reads a trace.
     pub fn read(mut from: impl BufRead) -> Result<Measurements, TraceError> {
         let mut requests = Vec::new();
@@ -120,17 +136,20 @@ impl Measured {
 
 /// Sends the drive's model what the drive was sent.
 pub fn validate(drive: &DriveProfile, trace: &Measurements) -> Result<Validation, TraceError> {
-    let mut disk = Disk::new(&drive.spec());
+    replay(Disk::new(&drive.spec()), trace)
+}
+
+/// Sends a disk what the drive was sent.
+pub fn replay(mut disk: Disk, trace: &Measurements) -> Result<Validation, TraceError> {
     let (mut now, mut done) = (Nanos(0), Vec::new());
     let mut times = Vec::with_capacity(trace.0.len());
     for (place, request) in trace.0.iter().enumerate() {
-        now = now + request.idle;
         disk.advance(now, &mut done);
         done.clear();
         let &Measured { op, lba, sectors, .. } = request;
         let (id, capacity) = (RequestId(place as u64), disk.capacity().0);
         disk.try_submit(now, Request { id, op, lba, sectors }).map_err(|_| TraceError::Beyond {
-            line: place + 1,
+            request: place + 1,
             sector: lba.0.saturating_add(u64::from(sectors)).saturating_sub(1),
             capacity,
         })?;
@@ -141,6 +160,7 @@ pub fn validate(drive: &DriveProfile, trace: &Measurements) -> Result<Validation
             now = next;
         }
         times.push(now - sent);
+        now = now + request.idle;
     }
     let of = |wanted: &dyn Fn(Op) -> bool| {
         let kept = || trace.0.iter().zip(&times).filter(|(request, _)| wanted(request.op));

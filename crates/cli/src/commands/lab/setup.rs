@@ -389,7 +389,7 @@ fn part_of(path: &Path) -> PathBuf {
 }
 
 /// Writes a file so that it is there whole or not at all.
-fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let part = part_of(path);
     let written = fs::File::create_new(&part)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))

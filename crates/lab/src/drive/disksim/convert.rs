@@ -29,8 +29,8 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
         head_switch_ms: mechanics.millis("Head switch time")?,
         write_settle_ms: mechanics.millis("Add. write settling delay")?,
         queue_depth: disk.count_or("Max queue length", 256, 1)?.max(1) as u32,
-        // The format holds what was measured.
-        sources: Sources { measured: FIGURES.map(str::to_owned).into(), ..Sources::default() },
+        settles_again: true,
+        sources: sources(),
         commands: commands(disk, blocks)?,
         buffer: buffer(disk)?,
         seeks: seek::curve(mechanics, cylinders, |name| files.beside(name))?,
@@ -38,6 +38,12 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
     };
     drive.check()?;
     Ok(drive)
+}
+
+/// The format holds what was measured; it says nothing about settling.
+fn sources() -> Sources {
+    let (assumed, measured) = FIGURES.map(str::to_owned).into_iter().partition(|figure| figure == "settles_again");
+    Sources { measured, assumed, ..Sources::default() }
 }
 
 /// The longest of what disk, controllers and buses say a sector takes.
@@ -82,9 +88,8 @@ fn commands(disk: &Block, blocks: &[Block]) -> Result<Commands, ImportError> {
         // Such a drive leaves the bus once more before it takes the data of a write.
         commands.write_miss_ms = [always + time("Extradisc command overhead")?; 2];
         commands.write_seek_delay_ms = time("Extradisc seek delta")?;
-        commands.write_prepare_ms += time("Extradisc disconnect overhead")?
-            + time("Extradisc inter-disconnect delay")?
-            + reselect;
+        commands.write_prepare_ms +=
+            time("Extradisc disconnect overhead")? + time("Extradisc inter-disconnect delay")? + reselect;
         commands.write_done_ms = time("Other reselect overhead")? + time("Write completion overhead")?;
     }
     Ok(commands)
@@ -105,7 +110,7 @@ fn buffer(disk: &Block) -> Result<BufferRules, ImportError> {
             _ => ReadAheadTo::NextTrackEnd,
         },
         read_ahead_sectors: disk.count_or("Maximum read-ahead (blks)", 1 << 30, 0)? as u32,
-        keeps_requested: !yes("Read-ahead over requested", 0)?,
+        keeps_requested: disk.number("Read-ahead over requested")?.unwrap_or_default() <= 0.0,
         read_ahead_after_hits: yes("Read-ahead on idle hit", 0)?,
         keeps_passing: yes("Read any free blocks", 0)?,
         reads_written: yes("Allow read hits on write data", 0)?,

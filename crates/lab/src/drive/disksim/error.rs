@@ -23,7 +23,9 @@ pub enum ImportError {
     #[error("more than {0} files are named; give the parameter file of one drive")]
     TooManyFiles(usize),
     /// A name that leads out of the directory.
-    #[error("the file names {name:?}, which is not a plain file beside it; put it there and name it without a directory")]
+    #[error(
+        "the file names {name:?}, which is not a plain file beside it; put it there and name it without a directory"
+    )]
     NotBeside {
         /// The name.
         name: String,

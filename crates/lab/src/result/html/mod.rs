@@ -8,6 +8,7 @@
 //! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
 
 mod bars;
+mod demerit;
 mod lines;
 mod spread;
 mod tables;
@@ -17,6 +18,7 @@ use std::fmt::{self, Write};
 
 use self::text::Safe;
 use super::{Group, Metric, Outcome, groups, metric};
+pub use demerit::page as demerit_page;
 
 /// The figures that get a chart of their own; the others stand in the table and below "more charts".
 const IMPORTANT: [&str; 6] =
@@ -33,16 +35,7 @@ pub fn page(title: &str, outcomes: &[Outcome], asked: usize) -> String {
 }
 
 fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Option<&str>) -> fmt::Result {
-    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
-    writeln!(
-        out,
-        "<meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>"
-    )?;
-    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
-    writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
-    writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
-    writeln!(out, "<header>\n<h1>{}</h1>", Safe(title))?;
+    head(out, title)?;
     if let Some(missing) = missing {
         writeln!(out, "<p class=\"warning\">{missing}</p>")?;
     }
@@ -59,6 +52,20 @@ fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Opti
         tables::glossary(out, groups)?;
     }
     writeln!(out, "</main>\n<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"))
+}
+
+/// A page's beginning, up to its title.
+fn head(out: &mut String, title: &str) -> fmt::Result {
+    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
+    writeln!(
+        out,
+        "<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>"
+    )?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
+    writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
+    writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
+    writeln!(out, "<header>\n<h1>{}</h1>", Safe(title))
 }
 
 fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {

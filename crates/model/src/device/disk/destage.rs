@@ -51,6 +51,7 @@ impl Disk {
         let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
         let done = now + cost + self.geometry.transfer(Lba(first), end - first);
         self.ahead = None;
+        self.wrote = true;
         self.paused = false;
         self.arrive(end, distance);
         self.destaging = end - first;

@@ -152,7 +152,17 @@ impl Geometry {
                 cylinder_skew_angle: angle(cylinder_skew),
             };
             let gap = cylinder_skew;
-            let whole_band = Zone { first, skip: 0, sectors, first_cylinder, begins: 0, turns_back: None, gap, goes_on: false, pace };
+            let whole_band = Zone {
+                first,
+                skip: 0,
+                sectors,
+                first_cylinder,
+                begins: 0,
+                turns_back: None,
+                gap,
+                goes_on: false,
+                pace,
+            };
             table.push(whole_band);
             first += u64::from(sectors);
             first_cylinder += sectors.div_ceil(track).div_ceil(heads);

@@ -14,6 +14,9 @@ pub struct Measured {
     pub seeks: Option<Box<[(u32, Nanos)]>>,
     /// What settling for a write takes longer than for a read, in nanoseconds, after a seek as after a head switch.
     pub write_settle: i64,
+    /// Whether the heads settle again on the cylinder where they are: before a write as long as for a head switch, before a read that follows a
+    /// write as long as for a seek to the next cylinder, because reading and writing elements stand apart.
+    pub settles_again: bool,
     /// What commands and the bus take.
     pub commands: Option<CommandTimes>,
     /// What is kept in the buffer.

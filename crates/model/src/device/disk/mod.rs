@@ -78,8 +78,15 @@ impl Held {
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
     /// What the host is told `told` after the mechanism is done, and which sectors the buffer then has.
-    Command { id: RequestId, told: Nanos, write: bool, sectors: (u64, u64) },
-    Destage { sectors: u64 },
+    Command {
+        id: RequestId,
+        told: Nanos,
+        write: bool,
+        sectors: (u64, u64),
+    },
+    Destage {
+        sectors: u64,
+    },
 }
 
 /// A rotating disk.
@@ -90,6 +97,7 @@ pub struct Disk {
     write_seek: SeekCurve,
     /// Before a read and before a write.
     head_switch: [Nanos; 2],
+    settles_again: bool,
     timing: Timing,
     rules: Option<BufferRules>,
     capacity: u64,
@@ -112,6 +120,8 @@ pub struct Disk {
     head: u32,
     /// The sector behind the last one that passed.
     at: u64,
+    /// Whether the heads wrote last.
+    wrote: bool,
     ahead: Option<ReadAhead>,
     /// Whether reading ahead stopped because its segment was full, and nothing else was done since.
     paused: bool,
@@ -137,7 +147,9 @@ impl Disk {
         Disk {
             read_seek: SeekCurve::before_read(spec, geometry.cylinders()),
             write_seek: SeekCurve::before_write(spec, geometry.cylinders()),
-            head_switch: [0, spec.measured.write_settle].map(|settle| Nanos(spec.head_switch.0.saturating_add_signed(settle))),
+            head_switch: [0, spec.measured.write_settle]
+                .map(|settle| Nanos(spec.head_switch.0.saturating_add_signed(settle))),
+            settles_again: spec.measured.settles_again,
             timing: Timing::new(spec),
             rules,
             capacity: geometry.capacity().0,
@@ -157,6 +169,7 @@ impl Disk {
             cylinder: 0,
             head: 0,
             at: 0,
+            wrote: false,
             ahead: None,
             paused: false,
             segments: match rules {
@@ -194,7 +207,8 @@ impl Disk {
     /// The buffer takes or gives the data of a command that came at `now`; returns when it begins to.
     #[inline]
     fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64, write: bool) -> Nanos {
-        let begin = (now + self.timing.hit(write, self.after_write) + self.timing.prepare(write)).max(self.interface_free);
+        let begin =
+            (now + self.timing.hit(write, self.after_write) + self.timing.prepare(write)).max(self.interface_free);
         self.tell(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
         begin
     }

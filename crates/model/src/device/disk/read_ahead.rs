@@ -62,8 +62,12 @@ impl Disk {
             ReadAheadTo::NextTrackEnd => {
                 let track = self.geometry.track_start(last);
                 let sequential = track > 0 && self.geometry.same_track(track - 1, self.asked_before);
-                let end = self.geometry.track_end(last);
-                if sequential { self.geometry.track_end(end) } else { end }
+                let track_end = self.geometry.track_end(last);
+                match (sequential, rules.keeps_passing) {
+                    (true, _) => self.geometry.track_end(track_end),
+                    (false, true) => track_end,
+                    (false, false) => end,
+                }
             }
         };
         to.min(most).min(kept).max(end)

@@ -49,12 +49,13 @@ impl Disk {
     #[inline]
     pub(super) fn moving(&self, place: Place, write: bool) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
-        if distance == 0 {
-            if place.head == self.head { Nanos(0) } else { self.head_switch[usize::from(write)] }
-        } else if write {
-            self.write_seek.time(distance)
-        } else {
-            self.read_seek.time(distance)
+        match (distance, self.settles_again) {
+            (0, true) if write => self.head_switch[1],
+            (0, true) if self.wrote => self.read_seek.time(1),
+            (0, _) if place.head == self.head => Nanos(0),
+            (0, _) => self.head_switch[usize::from(write)],
+            _ if write => self.write_seek.time(distance),
+            _ => self.read_seek.time(distance),
         }
     }
 
@@ -110,6 +111,8 @@ impl Disk {
         let command = self.queue.swap_remove(index);
         self.paused = false;
         let Command { id, write, start, end, .. } = command;
+        let arrived = command.ready.max(now) + self.moving(command.place, write);
+        self.wrote = write;
         if let Some(ahead) = self.on_the_way(&command) {
             let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), end - ahead.from);
             let done = passed.max(command.ready).max(now);
@@ -129,7 +132,6 @@ impl Disk {
             self.work = Some((done, DiskWork::Command { id, told, write, sectors: (start, end) }));
             return;
         }
-        let arrived = command.ready.max(now) + self.moving(command.place, write);
         let passage = self.passage(&command, arrived, now + cost);
         let from = start - self.kept_before(&command, arrived, passage.first);
         let told = self.read_told(&command, passage);
@@ -152,7 +154,11 @@ impl Disk {
         // So long ago the first sector began to pass; what began after the heads arrived need not come again.
         let missed = turn.0 - first.since(arrived).0;
         let front = missed.div_ceil(sector.0.max(1));
-        if front >= sectors { whole } else { Passage { first, done: first + self.geometry.transfer(Lba(command.start), front), front } }
+        if front >= sectors {
+            whole
+        } else {
+            Passage { first, done: first + self.geometry.transfer(Lba(command.start), front), front }
+        }
     }
 
     /// Sectors before a read's first one that pass while the heads wait for it, as far as they are kept.
