@@ -10,7 +10,7 @@ use umbrella_units::Lba;
 use super::geometry::{Divisor, Geometry, Pace, Zone};
 
 /// More pieces than any drive needs: what lies behind them is not there.
-const MOST_PIECES: usize = 1 << 20;
+const MOST_PIECES: usize = 1 << 18;
 
 /// In which order addresses go over the tracks of a cylinder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,13 +112,15 @@ struct Builder<'a> {
     switches: Switches,
     first: u64,
     zones: Vec<Zone>,
+    /// What is remapped in the band at work, the last first.
+    remapped: Vec<(u64, u64)>,
 }
 
 impl Geometry {
     /// The geometry of a measured layout.
     pub(super) fn of_layout(layout: &Layout, heads: u32, turn: u64, switches: Switches) -> Geometry {
         let heads = heads.max(1);
-        let mut builder = Builder { layout, heads, turn, switches, first: 0, zones: Vec::new() };
+        let mut builder = Builder { layout, heads, turn, switches, first: 0, zones: Vec::new(), remapped: Vec::new() };
         for band in &layout.bands {
             builder.band(band);
         }
@@ -170,6 +172,9 @@ impl Builder<'_> {
         let cylinder = u64::from(self.heads) * per_track;
         let all = (cylinder * cylinders).min(u64::from(u32::MAX));
         let reserved = band.reserved / track * per_track + (band.reserved % track).min(per_track);
+        let elsewhere = |&(from, to): &(u64, u64)| from != to && to < all;
+        self.remapped = band.remapped.iter().copied().filter(elsewhere).collect();
+        self.remapped.sort_unstable_by(|one, other| other.cmp(one));
         let mut slipped: Vec<u64> = band.slipped.iter().map(|at| at.saturating_add(reserved)).collect();
         slipped.sort_unstable();
         let (front, back, range) = match self.layout.spares {
@@ -202,13 +207,13 @@ impl Builder<'_> {
     /// Adds the sectors from `at` to `end` of the band, with those that are remapped in their other places.
     fn piece(&mut self, band: &Band, pace: Pace, at: u64, end: u64) {
         let mut at = at;
-        let mut moved: Vec<(u64, u64)> =
-            band.remapped.iter().copied().filter(|&(from, to)| from != to && (at..end).contains(&from)).collect();
-        moved.sort_unstable();
-        for (from, to) in moved {
-            self.run(band, pace, at, from);
-            self.run(band, pace, to, to.saturating_add(1));
-            at = from + 1;
+        while let Some((from, to)) = self.remapped.last().copied().filter(|&(from, _)| from < end) {
+            self.remapped.pop();
+            if from >= at {
+                self.run(band, pace, at, from);
+                self.run(band, pace, to, to.saturating_add(1));
+                at = from + 1;
+            }
         }
         self.run(band, pace, at, end);
     }

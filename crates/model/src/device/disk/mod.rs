@@ -13,6 +13,8 @@ mod destage;
 mod geometry;
 mod layout;
 mod measured;
+#[cfg(test)]
+mod measured_tests;
 mod read_ahead;
 mod seek;
 mod service;
