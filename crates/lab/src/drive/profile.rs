@@ -1,6 +1,9 @@
 //! A drive's profile in a file: what was measured of it, in TOML. For each figure it says where it comes from.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -8,7 +11,7 @@ use umbrella_model::device::disk::{After, BufferRules, CommandTimes, DiskSpec, L
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
 /// The largest profile that is read, in bytes.
-pub(super) const LARGEST: usize = 16 << 20;
+const LARGEST: usize = 16 << 20;
 /// No drive has more.
 const MOST_HEADS: u32 = 256;
 const MOST_CYLINDERS: u32 = 1 << 24;
@@ -100,6 +103,9 @@ pub struct DriveProfile {
 /// What is wrong with a profile.
 #[derive(Debug, Error)]
 pub enum ProfileError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
     /// It is not such a file.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
@@ -156,6 +162,13 @@ pub(super) const FIGURES: [&str; 11] = [
 ];
 
 impl DriveProfile {
+    /// Reads the profile in a file.
+    pub fn open(path: &Path) -> Result<DriveProfile, ProfileError> {
+        let mut text = String::new();
+        File::open(path)?.take(LARGEST as u64 + 1).read_to_string(&mut text)?;
+        DriveProfile::parse(&text)
+    }
+
     /// Reads a profile.
     pub fn parse(text: &str) -> Result<DriveProfile, ProfileError> {
         if text.len() > LARGEST {

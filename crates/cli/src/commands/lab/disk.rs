@@ -1,8 +1,6 @@
 //! `umbrella lab disk`: drives as they were measured.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -104,7 +102,7 @@ impl ImportArgs {
 
 impl ValidateArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let drive = profile(&self.profile).with_context(|| visible_path(&self.profile).to_string())?;
+        let drive = DriveProfile::open(&self.profile).with_context(|| visible_path(&self.profile).to_string())?;
         let named = || visible_path(&self.trace).to_string();
         let trace = Measurements::open(&self.trace).with_context(named)?;
         let validation = validate(&drive, &trace).with_context(named)?;
@@ -121,15 +119,6 @@ impl ValidateArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The largest profile that is read.
-const LARGEST_PROFILE: u64 = 16 << 20;
-
-fn profile(path: &Path) -> anyhow::Result<DriveProfile> {
-    let mut text = String::new();
-    File::open(path)?.take(LARGEST_PROFILE + 1).read_to_string(&mut text)?;
-    Ok(DriveProfile::parse(&text)?)
 }
 
 impl Report {

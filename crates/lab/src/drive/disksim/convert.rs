@@ -60,7 +60,8 @@ fn sector(disk: &Block, blocks: &[Block], key: &str) -> Result<f64, ImportError>
 
 fn commands(disk: &Block, blocks: &[Block]) -> Result<Commands, ImportError> {
     let scale = disk.number("Time scale for overheads")?.unwrap_or(1.0);
-    let time = |key: &str| disk.millis(key).map(|millis| millis * scale);
+    // A negative overhead, which makes up for another one in a fit, is none.
+    let time = |key: &str| disk.millis(key).map(|millis| (millis * scale).max(0.0));
     let always = time("Per-request overhead time")?;
     let after = |name: &str| -> Result<[f64; 2], ImportError> {
         Ok([always + time(&format!("{name} over. after read"))?, always + time(&format!("{name} over. after write"))?])

@@ -177,9 +177,9 @@ fn seeks_are_read_in_all_six_ways() {
 
 #[test]
 fn without_a_knee_the_line_begins_where_it_meets_the_root() {
-    // 1 + sqrt(d) and 2 + 0.5 d meet at 4.
-    let hpl = drive("Seek type = hpl, HPL seek equation values = [ 1.0, 1.0, 2.0, 0.5, -1.0 ],");
-    assert_eq!((seek(&hpl, 1), seek(&hpl, 4), seek(&hpl, 16)), (2.0, 4.0, 10.0));
+    // 1 + sqrt(d) and 2 + d / 4 meet at 4.
+    let hpl = drive("Seek type = hpl, HPL seek equation values = [ 1.0, 1.0, 2.0, 0.25, -1.0 ],");
+    assert_eq!((seek(&hpl, 1), seek(&hpl, 4), seek(&hpl, 16)), (2.0, 3.0, 6.0));
 }
 
 #[test]
