@@ -11,7 +11,7 @@ use umbrella_units::SplitMix64;
 
 use umbrella_lab::trace::{Format, fuzz_one, lost_events, parse_trace_pipe};
 
-const FIXTURES: [(&str, Format); 10] = [
+const FIXTURES: [(&str, Format); 17] = [
     ("sample.csv", Format::Csv),
     ("sample.msr.csv", Format::Msr),
     ("sample.spc", Format::Spc),
@@ -22,6 +22,13 @@ const FIXTURES: [(&str, Format); 10] = [
     ("sample.fio3.iolog", Format::Fio3),
     ("sample.vscsi", Format::Vscsi),
     ("sample.systor.csv", Format::Systor),
+    ("sample.blktrace", Format::Blktrace),
+    ("sample.disksim", Format::Disksim),
+    ("sample.srt", Format::Srt),
+    ("sample.alibaba.csv", Format::Alibaba),
+    ("sample.tencent.csv", Format::Tencent),
+    ("sample.fiu.txt", Format::Fiu),
+    ("sample.biosnoop.txt", Format::Biosnoop),
 ];
 
 /// What hurts readers of text and numbers.

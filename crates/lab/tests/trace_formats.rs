@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-const FIXTURES: [(&str, Format); 10] = [
+const FIXTURES: [(&str, Format); 17] = [
     ("sample.csv", Format::Csv),
     ("sample.msr.csv", Format::Msr),
     ("sample.spc", Format::Spc),
@@ -25,6 +25,13 @@ const FIXTURES: [(&str, Format); 10] = [
     ("sample.fio3.iolog", Format::Fio3),
     ("sample.vscsi", Format::Vscsi),
     ("sample.systor.csv", Format::Systor),
+    ("sample.blktrace", Format::Blktrace),
+    ("sample.disksim", Format::Disksim),
+    ("sample.srt", Format::Srt),
+    ("sample.alibaba.csv", Format::Alibaba),
+    ("sample.tencent.csv", Format::Tencent),
+    ("sample.fiu.txt", Format::Fiu),
+    ("sample.biosnoop.txt", Format::Biosnoop),
 ];
 
 fn at(micros: u64, op: TraceOp, offset: u64, size: u64) -> Record {
@@ -52,10 +59,11 @@ fn sample_of(format: Format) -> Vec<Record> {
 /// The nanoseconds that a format's clock tells apart.
 fn resolution(format: Format) -> u64 {
     match format {
-        Format::Csv | Format::Spc | Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => 1,
         Format::Msr => 100,
-        Format::Fio3 | Format::Vscsi => 1_000,
+        Format::Fio3 | Format::Vscsi | Format::Srt | Format::Alibaba | Format::Biosnoop => 1_000,
         Format::Fio2 => 1_000_000,
+        Format::Tencent => 1_000_000_000,
+        _ => 1,
     }
 }
 
@@ -69,6 +77,16 @@ fn from_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Reader, TraceError>
 
 fn read(bytes: &[u8], options: &OpenOptions) -> Result<Vec<Record>, TraceError> {
     from_bytes(bytes, options)?.collect()
+}
+
+/// As a fixture is read: who has times in ns or in ms must be told.
+fn options_of(format: Format) -> OpenOptions {
+    let format = (format == Format::Ascii).then_some(format);
+    OpenOptions { format, ..OpenOptions::default() }
+}
+
+fn is_text(format: Format) -> bool {
+    ![Format::Vscsi, Format::Srt, Format::Blktrace].contains(&format)
 }
 
 fn read_lenient(bytes: &[u8]) -> (Vec<Record>, Skipped) {
@@ -90,7 +108,7 @@ fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {
 #[test]
 fn every_fixture_is_told_by_its_content_and_holds_the_same_records() {
     for (name, format) in FIXTURES {
-        let mut reader = trace::open(fixture(name), &OpenOptions::default()).unwrap();
+        let mut reader = trace::open(fixture(name), &options_of(format)).unwrap();
         assert_eq!(reader.format(), format, "{name}");
         let records: Vec<Record> =
             reader.by_ref().collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -114,10 +132,10 @@ fn compressed_traces_are_read_whatever_they_are_called() {
         let plain = std::fs::read(fixture(name)).unwrap();
         for compression in [Compression::Gzip, Compression::Zstd] {
             let packed = compress(&plain, compression);
-            assert_eq!(read(&packed, &OpenOptions::default()).unwrap(), sample_of(format), "{name}, {compression}");
+            assert_eq!(read(&packed, &options_of(format)).unwrap(), sample_of(format), "{name}, {compression}");
             let twice = [compress(&plain[..33], compression), compress(&plain[33..], compression)].concat();
             assert_eq!(
-                read(&twice, &OpenOptions::default()).unwrap(),
+                read(&twice, &options_of(format)).unwrap(),
                 sample_of(format),
                 "{name}, {compression}, two parts"
             );
@@ -133,6 +151,86 @@ fn any_event_of_blkparse_can_be_chosen() {
         assert_eq!(records.len(), 6, "{event:?}");
         assert_eq!(records[0].time, Nanos(5_000 + delay), "{event:?}");
     }
+}
+
+#[test]
+fn any_event_of_a_binary_recording_can_be_chosen() {
+    for (event, delay) in [(Event::Queue, 0), (Event::Issue, 900), (Event::Complete, 90_000)] {
+        let options = OpenOptions { event, origin: Origin::AsRecorded, ..OpenOptions::default() };
+        let (records, _) = trace::read_all(fixture("sample.blktrace"), &options).unwrap();
+        assert_eq!(records.len(), 6, "{event:?}");
+        assert_eq!(records[0].time, Nanos(6_000 - 1_000 + delay), "{event:?}");
+    }
+}
+
+/// The events of a recording.
+fn events(bytes: &[u8]) -> Vec<&[u8]> {
+    let (mut events, mut rest) = (Vec::new(), bytes);
+    while let Some(data) = rest.get(46..48) {
+        let (event, after) = rest.split_at(48 + usize::from(u16::from_le_bytes(data.try_into().unwrap())));
+        events.push(event);
+        rest = after;
+    }
+    events
+}
+
+#[test]
+fn the_files_of_all_processors_are_one_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = std::fs::read(fixture("sample.blktrace")).unwrap();
+    let write = |name: &str, of: &dyn Fn(usize) -> bool| {
+        let part: Vec<u8> = events(&bytes)
+            .iter()
+            .enumerate()
+            .filter(|(nth, _)| of(*nth))
+            .flat_map(|(_, event)| event.to_vec())
+            .collect();
+        let packed = if name.contains(".gz") { compress(&part, Compression::Gzip) } else { part };
+        std::fs::write(folder.path().join(name), packed).unwrap();
+    };
+    // The last processor saw nothing.
+    write("sda.blktrace.0", &|nth| nth % 3 == 0);
+    write("sda.blktrace.1.gz", &|nth| nth % 3 == 1);
+    write("sda.blktrace.10", &|nth| nth % 3 == 2);
+    write("sda.blktrace.11", &|_| false);
+    write("sdb.blktrace.0", &|nth| nth == 1);
+    for name in ["sda.blktrace.0", "sda.blktrace.1.gz", "sda.blktrace.11"] {
+        let (records, _) = trace::read_all(folder.path().join(name), &OpenOptions::default()).unwrap();
+        assert_eq!(records, sample(), "{name}");
+    }
+    let (records, _) = trace::read_all(folder.path().join("sdb.blktrace.0"), &OpenOptions::default()).unwrap();
+    assert_eq!(records.len(), 1);
+    // A file that a kill cut hides nothing of the others, and is told of.
+    let whole = std::fs::read(folder.path().join("sda.blktrace.0")).unwrap();
+    std::fs::write(folder.path().join("sda.blktrace.0"), &whole[..100]).unwrap();
+    let path = folder.path().join("sda.blktrace.10");
+    let error = trace::read_all(&path, &OpenOptions::default()).unwrap_err();
+    assert!(matches!(error, TraceError::Malformed { problem: Problem::CutRecord { .. }, .. }), "{error}");
+    let lenient = OpenOptions { strictness: Strictness::Lenient, ..OpenOptions::default() };
+    let (records, summary) = trace::read_all(&path, &lenient).unwrap();
+    assert_eq!(summary.skipped.malformed, 1);
+    assert_eq!(records.len(), 3, "{records:?}");
+}
+
+#[test]
+fn what_is_no_binary_record_ends_a_trace_and_is_told_of() {
+    for (name, format, damage) in [("sample.blktrace", Format::Blktrace, 60), ("sample.srt", Format::Srt, 211)] {
+        let mut bytes = std::fs::read(fixture(name)).unwrap();
+        bytes[damage..damage + 4].fill(0xff);
+        let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
+        let error = read(&bytes, &options).unwrap_err();
+        assert!(matches!(error, TraceError::Malformed { problem: Problem::NoRecord { .. }, .. }), "{name}: {error}");
+        let (_, skipped) = read_lenient(&bytes);
+        assert_eq!(skipped.malformed, 1, "{name}");
+    }
+}
+
+#[test]
+fn what_a_request_of_biosnoop_waited_is_taken_off_its_time() {
+    let text = "0.1 sh 1 sda R 8 512 200.0\n1.0 sh 1 sda W 8 512 100.0 200.0\n1.0 a b c 1 sdb WS 8 512 0.0\n";
+    let options = OpenOptions { origin: Origin::AsRecorded, ..OpenOptions::default() };
+    let times: Vec<u64> = read(text.as_bytes(), &options).unwrap().iter().map(|record| record.time.0).collect();
+    assert_eq!(times, [0, 700_000_000, 1_000_000_000]);
 }
 
 #[test]
@@ -357,7 +455,7 @@ fn what_a_format_cannot_hold_is_said() {
     let two = [at(0, TraceOp::Write, 0, 512), Record { device: 1, ..at(1, TraceOp::Write, 0, 512) }];
     let error = write(&two, Format::Vscsi).unwrap_err();
     assert!(matches!(error, WriteError::Unwritable { number: 2, why: Unwritable::SecondDevice, .. }), "{error}");
-    for format in [Format::Ascii, Format::IoTrace, Format::Blkparse, Format::Systor] {
+    for format in Format::ALL.into_iter().filter(|format| !Format::writable().any(|other| other == *format)) {
         assert!(matches!(write(&two, format), Err(WriteError::ReadOnlyFormat { .. })), "{format}");
     }
 }
@@ -407,13 +505,13 @@ fn garbage_is_of_no_known_format() {
 
 #[test]
 fn a_byte_order_mark_and_carriage_returns_do_not_matter() {
-    for (name, format) in FIXTURES.iter().filter(|(_, format)| *format != Format::Vscsi) {
+    for (name, format) in FIXTURES.iter().filter(|(_, format)| is_text(*format)) {
         let text = std::fs::read_to_string(fixture(name)).unwrap();
         let windows = format!("\u{feff}{}", text.replace('\n', "\r\n"));
-        assert_eq!(read(windows.as_bytes(), &OpenOptions::default()).unwrap(), sample_of(*format), "{format}");
+        assert_eq!(read(windows.as_bytes(), &options_of(*format)).unwrap(), sample_of(*format), "{format}");
         let without_end = text.trim_end();
         assert_eq!(
-            read(without_end.as_bytes(), &OpenOptions::default()).unwrap(),
+            read(without_end.as_bytes(), &options_of(*format)).unwrap(),
             sample_of(*format),
             "{format} without its last line's end"
         );
@@ -461,7 +559,10 @@ fn a_sector_that_no_byte_address_reaches_is_refused_in_every_format() {
     let last = u64::MAX / 512 + 1;
     for text in [
         format!("0,{last},512,W,0.0\n"),
-        format!("0 0 {last} 1 0\n"),
+        format!("0.5 0 {last} 1 0\n"),
+        format!("7,{last},1,0,9\n"),
+        format!("5 1 sh {last} 8 R 6 0\n"),
+        format!("0.5 sh 1 sda W {last} 512 0.1\n"),
         format!("time_us,op,lba_512,len_512\n0.0,W,{last},1\n"),
         format!("8,0 0 1 0.000000001 1 Q W {last} + 8 [x]\n"),
     ] {

@@ -56,7 +56,20 @@ fn lines(format: Format) -> &'static [&'static str] {
             "1456095145.133076000,,,6,899056122368,131072",
             "2000000000.5,0.5,W,0,0,512",
         ],
-        Format::Vscsi => &[],
+        Format::Disksim => &["0.5 0 2048 8 0", "12 3 2048 8 3", "70000.000001 21 8388608 128 1", "0 0 0 1 0x41"],
+        Format::Alibaba => &["419,W,8792731648,16384,1577808144360767", "0,R,0,0,0"],
+        Format::Tencent => &["1538323200,12910952,128,0,1063", "0,0,0,1,0"],
+        Format::Fiu => &[
+            "89968195792462 20782 gzip 283193184 8 R 6 0 56f11b711d91a065a2b6458eca924523",
+            "1 1 Web Content 0 8 W 8 16",
+            "0 0 1 W 0 0 R 0 0",
+        ],
+        Format::Biosnoop => &[
+            "0.000004    supervise      1950   xvda1   W 13092560   4096      0.74",
+            "0.1 jbd2/sda1-8 300 sda FF -1 0 0.010 0.090",
+            "11.5 Web Content 7 nvme0n1 RAM 0 4096 0.000 12.5",
+        ],
+        Format::Vscsi | Format::Blktrace | Format::Srt => &[],
     }
 }
 
@@ -86,12 +99,17 @@ fn guess(bytes: &[u8]) -> Result<Format, Vec<Format>> {
 }
 
 fn of_text() -> impl Iterator<Item = Format> {
-    Format::ALL.into_iter().filter(|format| *format != Format::Vscsi)
+    Format::ALL.into_iter().filter(|format| ![Format::Vscsi, Format::Blktrace, Format::Srt].contains(format))
+}
+
+/// Those that their lines alone can tell: times of `ascii` in ns could be times of `disksim` in ms.
+fn told_by_lines() -> impl Iterator<Item = Format> {
+    of_text().filter(|format| *format != Format::Ascii)
 }
 
 #[test]
 fn a_line_of_any_format_is_taken_for_that_format() {
-    for format in of_text() {
+    for format in told_by_lines() {
         for line in lines(format) {
             assert_eq!(guess(text(&[format], &[line]).as_bytes()), Ok(format), "{line}");
             assert_eq!(
@@ -108,6 +126,17 @@ fn a_line_of_any_format_is_taken_for_that_format() {
 }
 
 #[test]
+fn times_that_could_be_in_ns_or_in_ms_are_refused() {
+    let both = Err(vec![Format::Ascii, Format::Disksim]);
+    for line in lines(Format::Ascii) {
+        assert_eq!(guess(text(&[], &[line]).as_bytes()), both, "{line}");
+    }
+    for line in lines(Format::Disksim) {
+        assert_eq!(guess(text(&[], &["0 0 2048 8 0", line]).as_bytes()), Ok(Format::Disksim), "{line}");
+    }
+}
+
+#[test]
 fn what_could_be_a_response_time_or_the_name_of_a_device_is_refused() {
     assert_eq!(guess(b"0,8.0,W,0,512,0\n5,8.0,R,512,512,0\n"), Err(vec![Format::Csv, Format::Systor]));
 }
@@ -116,7 +145,8 @@ fn what_could_be_a_response_time_or_the_name_of_a_device_is_refused() {
 fn of_each_pair_of_formats_a_mixture_is_refused_with_both_names() {
     let headless = || of_text().filter(|format| header(*format).is_empty());
     for one in headless() {
-        for other in headless().filter(|other| *other != one) {
+        let is_part = |other| [one, other].iter().all(|format| [Format::Ascii, Format::Disksim].contains(format));
+        for other in headless().filter(|other| *other != one && !is_part(*other)) {
             for (first, second) in
                 lines(one).iter().flat_map(|first| lines(other).iter().map(move |second| (first, second)))
             {
@@ -153,6 +183,9 @@ fn a_header_decides_and_one_of_no_format_is_refused() {
         ("time_us,op,lba_512,len_512,io_class", Format::IoTrace),
         ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime", Format::Msr),
         ("Timestamp,Response,IOType,LUN,Offset,Size", Format::Systor),
+        ("device_id,opcode,offset,length,timestamp", Format::Alibaba),
+        ("Timestamp,Offset,Size,IOType,VolumeID", Format::Tencent),
+        ("TIME(s)     COMM           PID    DISK    T SECTOR     BYTES  LAT(ms)", Format::Biosnoop),
         ("fio version 2 iolog", Format::Fio2),
         ("fio version 3 iolog", Format::Fio3),
     ] {
@@ -175,12 +208,11 @@ fn a_header_decides_and_one_of_no_format_is_refused() {
 #[test]
 fn traces_in_formats_that_nobody_reads_here_are_refused() {
     for line in [
-        // Alibaba's and Tencent's clouds, FIU, CloudPhysics as text, the replayers' own, DiskSim with fractions.
-        "419,W,8792731648,16384,1577808144360767",
-        "1538323200,12910952,128,0,1063",
-        "89968195792462 20782 gzip 283193184 8 R 6 0 56f11b711d91a065a2b6458eca924523",
-        "0.5 0 2048 8 0",
-        "0 0 2048 8 2",
+        // CloudPhysics as text, the replayers' own, bpftrace's biosnoop without sectors.
+        "TIME(ms)     DISK ID        COMM             PID    LAT(ms)",
+        "611          259   0        bash             4179        10",
+        "0 0 2048 8 g",
+        "0 0 2048 8 -1",
         "0,0,W,0,512,S,M,F",
         "0,0,w,0,512,",
         "0,0,W,0",
@@ -206,23 +238,15 @@ fn a_line_that_the_beginning_cuts_off_decides_nothing() {
 }
 
 #[test]
-fn a_binary_file_of_blktrace_is_none_of_them() {
-    let command = "blkparse -i - -o TRACE.txt < TRACE";
+fn binary_formats_are_told_by_their_magic_numbers() {
     for magic in [0x6561_7407u32.to_le_bytes(), 0x6561_7407u32.to_be_bytes(), 0x6561_7408u32.to_le_bytes()] {
         // The time of its first event can look like a command of vscsi.
-        let bytes = vscsi(0x28, 0x0100, u32::from_le_bytes(magic));
-        for bytes in [bytes.clone(), bytes.repeat(5), magic.to_vec()] {
-            for format in of_text().map(Some).chain([None]) {
-                let options = OpenOptions { format, ..OpenOptions::default() };
-                let error = trace::from_reader(Cursor::new(bytes.clone()), &options).map(|_| ()).unwrap_err();
-                let TraceError::BinaryBlktrace { command: said } = &error else { panic!("{error}") };
-                assert_eq!(said, command);
-            }
-        }
+        let bytes = vscsi(0x28, 0x0100, u32::from_le_bytes(magic)).repeat(5);
+        assert_eq!(guess(&bytes), Ok(Format::Blktrace));
+        let options = OpenOptions { format: Some(Format::Vscsi), ..OpenOptions::default() };
+        assert_eq!(trace::from_reader(Cursor::new(bytes), &options).unwrap().count(), 5, "records with that number");
     }
-    let options = OpenOptions { format: Some(Format::Vscsi), ..OpenOptions::default() };
-    let bytes = vscsi(0x28, 0x0100, 0x6561_7407);
-    assert_eq!(trace::from_reader(Cursor::new(bytes), &options).unwrap().count(), 1, "a record with that number");
+    assert_eq!(guess(b"$$TR_IOREC-1.3 (an example)\n\0\n\x0c"), Ok(Format::Srt));
 }
 
 fn number() -> impl Strategy<Value = String> {
@@ -303,7 +327,26 @@ fn any_line(format: Format) -> BoxedStrategy<String> {
         )
             .prop_map(|(time, response, op, lun, offset, size)| format!("{time},{response},{op},{lun},{offset},{size}"))
             .boxed(),
-        Format::Fio2 | Format::Fio3 | Format::Vscsi => "[ -~]{0,40}".boxed(),
+        Format::Disksim => (decimal(), number(), number(), number(), "(0x)?[0-9a-f]{1,4}")
+            .prop_map(|(time, device, block, blocks, flags)| format!("{time} {device} {block} {blocks} {flags}"))
+            .boxed(),
+        Format::Alibaba => (number(), rw, number(), number(), number())
+            .prop_map(|(device, op, offset, size, time)| format!("{device},{op},{offset},{size},{time}"))
+            .boxed(),
+        Format::Tencent => (number(), number(), number(), "[01]", number())
+            .prop_map(|(time, offset, size, op, volume)| format!("{time},{offset},{size},{op},{volume}"))
+            .boxed(),
+        Format::Fiu => (number(), number(), word(), number(), number(), rw, number(), number(), "([0-9a-f]{32})?")
+            .prop_map(|(time, pid, process, sector, sectors, op, major, minor, hash)| {
+                format!("{time} {pid} {process} {sector} {sectors} {op} {major} {minor} {hash}")
+            })
+            .boxed(),
+        Format::Biosnoop => (fraction(), word(), number(), word(), "[RWDFASM]{1,3}", number(), number(), fraction())
+            .prop_map(|(time, process, pid, disk, kind, sector, bytes, wait)| {
+                format!("{time} {process} {pid} {disk} {kind} {sector} {bytes} {wait}")
+            })
+            .boxed(),
+        Format::Fio2 | Format::Fio3 | Format::Vscsi | Format::Blktrace | Format::Srt => "[ -~]{0,40}".boxed(),
     }
 }
 

@@ -18,7 +18,7 @@ use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
 use super::rebuild::{Rebuilt, rebuild, told};
 use super::recover::as_noted;
-use crate::error::BlockError;
+use crate::error::{BlockError, Operation};
 
 /// How often pages that are in memory are written anew before others are rebuilt.
 const MOST_ROUNDS: u32 = 3;
@@ -50,9 +50,10 @@ impl StoreShared {
         state.mending = true;
         let store = &self.named.name;
         tracing::warn!(store, page = page.0, %error, "a page of the map is damaged: it is being rebuilt from the log");
-        let done = self.rebuild_absent(state).map(|(rebuilt, no_checkpoint)| {
-            self.take_rebuilt(state, rebuilt);
+        let done = self.rebuild_absent(state).and_then(|(rebuilt, no_checkpoint)| {
+            let taken = self.take_rebuilt(state, rebuilt);
             drop(no_checkpoint);
+            taken
         });
         state.mending = false;
         self.room.notify_all();
@@ -118,10 +119,13 @@ impl StoreShared {
     }
 
     /// Puts pages that are absent into the map.
-    fn take_rebuilt(&self, state: &mut StoreState, rebuilt: Rebuilt) {
+    fn take_rebuilt(&self, state: &mut StoreState, rebuilt: Rebuilt) -> Result<(), LogStoreError> {
         let skips_lost = (state.skips_lost || state.read_only) && !rebuilt.may_be_read_later();
         if skips_lost {
-            rebuilt.skip_doubtful(&mut state.core.layout);
+            if let Err(defect) = rebuilt.skip_doubtful(&mut state.core.layout, &self.named.name) {
+                self.poison(state, Operation::Write, &defect);
+                return Err(defect.into());
+            }
             state.core.map.count_lost(rebuilt.lost_with(&state.core.map));
         }
         for (number, page) in rebuilt.pages {
@@ -141,5 +145,6 @@ impl StoreShared {
             tracing::warn!(store, "{told}");
             state.counts.mended.push(told);
         }
+        Ok(())
     }
 }

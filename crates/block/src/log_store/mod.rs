@@ -56,6 +56,7 @@ mod skip;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod timelines;
 mod transfer;
 mod verify;
 

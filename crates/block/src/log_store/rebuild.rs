@@ -26,6 +26,7 @@ use super::error::LogStoreError;
 use super::format::{ChunkHeader, Entry};
 use super::headers::{Order, headers, order};
 use super::named::NamedDevice;
+use crate::error::{BlockError, Operation};
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
@@ -266,20 +267,32 @@ impl Rebuilt {
         self.pages.values().any(|page| page.is_unread() && page.doubtful() > 0)
     }
 
-    /// Takes blocks that are in doubt off what is live.
-    pub(super) fn skip_doubtful(&self, layout: &mut Layout) {
-        for (number, count) in &self.skipped {
-            let live = layout.table().get(number.0 as usize).map_or(0, |segment| segment.live);
-            layout.recount(*number, live.saturating_sub(*count));
+    /// Takes blocks that are in doubt off what is live. A segment that counts fewer is a defect: with too low a count, live blocks would be written over.
+    pub(super) fn skip_doubtful(&self, layout: &mut Layout, store: &str) -> Result<(), BlockError> {
+        let counts = self.skipped.iter().map(|(number, count)| {
+            let live = layout.table().get(number.0 as usize)?.live;
+            Some((*number, live.checked_sub(*count)?))
+        });
+        let counts: Option<Vec<_>> = counts.collect();
+        let counts = counts.ok_or_else(|| {
+            BlockError::impossible(store, Operation::Read, "a segment counts fewer live blocks than are in doubt")
+        })?;
+        for (number, live) in counts {
+            layout.recount(number, live);
         }
+        Ok(())
     }
 
     /// Puts the pages into the map of a store that is being opened. Why each could not be used, and how many of its blocks are lost.
-    pub(super) fn install(self, core: &mut Core) -> Vec<(MapPage, LogStoreError, u64)> {
+    pub(super) fn install(
+        self,
+        core: &mut Core,
+        store: &str,
+    ) -> Result<Vec<(MapPage, LogStoreError, u64)>, LogStoreError> {
         if self.pages.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        self.skip_doubtful(&mut core.layout);
+        self.skip_doubtful(&mut core.layout, store)?;
         core.map.count_lost(self.lost_with(&core.map));
         let install = |(number, page): (MapPage, Page)| {
             core.map.install(number, &page.entries);
@@ -288,7 +301,7 @@ impl Rebuilt {
             let doubtful = page.doubtful();
             (number, page.error, doubtful)
         };
-        self.pages.into_iter().map(install).collect()
+        Ok(self.pages.into_iter().map(install).collect())
     }
 }
 

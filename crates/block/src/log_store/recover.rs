@@ -347,7 +347,7 @@ fn replay(
 ) -> Result<Recovered, Halted> {
     let StoreAtCheckpoint { mut core, clean, area, repair, reaches, in_doubt } = standing;
     let first_epoch = core.epoch;
-    let pages = rebuilt.install(&mut core);
+    let pages = rebuilt.install(&mut core, &named.name)?;
     let mut replay = Replay {
         named,
         core,

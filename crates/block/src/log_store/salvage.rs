@@ -9,7 +9,6 @@
 //!
 //! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are many older copies. Memory: some 200 MiB.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +27,7 @@ use super::headers::{Order, for_each_header, order};
 use super::loss::BlockRuns;
 use super::named::NamedDevice;
 use super::recover::{Recovered, recover_all};
+use super::timelines::Timelines;
 use crate::device::BlockDevice;
 
 /// Blocks whose copies are looked for at once.
@@ -192,7 +192,7 @@ impl Salvage {
         progress: Progress<'_>,
     ) -> Result<Report, E> {
         let blocks = self.superblock.shape.advertised().0;
-        let abandoned = if self.has_map() { BTreeMap::new() } else { self.timelines() };
+        let abandoned = if self.has_map() { Timelines::default() } else { self.timelines() };
         let mut report = Report { missing_chunks: self.headless.unknown, ..Report::default() };
         let mut ahead = Ahead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
         let mut first = 0;
@@ -291,28 +291,18 @@ impl Salvage {
         Headless { blocks: blocks.joined(), unknown }
     }
 
-    /// By epoch, the lowest number of a chunk of that epoch or a later one: one of an earlier epoch with as high a number was abandoned after a crash.
-    fn timelines(&self) -> BTreeMap<CheckpointNo, Sequence> {
-        let mut lowest = BTreeMap::new();
-        self.chunks(|_, header| {
-            let lowest = lowest.entry(header.epoch).or_insert(header.sequence);
-            *lowest = header.sequence.min(*lowest);
-        });
-        let mut least = Sequence(u64::MAX);
-        for number in lowest.values_mut().rev() {
-            least = least.min(*number);
-            *number = least;
-        }
-        lowest
+    fn timelines(&self) -> Timelines {
+        let mut timelines = Timelines::default();
+        self.chunks(|_, header| timelines.note(order(header)));
+        timelines
     }
 
-    fn window(&self, first: BlockNo, end: BlockNo, timelines: &BTreeMap<CheckpointNo, Sequence>) -> CopyWindow {
+    fn window(&self, first: BlockNo, end: BlockNo, timelines: &Timelines) -> CopyWindow {
         // The map has all discards before the end of the log.
         let since = self.opened.as_ref().map_or((CheckpointNo(0), Sequence(0)), |opened| end_of(&opened.core));
         let mut window = CopyWindow::new(first, end, since);
         self.chunks(|place, header| {
-            let later = timelines.range(header.epoch.next()..).next();
-            if later.is_none_or(|(_, lowest)| *lowest > header.sequence) {
+            if !timelines.abandoned(order(header)) {
                 window.note(place, header);
             }
         });

@@ -10,26 +10,34 @@
 //! | `systor` | 6 | the third: `R`, `W` or nothing |
 //! | `spc` | 5 or more | the fourth: `R`, `W`, `r`, `w` |
 //! | `msr` | 6 or 7 | the fourth: `Read`, `Write` |
+//! | `alibaba` | 5 | the second: `R`, `W` |
+//! | `tencent` | 5 | the fourth: `0`, `1` |
 //!
-//! Only `csv` and `systor` can share a line: `0,0,W,0,512,4096`. A fraction in the second field is a response time (`systor`), a word
+//! Of those with blanks `ascii` and `disksim` have the same five columns, with times in ns and in ms: without a fraction in a time or another flag, nobody can tell which it is.
+//! Of those with commas only `csv` and `systor` can share a line: `0,0,W,0,512,4096`. A fraction in the second field is a response time (`systor`), a word
 //! is a device's name (`csv`), and numbers in the last field are no flags. A format is certain if all lines at the top that are like any format
 //! can be of it and of no other, or if they begin with its header. Lines that are like none do not count: a damaged line at the top hides nothing.
 
 use super::cursor::Fields;
 use super::error::TraceError;
 use super::problem::MAX_LINE;
-use super::{Format, ascii, blkparse, blktrace, csv, fio, iotrace, msr, spc, systor, vscsi};
+use super::{
+    Format, alibaba, ascii, biosnoop, blkparse, blktrace, csv, disksim, fio, fiu, iotrace, msr, spc, srt, systor,
+    tencent, vscsi,
+};
 
 /// How many lines are looked at.
 const LINES: usize = 32;
 
 /// The format of a trace that begins so, or why it is not certain.
 pub(super) fn detect(head: &[u8]) -> Result<Format, TraceError> {
-    if blktrace::is_binary(head) {
-        return Err(TraceError::BinaryBlktrace { command: blktrace::command_to_text(None) });
-    }
-    if vscsi::looks_like(head) {
-        return Ok(Format::Vscsi);
+    let binary = [
+        (Format::Blktrace, blktrace::looks_like(head)),
+        (Format::Srt, srt::looks_like(head)),
+        (Format::Vscsi, vscsi::looks_like(head)),
+    ];
+    if let Some((format, _)) = binary.into_iter().find(|(_, like)| *like) {
+        return Ok(format);
     }
     let mut lines = whole_lines(head)
         .split(|byte| *byte == b'\n')
@@ -69,13 +77,16 @@ fn whole_lines(head: &[u8]) -> &[u8] {
 }
 
 fn of_header(line: &[u8]) -> Option<Format> {
-    const HEADERS: [(&[u8], Format); 6] = [
+    const HEADERS: [(&[u8], Format); 9] = [
         (fio::HEADER_2, Format::Fio2),
         (fio::HEADER_3, Format::Fio3),
         (csv::HEADER.as_bytes(), Format::Csv),
         (iotrace::HEADER.as_bytes(), Format::IoTrace),
         (msr::HEADER.as_bytes(), Format::Msr),
         (systor::HEADER.as_bytes(), Format::Systor),
+        (alibaba::HEADER.as_bytes(), Format::Alibaba),
+        (tencent::HEADER.as_bytes(), Format::Tencent),
+        (biosnoop::HEADER, Format::Biosnoop),
     ];
     HEADERS.into_iter().find(|(header, _)| line.starts_with(header)).map(|(_, format)| format)
 }
@@ -103,7 +114,12 @@ fn of_line(line: &[u8]) -> Vec<Format> {
         (Format::Msr, msr::looks_like(&commas)),
         (Format::Spc, spc::looks_like(&commas)),
         (Format::IoTrace, iotrace::looks_like(&commas)),
+        (Format::Alibaba, alibaba::looks_like(&commas)),
+        (Format::Tencent, tencent::looks_like(&commas)),
         (Format::Ascii, ascii::looks_like(&blanks)),
+        (Format::Disksim, disksim::looks_like(&blanks)),
+        (Format::Fiu, fiu::looks_like(line)),
+        (Format::Biosnoop, biosnoop::looks_like(line, &blanks)),
     ];
     like.into_iter().filter(|(_, like)| *like).map(|(format, _)| format).collect()
 }

@@ -51,12 +51,6 @@ pub enum TraceError {
         /// All that it may be; several, or one below a header that is not its own.
         candidates: Vec<Format>,
     },
-    /// What blktrace itself writes.
-    #[error("a binary file of blktrace, not its text (turn it into text: {command})")]
-    BinaryBlktrace {
-        /// How to make text of it.
-        command: String,
-    },
     /// A record cannot be understood.
     #[error("{position}: {problem} (format {format})")]
     Malformed {

@@ -30,6 +30,20 @@ pub enum Format {
     Vscsi,
     /// SYSTOR '17 CSV.
     Systor,
+    /// Binary files of blktrace.
+    Blktrace,
+    /// DiskSim's ASCII traces: time in ms, device, block, blocks, flags.
+    Disksim,
+    /// HP's SRT (binary).
+    Srt,
+    /// Alibaba's block traces of 2020.
+    Alibaba,
+    /// Tencent's cloud block storage.
+    Tencent,
+    /// Florida International University: SRCMap and I/O deduplication.
+    Fiu,
+    /// Text of BCC's `biosnoop`.
+    Biosnoop,
 }
 
 /// A name that no format has.
@@ -42,7 +56,7 @@ pub struct UnknownFormatName {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 17] = [
         Format::Csv,
         Format::Msr,
         Format::Spc,
@@ -53,10 +67,17 @@ impl Format {
         Format::Fio3,
         Format::Vscsi,
         Format::Systor,
+        Format::Blktrace,
+        Format::Disksim,
+        Format::Srt,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Fiu,
+        Format::Biosnoop,
     ];
 
     /// All names, for messages.
-    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor";
+    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba, tencent, fiu, biosnoop";
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -71,6 +92,13 @@ impl Format {
             Format::Fio3 => "fio3",
             Format::Vscsi => "vscsi",
             Format::Systor => "systor",
+            Format::Blktrace => "blktrace",
+            Format::Disksim => "disksim",
+            Format::Srt => "srt",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Fiu => "fiu",
+            Format::Biosnoop => "biosnoop",
         }
     }
 }

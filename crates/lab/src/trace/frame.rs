@@ -4,9 +4,25 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 
 use super::input::Source;
-use super::problem::{MAX_LINE, Position, Problem};
+use super::problem::{Excerpt, MAX_LINE, Position, Problem};
 
 const CAPACITY: usize = 512 << 10;
+
+/// How a format cuts its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Framing {
+    /// Into lines.
+    Lines,
+    /// Into records that say how long they are.
+    Sized {
+        /// So many bytes of a record say it.
+        prefix: usize,
+        /// How; nothing if it is no record.
+        bytes: fn(&[u8]) -> Option<usize>,
+        /// What comes first is a text that this byte ends.
+        text_until: Option<u8>,
+    },
+}
 
 /// A stream and the part of it that is in memory.
 pub(super) struct Frames {
@@ -158,23 +174,57 @@ impl Frames {
         }
     }
 
-    /// The next record of so many bytes.
-    pub(super) fn record(&mut self, bytes: usize) -> io::Result<Frame> {
-        while self.end - self.start < bytes && !self.ended {
-            self.fill()?;
-        }
-        let found = self.end - self.start;
-        if found == 0 {
+    /// Skips what is in memory up to this byte, that included.
+    pub(super) fn skip_past(&mut self, end: u8) {
+        let unread = self.unread();
+        let found = memchr::memchr(end, unread).map_or(unread.len(), |found| found + 1);
+        self.start += found;
+    }
+
+    /// The next record; its first bytes say how long it is. What is no record hides all that comes after.
+    pub(super) fn record(&mut self, prefix: usize, bytes: fn(&[u8]) -> Option<usize>) -> io::Result<Frame> {
+        self.fill_to(prefix)?;
+        if self.start == self.end {
             return Ok(Frame::End);
         }
         self.line += 1;
         let position = self.position();
-        if found < bytes {
+        let Some(begin) = self.unread().get(..prefix) else { return Ok(self.cut(position, prefix)) };
+        let Some(bytes) = bytes(begin) else {
+            let found = Excerpt::new(begin);
             self.start = self.end;
-            return Ok(Frame::Bad(position, Problem::CutRecord { found, expected: bytes }));
-        }
+            self.skip_all()?;
+            return Ok(Frame::Bad(position, Problem::NoRecord { found }));
+        };
+        self.fill_to(bytes)?;
         let unit = self.start..self.start + bytes;
-        self.start += bytes;
+        if unit.end > self.end {
+            return Ok(self.cut(position, bytes));
+        }
+        self.start = unit.end;
         Ok(Frame::Unit(position, unit))
+    }
+
+    /// Reads until so many bytes are in memory, or there are no more.
+    fn fill_to(&mut self, bytes: usize) -> io::Result<()> {
+        while self.end - self.start < bytes && !self.ended {
+            self.fill()?;
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, position: Position, expected: usize) -> Frame {
+        let found = self.end - self.start;
+        self.start = self.end;
+        Frame::Bad(position, Problem::CutRecord { found, expected })
+    }
+
+    fn skip_all(&mut self) -> io::Result<()> {
+        while !self.ended {
+            self.start = self.end;
+            self.fill()?;
+        }
+        self.start = self.end;
+        Ok(())
     }
 }

@@ -5,7 +5,9 @@
 //! error that names line and byte. Formats, one file each: [`Format`]. Steps of a read: decompress, cut into lines or fixed
 //! records, parse, put into the order of time, count times from the first record.
 
+mod alibaba;
 mod ascii;
+mod biosnoop;
 mod blkparse;
 mod blktrace;
 mod compression;
@@ -13,9 +15,11 @@ mod csv;
 mod cursor;
 mod detect;
 mod devices;
+mod disksim;
 mod encoder;
 mod error;
 mod fio;
+mod fiu;
 mod format;
 mod frame;
 mod fuzz;
@@ -27,11 +31,14 @@ mod pages;
 mod parse;
 mod problem;
 mod reader;
+mod recording;
 mod registry;
 mod sort;
 mod spc;
+mod srt;
 mod summary;
 mod systor;
+mod tencent;
 mod tracefs;
 mod vscsi;
 mod writer;

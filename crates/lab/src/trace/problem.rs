@@ -112,6 +112,12 @@ pub enum Problem {
     /// The line does not end.
     #[error("a line of more than {MAX_LINE} bytes (not a text trace?)")]
     LineTooLong,
+    /// Bytes that begin no binary record: where the next one begins nobody knows.
+    #[error("{found} begins no record; what comes after it cannot be read")]
+    NoRecord {
+        /// What stands there.
+        found: Excerpt,
+    },
     /// A binary record that the end of the file cuts.
     #[error("the file ends inside a record: {found} of {expected} bytes")]
     CutRecord {

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbrella_units::Nanos;
 
+use super::Record;
 use super::compression::Compression;
 use super::devices::Devices;
 use super::error::TraceError;
 use super::format::Format;
-use super::frame::{Frame, Frames};
-use super::input::{self, Counted};
+use super::frame::{Frame, Frames, Framing};
+use super::input::{self, Counted, Source};
 use super::order::{Ordered, Placed, Window};
 use super::parse::{Event, Parse};
 use super::problem::{Position, Problem};
-use super::{Record, blktrace};
+use super::recording::{self, Merged};
 
 /// What to do about records that are wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,6 +134,7 @@ pub struct Reader {
     frames: Frames,
     parser: Box<dyn Parse>,
     format: Format,
+    framing: Framing,
     compression: Compression,
     devices: Devices,
     window: Option<Window>,
@@ -151,16 +153,25 @@ enum ReadState {
     Ended,
 }
 
-/// Opens a file, pipe or character device.
+/// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors are read.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
     let path = path.as_ref();
     let (file, length) = input::open_file(path)?;
-    reader(file, length, options).map_err(|error| match error {
-        TraceError::BinaryBlktrace { .. } => {
-            TraceError::BinaryBlktrace { command: blktrace::command_to_text(Some(path)) }
-        }
-        other => other,
-    })
+    let files = recording::files(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
+    if files.len() < 2 {
+        return reader(file, length, options);
+    }
+    let read = Arc::new(AtomicU64::new(0));
+    let (mut sources, mut all, mut compression) = (Vec::new(), Some(0), Compression::None);
+    for path in files {
+        let (file, length) = input::open_file(&path)?;
+        all = all.and_then(|all: u64| all.checked_add(length?));
+        let (source, packed) = decompressed(file, &read)?;
+        sources.push(source);
+        compression = packed;
+    }
+    let merged = Merged::new(sources).map_err(failed(compression, 0))?;
+    of_source((Box::new(merged), compression), Progress { read, length: all }, options)
 }
 
 /// Reads from anything that gives bytes.
@@ -168,26 +179,46 @@ pub fn from_reader(source: impl Read + Send + 'static, options: &OpenOptions) ->
     reader(source, None, options)
 }
 
+fn failed(compression: Compression, byte: u64) -> impl Fn(io::Error) -> TraceError {
+    move |source| TraceError::Read { compression, byte, source }
+}
+
+fn decompressed(
+    source: impl Read + Send + 'static,
+    read: &Arc<AtomicU64>,
+) -> Result<(Source, Compression), TraceError> {
+    let counted = Counted { source, bytes: Arc::clone(read) };
+    input::decompress(counted).map_err(failed(Compression::None, 0))
+}
+
 fn reader(
     source: impl Read + Send + 'static,
     length: Option<u64>,
     options: &OpenOptions,
 ) -> Result<Reader, TraceError> {
-    let failed = |compression, byte| move |source| TraceError::Read { compression, byte, source };
     let read = Arc::new(AtomicU64::new(0));
-    let counted = Counted { source, bytes: Arc::clone(&read) };
-    let (source, compression) = input::decompress(counted).map_err(failed(Compression::None, 0))?;
+    of_source(decompressed(source, &read)?, Progress { read, length }, options)
+}
+
+fn of_source(
+    (source, compression): (Source, Compression),
+    progress: Progress,
+    options: &OpenOptions,
+) -> Result<Reader, TraceError> {
     let mut frames = Frames::new(source);
     let head = frames.head().map_err(failed(compression, 0))?;
     if head.is_empty() {
         return Err(TraceError::Empty);
     }
     let format = match options.format {
-        // Only records of vscsi can begin as blktrace's own do.
-        Some(format) if format == Format::Vscsi || !blktrace::is_binary(head) => format,
-        _ => Format::detect(head)?,
+        Some(format) => format,
+        None => Format::detect(head)?,
     };
     let parser = format.reader(options.event, head);
+    let framing = format.framing();
+    if let Framing::Sized { text_until: Some(end), .. } = framing {
+        frames.skip_past(end);
+    }
     let window = match options.order {
         Order::Time { window } => Some(Window::new(window, options.max_gap)),
         Order::File => None,
@@ -196,6 +227,7 @@ fn reader(
         frames,
         parser,
         format,
+        framing,
         compression,
         devices: Devices::default(),
         window,
@@ -203,7 +235,7 @@ fn reader(
         origin: None,
         origin_rule: options.origin,
         skipped: Skipped::default(),
-        progress: Progress { read, length },
+        progress,
         state: ReadState::Records,
     })
 }
@@ -246,9 +278,9 @@ impl Reader {
     /// The next record of the input, in the file's order.
     fn parse_next(&mut self) -> Result<Option<Placed>, TraceError> {
         loop {
-            let frame = match self.format.record_bytes() {
-                Some(bytes) => self.frames.record(bytes),
-                None => self.frames.line(),
+            let frame = match self.framing {
+                Framing::Sized { prefix, bytes, .. } => self.frames.record(prefix, bytes),
+                Framing::Lines => self.frames.line(),
             };
             let frame = match frame {
                 Err(source) if self.ends_at(&source) => Frame::End,

@@ -2,13 +2,23 @@
 
 use super::error::TraceError;
 use super::format::Format;
+use super::frame::Framing;
 use super::parse::{Event, Parse, Render};
-use super::{ascii, blkparse, csv, detect, fio, iotrace, msr, spc, systor, vscsi};
+use super::{
+    alibaba, ascii, biosnoop, blkparse, blktrace, csv, detect, disksim, fio, fiu, iotrace, msr, spc, srt, systor,
+    tencent, vscsi,
+};
 
 impl Format {
-    /// Bytes of a record, for binary formats.
-    pub(super) fn record_bytes(self) -> Option<usize> {
-        (self == Format::Vscsi).then_some(vscsi::RECORD_BYTES)
+    /// How its bytes are cut into records.
+    pub(super) fn framing(self) -> Framing {
+        let sized = |prefix, bytes, text_until| Framing::Sized { prefix, bytes, text_until };
+        match self {
+            Format::Vscsi => sized(vscsi::RECORD_BYTES, |_| Some(vscsi::RECORD_BYTES), None),
+            Format::Blktrace => sized(blktrace::EVENT_BYTES, blktrace::record_bytes, None),
+            Format::Srt => sized(4, srt::record_bytes, Some(srt::END_OF_TEXT)),
+            _ => Framing::Lines,
+        }
     }
 
     /// A reader of lines or records in this format; `head` is the beginning of the trace.
@@ -24,6 +34,13 @@ impl Format {
             Format::Fio3 => Box::new(fio::FioParser::version_3()),
             Format::Vscsi => Box::<vscsi::VscsiParser>::default(),
             Format::Systor => Box::<systor::SystorParser>::default(),
+            Format::Blktrace => Box::new(blktrace::BlktraceParser::new(event, head)),
+            Format::Disksim => Box::<disksim::DisksimParser>::default(),
+            Format::Srt => Box::new(srt::SrtParser::new(head)),
+            Format::Alibaba => Box::<alibaba::AlibabaParser>::default(),
+            Format::Tencent => Box::<tencent::TencentParser>::default(),
+            Format::Fiu => Box::<fiu::FiuParser>::default(),
+            Format::Biosnoop => Box::<biosnoop::BiosnoopParser>::default(),
         }
     }
 
@@ -36,7 +53,7 @@ impl Format {
             Format::Fio2 => Some(Box::new(fio::FioRenderer::version_2())),
             Format::Fio3 => Some(Box::new(fio::FioRenderer::version_3())),
             Format::Vscsi => Some(Box::<vscsi::VscsiRenderer>::default()),
-            Format::Ascii | Format::IoTrace | Format::Blkparse | Format::Systor => None,
+            _ => None,
         }
     }
 
