@@ -94,6 +94,7 @@ pub enum WriteBack {
 /// A buffer of segments, each of which follows one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a line of a profile, and none depends on another")]
 pub struct BufferRules {
     /// How many there are. One of them holds what was written; a single one holds what was used last.
     pub segments: u32,

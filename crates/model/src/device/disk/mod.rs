@@ -93,6 +93,7 @@ enum DiskWork {
 
 /// A rotating disk.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "options, and what happened last: none depends on another")]
 pub struct Disk {
     geometry: Geometry,
     read_seek: SeekCurve,
