@@ -94,7 +94,7 @@ impl DiskArgs {
 
 impl ImportArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let drive = disksim::import(&self.file).with_context(|| visible_path(&self.file).to_string())?;
+        let drive = disksim::import(&self.file).with_context(|| visible_path(&self.file))?;
         output::print(&drive.to_toml())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -102,8 +102,8 @@ impl ImportArgs {
 
 impl ValidateArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let drive = DriveProfile::open(&self.profile).with_context(|| visible_path(&self.profile).to_string())?;
-        let named = || visible_path(&self.trace).to_string();
+        let drive = DriveProfile::open(&self.profile).with_context(|| visible_path(&self.profile))?;
+        let named = || visible_path(&self.trace);
         let trace = Measurements::open(&self.trace).with_context(named)?;
         let validation = validate(&drive, &trace).with_context(named)?;
         if let Some(path) = &self.html {
@@ -113,9 +113,9 @@ impl ValidateArgs {
         }
         let report = Report::new(&drive, &validation);
         if self.json {
-            output::json(&report)?
+            output::json(&report)?;
         } else {
-            output::print(&report.text())?
+            output::print(&report.text())?;
         }
         Ok(ExitCode::SUCCESS)
     }
