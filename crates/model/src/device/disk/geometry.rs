@@ -7,7 +7,6 @@
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
-use super::layout::Switches;
 use super::spec::{DiskSpec, Rate};
 
 /// A fraction of a turn: `2^32` is all of it.
@@ -94,6 +93,13 @@ pub struct Geometry {
     capacity: u64,
     pub(super) turn: u64,
     turns_per_nano: u64,
+}
+
+/// How long the heads take from one track to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Switches {
+    pub(super) head: u64,
+    pub(super) cylinder: u64,
 }
 
 /// Sectors per track that give the sustained `rate`.

@@ -15,6 +15,7 @@ mod layout;
 mod measured;
 #[cfg(test)]
 mod measured_tests;
+mod pieces;
 mod read_ahead;
 mod seek;
 mod service;
