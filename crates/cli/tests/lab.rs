@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// A run of a few milliseconds.
 const SMALL: [&str; 6] = ["--workload", "rnd-write", "--scale", "0.002", "--disk", "cheetah_10k7"];
 
+/// A comparison has several without it.
+const ONE_SEED: [&str; 2] = ["--seed", "1"];
+
 /// As small, at a scale that tells something.
 const TENTH: [&str; 6] = ["--workload", "rnd-write:duration=1s", "--scale", "0.1", "--disk", "cheetah_10k7"];
 
@@ -424,7 +427,8 @@ fn the_same_seed_gives_the_same_figures_with_any_number_of_threads() {
 
 #[test]
 fn json_has_every_figure_and_enough_to_run_it_again() {
-    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "file,zone_segment:alpha=5,zone=4MiB"]));
+    let outcomes =
+        json(lab("compare").args(SMALL).args(ONE_SEED).args(["--policy", "file,zone_segment:alpha=5,zone=4MiB"]));
     assert_eq!(policies(&outcomes), ["file", "zone_segment:alpha=5,zone=4MiB"]);
     for outcome in &outcomes {
         let setting = &outcome["setting"];
@@ -443,7 +447,7 @@ fn json_has_every_figure_and_enough_to_run_it_again() {
 
 #[test]
 fn csv_has_a_line_a_run_and_a_column_a_figure() {
-    let text = given(lab("compare").args(SMALL).args([
+    let text = given(lab("compare").args(SMALL).args(ONE_SEED).args([
         "--csv",
         "--policy",
         "file,zone_segment:alpha=5,zone=4MiB",
@@ -507,6 +511,29 @@ fn the_table_has_the_time_until_everything_is_on_disk() {
 }
 
 #[test]
+fn a_comparison_runs_a_workload_with_three_seeds_and_a_trace_once() {
+    let seeds = |outcomes: &[Value]| outcomes.iter().map(|of| of["setting"]["seed"].to_string()).collect::<Vec<_>>();
+    assert_eq!(seeds(&json(lab("compare").args(SMALL).args(["--policy", "file"]))), ["1", "2", "3"]);
+    assert_eq!(seeds(&json(lab("compare").args(SMALL).args(["--policy", "file", "--seed", "5"]))), ["5"]);
+    assert_eq!(seeds(&json(lab("compare").args(SMALL).args(["--policy", "file", "--sweep", "seed=7,8"]))), ["7", "8"]);
+    assert_eq!(seeds(&json(lab("run").args(SMALL))), ["1"]);
+    let folder = TempDir::new().expect("a folder");
+    let trace = folder.path().join("trace.csv");
+    fs::write(&trace, "0,0,W,0,4096,\n5,0,W,8192,4096,\n").expect("a trace");
+    assert_eq!(seeds(&json(lab("compare").arg("--trace").arg(&trace).args(["--policy", "file"]))), ["1"]);
+}
+
+#[test]
+fn a_table_has_a_hundred_columns_unless_all_of_it_is_asked_for() {
+    let table = |more: &[&str]| given(lab("compare").args(SMALL).args(["--policy", "file,zone"]).args(more));
+    let longest = |text: &str| text.lines().skip(1).map(|line| line.chars().count()).max().expect("lines");
+    let usual = table(&[]);
+    assert!(longest(&usual) <= 100 && usual.contains("(--wide shows them"), "{usual}");
+    let wide = table(&["--wide"]);
+    assert!(longest(&wide) > 100 && !wide.contains("--wide"), "{wide}");
+}
+
+#[test]
 fn a_line_above_the_table_says_what_the_runs_share() {
     let above =
         |command: &mut Command| given(command.args(["--policy", "file,zone"])).lines().next().map(str::to_owned);
@@ -515,11 +542,13 @@ fn a_line_above_the_table_says_what_the_runs_share() {
         small.args(SMALL);
         small
     };
+    let several = "rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, mean of 3 seeds";
+    assert_eq!(above(&mut small()).as_deref(), Some(several));
     let line = "rnd-write on cheetah_10k7, 1 MiB of memory, scale 0.002, seed 1";
-    assert_eq!(above(&mut small()).as_deref(), Some(line));
+    assert_eq!(above(small().args(ONE_SEED)).as_deref(), Some(line));
     let more = ["--scheduler", "deadline", "--staging", "--background", "5", "--delayed-allocation"];
     let all = format!("{line}, --scheduler deadline, --staging, --background 5, --delayed-allocation");
-    assert_eq!(above(small().args(more)), Some(all));
+    assert_eq!(above(small().args(ONE_SEED).args(more)), Some(all));
     let sweeps = ["--sweep", "seed=1,2", "--sweep", "background=5,6", "--sweep", "disk=cheetah_10k7,modern"];
     assert_eq!(
         above(small().args(sweeps)).as_deref(),
@@ -610,14 +639,15 @@ fn fields(line: &str) -> Vec<String> {
 
 #[test]
 fn a_policy_without_the_swept_parameter_runs_once() {
-    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "zone,file", "--sweep", "zone=2MiB,4MiB"]));
+    let outcomes =
+        json(lab("compare").args(SMALL).args(ONE_SEED).args(["--policy", "zone,file", "--sweep", "zone=2MiB,4MiB"]));
     assert_eq!(policies(&outcomes), ["zone:zone=2MiB", "zone:zone=4MiB", "file"]);
 }
 
 #[test]
 fn two_sweeps_run_each_value_with_each() {
     let sweeps = ["--sweep", "zone=2MiB,4MiB", "--sweep", "memory=256MiB,512MiB"];
-    let outcomes = json(lab("compare").args(SMALL).args(["--policy", "zone,file"]).args(sweeps));
+    let outcomes = json(lab("compare").args(SMALL).args(ONE_SEED).args(["--policy", "zone,file"]).args(sweeps));
     let swept: Vec<String> = outcomes.iter().map(|outcome| outcome["setting"]["swept"].to_string()).collect();
     assert_eq!(
         swept,
@@ -913,6 +943,7 @@ fn keeps_what_has_finished(signal: &str, number: i32) {
 fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
     let mut child = lab("compare")
         .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
+        .args(ONE_SEED)
         .args(["--threads", "1"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -934,6 +965,7 @@ fn ctrl_c_says_what_is_missing_beside_json_and_on_the_page() {
     let page = folder.path().join("page.html");
     let mut child = lab("compare")
         .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
+        .args(ONE_SEED)
         .args(["--threads", "1", "--json", "--html"])
         .arg(&page)
         .stdout(Stdio::piped())

@@ -139,19 +139,21 @@ fn what_is_no_trace_is_told_of_by_name() {
 }
 
 /// One event of blktrace, a write of 4 KiB that is queued, in the byte order of this machine.
-fn blktrace_event(time: u64, sector: u64) -> Vec<u8> {
+fn blktrace_event((cpu, sequence): (u32, u32), time: u64, sector: u64) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
     let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_ne_bytes()).collect::<Vec<u8>>();
     let queued_write = 1 | (1 << 1 | 1 << 4 | 1 << 8) << 16;
-    [words(&[0x6561_7407, 1]), longs(&[time, sector]), words(&[4096, queued_write, 77, 8 << 20, 0, 0])].concat()
+    [words(&[0x6561_7407, sequence]), longs(&[time, sector]), words(&[4096, queued_write, 77, 8 << 20, cpu, 0])]
+        .concat()
 }
 
 #[test]
 fn a_recording_of_blktrace_is_read_as_blkparse_reads_it() {
     let folder = TempDir::new().unwrap();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("sda.blktrace.0"), blktrace_event(2_000, 2048)).unwrap();
-    fs::write(at("sda.blktrace.1"), [blktrace_event(1_000, 4096), blktrace_event(3_000, 0)].concat()).unwrap();
+    fs::write(at("sda.blktrace.0"), blktrace_event((0, 1), 2_000, 2048)).unwrap();
+    fs::write(at("sda.blktrace.1"), [blktrace_event((1, 1), 1_000, 4096), blktrace_event((1, 2), 3_000, 0)].concat())
+        .unwrap();
     let parsed = run(Command::new("blkparse").args(["-q", "-i"]).arg(at("sda")).arg("-o").arg(at("sda.txt")));
     assert!(parsed.status.success(), "{}", said(&parsed));
     for (from, to) in [("sda.txt", "text.csv"), ("sda.blktrace.1", "binary.csv")] {

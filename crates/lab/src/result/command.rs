@@ -54,6 +54,11 @@ fn exact(size: ByteSize) -> String {
     if text.parse() == Ok(size) { text } else { size.0.to_string() }
 }
 
+/// The words of a command, quoted for a POSIX shell.
+pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.,:=/+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

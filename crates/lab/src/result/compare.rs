@@ -1,14 +1,16 @@
 //! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show
 //! what is decided here, so that both name the same winner.
 //!
-//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Outcomes that differ
-//! by the seed only are one [`Row`], whose figures are means: one seed is one sample. A label is the policy and whatever
+//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Of a sweep that is the first row
+//! with the same values of what was swept. Outcomes that differ by the seed only are one [`Row`], whose figures are means: one seed is one sample, and where the seeds of two rows overlap there is no
+//! difference. A label is the policy and whatever
 //! else differs inside the group. Runs that were cut short win nothing and are in no mean: their figures are those of a
 //! shorter run.
 
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use umbrella_units::ByteSize;
 
@@ -53,6 +55,24 @@ pub struct SweepResult<'a> {
     pub values: Vec<&'a str>,
     /// The policies.
     pub series: Vec<Series<'a>>,
+}
+
+/// How a row's figure differs from that of the row it is compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    /// By no more than the seeds differ among themselves.
+    None,
+    /// By so much.
+    By(String),
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Difference::None => "no difference",
+            Difference::By(change) => change,
+        })
+    }
 }
 
 /// The outcomes by input, in the order of first appearance.
@@ -118,10 +138,15 @@ impl<'a> Row<'a> {
         self.mean(metric.of)
     }
 
+    /// The least and the most of the seeds.
+    fn range(&self, metric: &Metric) -> Option<(f64, f64)> {
+        let values = || self.outcomes.iter().map(|outcome| (metric.of)(outcome));
+        Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
+    }
+
     /// Half of what lies between the least and the most of the seeds, in percent of the mean; none below 1 %.
     pub fn spread(&self, metric: &Metric) -> Option<f64> {
-        let values = || self.outcomes.iter().map(|outcome| (metric.of)(outcome));
-        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let (least, most) = self.range(metric)?;
         let percent = (most - least) * 50.0 / self.value(metric);
         (percent.is_finite() && percent >= LEAST_SPREAD).then_some(percent)
     }
@@ -169,31 +194,57 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The best value of complete runs; none where neither way is better or where all look the same.
-    pub fn best(&self, metric: &Metric) -> Option<f64> {
-        let values = || self.complete().map(|row| row.value(metric)).filter(|value| value.is_finite());
-        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
-        match metric.better {
-            _ if metric.show(least) == metric.show(most) => None,
-            Better::Lower => Some(least),
-            Better::Higher => Some(most),
+    /// Whether two rows look the same, or differ by no more than their seeds do.
+    fn same(&self, metric: &Metric, one: &Row<'_>, other: &Row<'_>) -> bool {
+        if metric.show(one.value(metric)) == metric.show(other.value(metric)) {
+            return true;
+        }
+        let has_seeds = one.outcomes.len() > 1 && other.outcomes.len() > 1;
+        let (Some(one), Some(other)) = (one.range(metric), other.range(metric)) else { return false };
+        has_seeds && one.0 <= other.1 && other.0 <= one.1
+    }
+
+    /// The values of what was swept for every policy. Only rows that share them are compared, unless all are of one policy.
+    fn context<'b>(&'b self, row: &'b Row<'a>) -> Vec<(&'b str, &'b str)> {
+        let name = |row: &'b Row<'a>| row.setting().policy.split(':').next();
+        if self.rows.iter().all(|other| name(other) == name(row)) {
+            return Vec::new();
+        }
+        let swept = row.setting().swept.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let is_general = |name: &str| self.rows.iter().all(|other| other.setting().swept.contains_key(name));
+        swept.filter(|(name, _)| *name != "seed" && is_general(name)).collect()
+    }
+
+    /// The complete rows that a row may be compared with, itself among them.
+    fn rivals<'b>(&'b self, row: &'b Row<'a>) -> impl Iterator<Item = &'b Row<'a>> {
+        let context = self.context(row);
+        self.complete().filter(move |other| self.context(other) == context)
+    }
+
+    /// Whether this row has the best value, or one that is the same: digits that nobody is shown win nothing. None is best where all are the same.
+    pub fn is_best(&self, metric: &Metric, row: &Row<'a>) -> bool {
+        let by_value = |one: &&Row<'_>, other: &&Row<'_>| one.value(metric).total_cmp(&other.value(metric));
+        let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
+        let best = match metric.better {
+            Better::Lower => finite().min_by(by_value),
+            Better::Higher => finite().max_by(by_value),
             Better::Neither => None,
-        }
+        };
+        let Some(best) = best.filter(|_| !row.is_cut()) else { return false };
+        self.same(metric, best, row) && !finite().all(|other| self.same(metric, best, other))
     }
 
-    /// Whether this row has the best value, or one that looks the same: digits that nobody is shown win nothing.
-    pub fn is_best(&self, metric: &Metric, row: &Row<'_>) -> bool {
-        let best = self.best(metric).map(|best| metric.show(best));
-        !row.is_cut() && best == Some(metric.show(row.value(metric)))
+    /// The row that a row is compared with: the first with the same values of what was swept; none for that one itself.
+    pub fn base<'b>(&'b self, row: &'b Row<'a>) -> Option<&'b Row<'a>> {
+        let context = self.context(row);
+        self.rows.iter().find(|other| self.context(other) == context).filter(|base| !base.is(row))
     }
 
-    /// The row's figure as a change against the first row; none for the first itself and for runs cut short.
-    pub fn change(&self, metric: &Metric, row: &Row<'_>) -> Option<String> {
-        let first = self.rows.first()?;
-        if first.is(row) || first.is_cut() || row.is_cut() {
-            return None;
-        }
-        change(first.value(metric), row.value(metric))
+    /// How the row's figure differs from that of the row it is compared with; none for that row itself and for runs cut short.
+    pub fn difference(&self, metric: &Metric, row: &Row<'a>) -> Option<Difference> {
+        let base = self.base(row).filter(|base| !base.is_cut() && !row.is_cut())?;
+        let by = change(base.value(metric), row.value(metric))?;
+        Some(if self.same(metric, base, row) { Difference::None } else { Difference::By(by) })
     }
 
     /// The parameters that were swept, each with its series; not the seed, over which figures are means.

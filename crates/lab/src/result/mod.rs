@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;
 
-pub use compare::{Group, Row, Series, SweepResult, groups};
+pub use command::shell_words;
+pub use compare::{Difference, Group, Row, Series, SweepResult, groups};
 pub use csv::write_csv;
 pub use histogram::Histogram;
 pub use metric::{Better, METRICS, Metric, Unit, metric};

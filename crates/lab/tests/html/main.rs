@@ -52,9 +52,19 @@ fn the_page_begins_with_who_was_best_and_by_how_much() {
 }
 
 #[test]
+fn a_page_says_where_it_comes_from_and_its_title_once() {
+    let page = sample::page("postmark", &sample::comparison("postmark"));
+    let document = parse(&page);
+    let origin = all(&document, "p").into_iter().find(|node| node.attribute("class") == Some("origin")).unwrap();
+    assert_eq!(text_of(origin), "Umbrella 1.2.3, 2026-01-02 03:04 UTC: umbrella lab compare --workload 'a & b'");
+    assert_eq!(all(&document, "h2").len(), 0);
+    assert_eq!(text_of(all(&document, "h1")[0]), "postmark");
+}
+
+#[test]
 fn a_page_of_fewer_runs_than_were_asked_for_says_so() {
     let outcomes = sample::comparison("postmark");
-    assert!(html::page("Some", &outcomes, 9).contains("6 of 9 runs are shown."));
+    assert!(html::page("Some", &outcomes, 9, &sample::origin()).contains("6 of 9 runs are shown."));
     assert!(!sample::page("All", &outcomes).contains("runs are shown"));
 }
 

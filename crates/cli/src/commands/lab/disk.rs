@@ -9,7 +9,7 @@ use serde::Serialize;
 use umbrella_lab::drive::{Demerit, DriveProfile, Measurements, Validation, disksim, validate};
 use umbrella_lab::result::html;
 
-use super::setup::write_whole;
+use super::setup::{origin, write_whole};
 use crate::output;
 use crate::text::{visible, visible_path};
 
@@ -108,7 +108,7 @@ impl ValidateArgs {
         let validation = validate(&drive, &trace).with_context(named)?;
         if let Some(path) = &self.html {
             let title = format!("{}: the drive and its model", drive.name);
-            write_whole(path, &html::demerit_page(&title, &validation))
+            write_whole(path, &html::demerit_page(&title, &validation, &origin()))
                 .with_context(|| format!("--html {}", visible_path(path)))?;
         }
         let report = Report::new(&drive, &validation);

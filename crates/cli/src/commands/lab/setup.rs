@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use umbrella_lab::machine::Allocation;
-use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, write_csv};
+use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, shell_words, write_csv};
 use umbrella_lab::write_back::{
     Fit, MachineSpec, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
 };
 use umbrella_units::{ByteSize, did_you_mean};
 
+use super::table::Look;
 use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
 use crate::output;
@@ -117,15 +118,24 @@ pub(super) struct RunArgs {
     /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     scale: f64,
-    /// The seed of everything random; the same seed gives the same figures.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
-    seed: u64,
+    /// The seed of everything random; the same seed gives the same figures [default: 1; compare with a workload: 1, 2 and 3].
+    #[arg(long, value_name = "N", value_parser = seed)]
+    seed: Option<u64>,
     /// Run every value of a parameter: zone=2MiB,4MiB,8MiB. May be given several times; each is run with each.
     #[arg(long, value_name = "NAME=VALUES")]
     sweep: Vec<Sweep>,
     /// Runs at a time [default: one a processor].
     #[arg(long, value_name = "N", value_parser = whole(1..=1024))]
     threads: Option<u32>,
+}
+
+/// With how many seeds a workload is run when nobody says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seeds {
+    /// One.
+    One,
+    /// As many as tell chance from difference.
+    Several,
 }
 
 /// How results are given.
@@ -141,6 +151,9 @@ pub(super) struct OutputArgs {
     /// Write one self-contained page with plots.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Show all columns of the table, however wide it becomes.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    wide: bool,
     /// Only these figures (umbrella lab list metrics) [default: compare: the most telling ones, run: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     metric: Vec<String>,
@@ -155,18 +168,21 @@ pub(super) struct Figures {
     pub(super) chosen: bool,
 }
 
-/// What the table shows unless asked for something else.
+/// What a comparison of workloads runs when nobody says.
+const SEVERAL_SEEDS: &str = "seed=1,2,3";
+
+/// What the table shows unless asked for something else, the most telling first.
 const DEFAULT_METRICS: &[&str] = &[
     "time_s",
     "drained_s",
     "throughput",
     "write_mean_us",
+    "bytes_written",
+    "write_distance",
     "write_p99_us",
     "read_mean_us",
-    "bytes_written",
     "write_requests",
     "write_request_bytes",
-    "write_distance",
     "throttled_s",
     "erases",
     "policy_bytes",
@@ -275,10 +291,16 @@ impl RunArgs {
         input: &InputArgs,
         replay: &ReplayArgs,
         machine: &MachineArgs,
+        seeds: Seeds,
     ) -> anyhow::Result<Vec<WriteBackCell>> {
-        let machine = MachineSpec { seed: self.seed, scale: self.scale, ..machine.machine() };
+        let machine = MachineSpec { seed: self.seed.unwrap_or(1), scale: self.scale, ..machine.machine() };
         let base = WriteBackCell::new(input.input(replay)?, machine);
-        let cells = cells(&base, policies, &self.sweep)?;
+        let mut sweeps = self.sweep.clone();
+        let is_open = self.seed.is_none() && sweeps.iter().all(|sweep| sweep.name != "seed");
+        if seeds == Seeds::Several && is_open && input.workload.is_some() {
+            sweeps.push(SEVERAL_SEEDS.parse()?);
+        }
+        let cells = cells(&base, policies, &sweeps)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
             tell!("umbrella: warning: {warning}");
@@ -307,6 +329,11 @@ impl OutputArgs {
         Ok(Figures { metrics: names.into_iter().map(known_metric).collect::<anyhow::Result<_>>()?, chosen })
     }
 
+    /// How a table looks.
+    pub(super) fn look(&self) -> Look {
+        Look::of_output(self.wide || !self.metric.is_empty())
+    }
+
     /// Whether standard output is JSON.
     pub(super) fn is_json(&self) -> bool {
         self.json
@@ -320,7 +347,7 @@ impl OutputArgs {
         table: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
         let title = runs.first().map_or_else(String::new, |cell| cell.input.name());
-        let page = || html::page(&title, outcomes, runs.len());
+        let page = || html::page(&title, outcomes, runs.len(), &origin());
         // A page that cannot be written takes no results along.
         let written = self.html.as_ref().map_or(Ok(()), |path| write_whole(path, &page()));
         if self.json {
@@ -337,6 +364,14 @@ impl OutputArgs {
         }
         written
     }
+}
+
+/// Where a page comes from.
+pub(super) fn origin() -> html::Origin {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = shell_words(["umbrella"].into_iter().chain(words.iter().map(String::as_str)));
+    let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    html::Origin { program: concat!("Umbrella ", env!("CARGO_PKG_VERSION")).to_owned(), date: now, command }
 }
 
 fn known_metric(name: &str) -> anyhow::Result<&'static Metric> {

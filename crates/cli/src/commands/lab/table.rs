@@ -1,32 +1,46 @@
 //! Outcomes side by side in a terminal: a row a policy, a column a figure. Pure: outcomes in, text out.
 //!
 //! The best of a column carries a star (and is bold on a terminal), the others their change against the first row. Columns
-//! that are zero everywhere and were not asked for are left out; where the terminal is too narrow the last ones go, and are named below.
+//! that are zero everywhere and were not asked for are left out. A table has 100 columns at most, fewer on a narrow terminal: the figures that do not fit are named below.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use umbrella_lab::result::{Group, Metric, Outcome, Row, Setting, groups};
+use umbrella_lab::result::{Difference, Group, Metric, Outcome, Row, Setting, groups};
 
 use super::setup::Figures;
 use crate::text::visible;
 
 /// Not worth a word above the table.
 pub(super) const DEFAULT_SCHEDULER: &str = "elevator";
+/// What stands for no difference.
+const SAME: &str = "=";
+/// The widest table that is not asked for.
+const PAGE_WIDTH: usize = 100;
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// The columns of the terminal on standard output; none when it goes to a file or a pipe.
-pub(crate) fn width() -> Option<usize> {
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    Table::new().width().map(usize::from)
+/// How a table may look.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// Columns of the terminal that it may take; none if it may be as wide as it is.
+    pub(super) width: Option<usize>,
+    /// Whether the best figures are bold.
+    pub(super) is_bold: bool,
 }
 
-/// A table for each input, under a line that says what all its runs share. `width` is that of the terminal; without one nothing is left out and nothing is bold.
-pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, width: Option<usize>) -> String {
+impl Look {
+    /// On standard output: as wide as the terminal and no wider than a page, unless all is asked for.
+    pub(super) fn of_output(is_wide: bool) -> Look {
+        let is_bold = io::stdout().is_terminal();
+        let terminal = Table::new().width().filter(|_| is_bold).map_or(PAGE_WIDTH, usize::from);
+        Look { width: (!is_wide).then_some(terminal.min(PAGE_WIDTH)), is_bold }
+    }
+}
+
+/// A table for each input, under a line that says what all its runs share.
+pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, look: Look) -> String {
     let groups = groups(outcomes);
     let mut text = String::new();
     for (place, group) in groups.iter().enumerate() {
@@ -34,7 +48,7 @@ pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, width: Option<
             text.push('\n');
         }
         let _ = writeln!(text, "{}", visible(&circumstances(group)));
-        text += &table(group, figures, width);
+        text += &table(group, figures, look);
         text.extend(group.hardly_asked().map(|sentence| sentence + "\n"));
     }
     text
@@ -75,20 +89,20 @@ struct Column<'a> {
     best: Vec<bool>,
 }
 
-fn table(group: &Group<'_>, figures: &Figures, width: Option<usize>) -> String {
+fn table(group: &Group<'_>, figures: &Figures, look: Look) -> String {
     let names: Vec<String> = group.rows.iter().map(name).collect();
     let says_something = |metric: &&&Metric| figures.chosen || !group.is_zero(metric);
     let columns: Vec<Column<'_>> =
         figures.metrics.iter().filter(says_something).map(|metric| column(group, metric)).collect();
     let first = names.iter().map(|name| length(name)).chain([length("POLICY")]).max().unwrap_or(0);
-    let (shown, hidden) = columns.split_at(fitting(&columns, first, width));
+    let (shown, hidden) = columns.split_at(fitting(&columns, first, look.width));
 
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    if width.is_none() {
-        table.force_no_tty();
-    } else {
+    if look.is_bold {
         table.enforce_styling();
+    } else {
+        table.force_no_tty();
     }
     let headings = shown.iter().map(|column| column.metric.heading.to_uppercase());
     table.set_header(["POLICY".to_owned()].into_iter().chain(headings));
@@ -108,7 +122,10 @@ fn table(group: &Group<'_>, figures: &Figures, width: Option<usize>) -> String {
     let mut text = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
     if !hidden.is_empty() {
         let hidden: Vec<&str> = hidden.iter().map(|column| column.metric.name).collect();
-        let _ = writeln!(text, "too narrow for {} (--metric chooses, --csv gives all)", hidden.join(", "));
+        let _ = writeln!(text, "more: {} (--wide shows them, --metric chooses)", hidden.join(", "));
+    }
+    if shown.iter().any(|column| column.cells.iter().any(|cell| cell.ends_with(SAME))) {
+        text += "=: no difference\n";
     }
     text
 }
@@ -128,7 +145,11 @@ fn fitting(columns: &[Column<'_>], first: usize, width: Option<usize>) -> usize 
 /// The cells of a figure: value, star and change, each in a column of its own within the cell.
 fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
     let of = |row: &Row<'_>| {
-        let change = group.change(metric, row).unwrap_or_default();
+        let change = match group.difference(metric, row) {
+            Some(Difference::None) => SAME.to_owned(),
+            Some(Difference::By(change)) => change,
+            None => String::new(),
+        };
         (row.show(metric), group.is_best(metric, row), change)
     };
     let parts: Vec<(String, bool, String)> = group.rows.iter().map(of).collect();
@@ -155,6 +176,12 @@ mod tests {
     use umbrella_lab::result::{METRICS, WrittenBecause, metric};
 
     use super::*;
+
+    const WIDE: Look = Look { width: None, is_bold: false };
+
+    fn narrow(width: usize) -> Look {
+        Look { width: Some(width), is_bold: true }
+    }
 
     fn run(policy: &str, time_s: f64) -> Outcome {
         let setting = Setting {
@@ -187,7 +214,7 @@ mod tests {
         let runs = [run("file", 20.0), run("zone", 21.0), run("sweep", 15.0)];
         let metrics = usual(&["time_s", "throughput", "erases", "bytes_written"]);
         assert_eq!(
-            comparison(&runs, &metrics, None),
+            comparison(&runs, &metrics, WIDE),
             "postmark on modern, 4 MiB of memory, seed 7\n\
              POLICY          TIME          THROUGHPUT           WRITTEN\n\
              file    20 s          51.2 MiB/s          1.86 GiB\n\
@@ -200,13 +227,10 @@ mod tests {
     fn a_narrow_terminal_gets_the_first_figures_and_the_names_of_the_others() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
         let metrics = usual(&["time_s", "throughput", "bytes_written"]);
-        let text = comparison(&runs, &metrics, Some(30));
+        let text = comparison(&runs, &metrics, narrow(30));
         assert!(text.contains("TIME") && !text.contains("THROUGHPUT") && !text.contains("WRITTEN"), "{text}");
-        assert!(
-            text.ends_with("too narrow for throughput, bytes_written (--metric chooses, --csv gives all)\n"),
-            "{text}"
-        );
-        let least = comparison(&runs, &metrics, Some(1));
+        assert!(text.ends_with("more: throughput, bytes_written (--wide shows them, --metric chooses)\n"), "{text}");
+        let least = comparison(&runs, &metrics, narrow(1));
         assert!(least.contains("TIME"), "one figure is always shown: {least}");
     }
 
@@ -215,8 +239,8 @@ mod tests {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
         let metrics = Figures { metrics: METRICS.iter().collect(), chosen: false };
         for width in 30..200 {
-            let text = comparison(&runs, &metrics, Some(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
-            for line in text.lines().skip(1).filter(|line| !line.starts_with("too narrow")) {
+            let text = comparison(&runs, &metrics, narrow(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+            for line in text.lines().skip(1).filter(|line| !line.starts_with("more: ")) {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
@@ -226,15 +250,15 @@ mod tests {
     fn only_a_terminal_gets_bold_type() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
         let metrics = usual(&["time_s"]);
-        assert!(comparison(&runs, &metrics, Some(80)).contains("\u{1b}[1m"));
-        assert!(!comparison(&runs, &metrics, None).contains('\u{1b}'));
+        assert!(comparison(&runs, &metrics, narrow(80)).contains("\u{1b}[1m"));
+        assert!(!comparison(&runs, &metrics, WIDE).contains('\u{1b}'));
     }
 
     #[test]
     fn each_input_gets_a_table_of_its_own() {
         let mut other = run("zone", 5.0);
         other.setting.input = "untar\u{1b}[2J".to_owned();
-        let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), None);
+        let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), WIDE);
         assert_eq!(
             text,
             "postmark on modern, 4 MiB of memory, seed 7\nPOLICY   TIME\nfile    20 s\n\n\
@@ -247,7 +271,7 @@ mod tests {
         let other = |change: fn(&mut Setting)| {
             let mut other = run("zone", 5.0);
             change(&mut other.setting);
-            let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), None);
+            let text = comparison(&[run("file", 20.0), other], &usual(&["time_s"]), WIDE);
             text.lines().next().unwrap().to_owned()
         };
         assert_eq!(other(|of| of.seed = 8), "postmark on modern, 4 MiB of memory");
@@ -259,7 +283,7 @@ mod tests {
             queue(&mut run.setting);
             run.setting.scale = 0.1;
         }
-        let text = comparison(&both, &usual(&["time_s"]), None);
+        let text = comparison(&both, &usual(&["time_s"]), WIDE);
         assert!(
             text.starts_with("postmark on modern, 4 MiB of memory, scale 0.1, seed 7, --queue-depth 4\n"),
             "{text}"
@@ -273,7 +297,7 @@ mod tests {
                 WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };
             Outcome { written_because: because, ..run("file", 20.0) }
         };
-        let told = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), None).contains("hardly asked");
+        let told = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), WIDE).contains("hardly asked");
         assert!(told(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
         assert!(!told(&[drained(90, 0), drained(89, 11)]));
         let cut = Outcome { interrupted: true, ..drained(0, 100) };
@@ -283,9 +307,9 @@ mod tests {
     #[test]
     fn a_figure_that_was_asked_for_stays_though_it_is_zero() {
         let runs = [run("file", 20.0), run("zone", 18.0)];
-        assert!(!comparison(&runs, &usual(&["time_s", "erases"]), None).contains("ERASES"));
+        assert!(!comparison(&runs, &usual(&["time_s", "erases"]), WIDE).contains("ERASES"));
         let asked = Figures { chosen: true, ..usual(&["time_s", "erases"]) };
-        assert!(comparison(&runs, &asked, None).contains("ERASES"));
+        assert!(comparison(&runs, &asked, WIDE).contains("ERASES"));
     }
 
     #[test]
@@ -297,7 +321,7 @@ mod tests {
             run
         };
         let runs = [seeded("file", 1, 19.0), seeded("file", 2, 21.0), seeded("zone", 1, 15.0), seeded("zone", 2, 15.0)];
-        let text = comparison(&runs, &usual(&["time_s"]), None);
+        let text = comparison(&runs, &usual(&["time_s"]), WIDE);
         let lines: Vec<&str> = text.lines().take(4).map(str::trim_end).collect();
         assert_eq!(
             lines,
@@ -313,13 +337,13 @@ mod tests {
     #[test]
     fn a_run_that_was_cut_short_says_so_and_wins_nothing() {
         let cut = Outcome { interrupted: true, ..run("sweep", 1.0) };
-        let text = comparison(&[run("file", 20.0), run("zone", 18.0), cut], &usual(&["time_s"]), None);
+        let text = comparison(&[run("file", 20.0), run("zone", 18.0), cut], &usual(&["time_s"]), WIDE);
         let row = text.lines().find(|line| line.starts_with("sweep (cut short)")).unwrap();
         assert!(!row.contains('*') && !row.contains('%'), "{row}");
     }
 
     #[test]
     fn nothing_run_is_an_empty_text() {
-        assert_eq!(comparison(&[], &usual(&["time_s"]), None), "");
+        assert_eq!(comparison(&[], &usual(&["time_s"]), WIDE), "");
     }
 }

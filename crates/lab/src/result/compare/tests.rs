@@ -12,6 +12,10 @@ fn swept(policy: &str, name: &str, value: &str) -> Outcome {
     outcome
 }
 
+fn by(change: &str) -> Option<Difference> {
+    Some(Difference::By(change.to_owned()))
+}
+
 fn row_labels(outcomes: &[Outcome]) -> Vec<String> {
     groups(outcomes).into_iter().flat_map(|group| group.rows).map(|row| row.label).collect()
 }
@@ -55,8 +59,8 @@ fn the_best_is_the_least_or_the_most_and_never_a_run_cut_short() {
     assert_eq!(best("operations_per_s"), ["zone", "cscan"]);
     assert_eq!(best("erases"), [""; 0], "all are the same");
     let time = metric("time_s").unwrap();
-    let changes: Vec<Option<String>> = group.rows.iter().map(|row| group.change(time, row)).collect();
-    assert_eq!(changes, [None, Some("-33 %".to_owned()), None, Some("-33 %".to_owned())]);
+    let changes: Vec<Option<Difference>> = group.rows.iter().map(|row| group.difference(time, row)).collect();
+    assert_eq!(changes, [None, by("-33 %"), None, by("-33 %")]);
 }
 
 #[test]
@@ -93,13 +97,57 @@ fn runs_that_differ_by_the_seed_only_are_one_row_of_means() {
     let shown: Vec<(&str, String)> = group.rows.iter().map(|row| (row.label.as_str(), row.show(time))).collect();
     assert_eq!(shown, [("file", "20 s \u{b1}5 %".to_owned()), ("zone", "15 s".to_owned())]);
     assert_eq!(group.means().as_deref(), Some("mean of 2 seeds"));
-    assert_eq!(group.best(time), Some(15.0));
-    assert_eq!(group.change(time, &group.rows[1]).as_deref(), Some("-25 %"));
+    assert!(group.is_best(time, &group.rows[1]) && !group.is_best(time, &group.rows[0]));
+    assert_eq!(group.difference(time, &group.rows[1]), by("-25 %"));
     assert!(group.sweeps().is_empty(), "a seed is no axis");
     assert_eq!(
         group.verdict(),
         "\u{201c}zone\u{201d} was fastest with 15 s, 25 % less than \u{201c}file\u{201d} (20 s \u{b1}5 %)."
     );
+}
+
+#[test]
+fn where_the_seeds_of_two_policies_overlap_there_is_no_difference() {
+    let outcomes = [
+        [seeded("file", 1, 19.0), seeded("file", 2, 21.0)],
+        [seeded("zone", 1, 18.0), seeded("zone", 2, 20.0)],
+        [seeded("sweep", 1, 30.0), seeded("sweep", 2, 31.0)],
+    ]
+    .concat();
+    let group = &groups(&outcomes)[0];
+    let time = metric("time_s").unwrap();
+    assert_eq!(group.difference(time, &group.rows[1]), Some(Difference::None));
+    assert_eq!(group.difference(time, &group.rows[2]), by("+52 %"));
+    let best: Vec<bool> = group.rows.iter().map(|row| group.is_best(time, row)).collect();
+    assert_eq!(best, [true, true, false], "both of those that are the same");
+    let two = &groups(&outcomes[..4])[0];
+    assert!(two.rows.iter().all(|row| !two.is_best(time, row)), "none is best where there is no difference");
+    assert_eq!(two.verdict(), "All 2 runs did equally well on time.");
+}
+
+#[test]
+fn a_sweep_compares_policies_at_equal_values() {
+    let mut outcomes = Vec::new();
+    for (policy, times) in [("file", [20.0, 10.0]), ("sweep", [15.0, 12.0])] {
+        for (memory, time) in ["128MiB", "256MiB"].into_iter().zip(times) {
+            let mut outcome = run(policy, "postmark", time);
+            outcome.setting.swept.insert("memory".to_owned(), memory.to_owned());
+            outcomes.push(outcome);
+        }
+    }
+    let group = &groups(&outcomes)[0];
+    let time = metric("time_s").unwrap();
+    let differences: Vec<Option<Difference>> = group.rows.iter().map(|row| group.difference(time, row)).collect();
+    assert_eq!(differences, [None, None, by("-25 %"), by("+20 %")]);
+    let best: Vec<bool> = group.rows.iter().map(|row| group.is_best(time, row)).collect();
+    assert_eq!(best, [false, true, true, false]);
+    assert_eq!(
+        group.verdict(),
+        "Compared at equal values of what was swept: \u{201c}sweep\u{201d} was best at 1 of 2 points, \u{201c}file\u{201d} was best at 1."
+    );
+    // The values of one policy are compared with each other.
+    let group = &groups(&outcomes[..2])[0];
+    assert_eq!(group.difference(time, &group.rows[1]), by("-50 %"));
 }
 
 #[test]
@@ -269,8 +317,12 @@ fn two_swept_parameters_give_two_sweeps_that_name_each_other() {
 fn figures_that_are_no_numbers_win_nothing_and_break_nothing() {
     let outcomes = [run("file", "a", f64::NAN), run("zone", "a", 2.0), run("sorted", "a", 3.0)];
     let group = &groups(&outcomes)[0];
-    assert_eq!(group.best(metric("time_s").unwrap()), Some(2.0));
+    let best: Vec<bool> = group.rows.iter().map(|row| group.is_best(metric("time_s").unwrap(), row)).collect();
+    assert_eq!(best, [false, true, false]);
     assert!(group.verdict().contains("zone"), "{}", group.verdict());
     let time = metric("time_s").unwrap();
-    assert!(group.rows.iter().all(|row| group.change(time, row).is_none()), "the first has no time to compare with");
+    assert!(
+        group.rows.iter().all(|row| group.difference(time, row).is_none()),
+        "the first has no time to compare with"
+    );
 }

@@ -57,19 +57,69 @@ impl Group<'_> {
         ))
     }
 
+    /// Of a sweep: how often each policy was best, at equal values of what was swept.
+    fn winners(&self, contexts: &[Vec<&Row<'_>>]) -> String {
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        let mut equal = 0;
+        for rows in contexts {
+            let decisive = criteria(rows).into_iter().find(|metric| self.differ(metric, rows));
+            let Some(best) = decisive.and_then(|metric| ranking(rows, metric).first().copied()) else {
+                equal += 1;
+                continue;
+            };
+            let policy = best.setting().policy.as_str();
+            match counts.iter_mut().find(|(known, _)| *known == policy) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((policy, 1)),
+            }
+        }
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let all = contexts.len();
+        let each: Vec<String> = counts
+            .iter()
+            .enumerate()
+            .map(|(nth, (policy, count))| {
+                let of = if nth == 0 { format!(" of {all} points") } else { String::new() };
+                format!("\u{201c}{policy}\u{201d} was best at {count}{of}")
+            })
+            .collect();
+        let mut text = format!("Compared at equal values of what was swept: {}", each.join(", "));
+        match (equal, counts.len()) {
+            (0, _) => text.push('.'),
+            (_, 0) => text = format!("{text}no difference at any of {all} points."),
+            _ => {
+                let _ = write!(text, "; no difference at {equal}.");
+            }
+        }
+        text
+    }
+
     fn winner(&self) -> String {
-        let criteria = self.criteria();
-        let Some(metric) = criteria.iter().copied().find(|metric| self.differs(metric.of)) else {
-            return format!("All {} runs did equally well on {}.", self.complete().count(), criteria[0].heading);
+        let mut contexts: Vec<Vec<&Row<'_>>> = Vec::new();
+        for row in self.complete() {
+            match contexts.iter_mut().find(|rows| self.context(rows[0]) == self.context(row)) {
+                Some(rows) => rows.push(row),
+                None => contexts.push(vec![row]),
+            }
+        }
+        match contexts.as_slice() {
+            [rows] => self.winner_of(rows),
+            _ => self.winners(&contexts),
+        }
+    }
+
+    fn winner_of(&self, rows: &[&Row<'_>]) -> String {
+        let criteria = criteria(rows);
+        let Some(metric) = criteria.iter().copied().find(|metric| self.differ(metric, rows)) else {
+            return format!("All {} runs did equally well on {}.", rows.len(), criteria[0].heading);
         };
-        let ranking = self.ranking(metric);
-        let ([best, second, ..], Some(first)) = (ranking.as_slice(), self.rows.first()) else {
+        let ranking = ranking(rows, metric);
+        let ([best, ..], Some(first)) = (ranking.as_slice(), self.rows.first()) else {
             return String::new();
         };
-        let value = |row: &Row<'_>| metric.show(row.value(metric));
-        let ties = ranking.iter().filter(|row| value(row) == value(best)).count();
-        let many = ties > MOST_NAMED;
-        let who = if many {
+        let is_tied = |row: &Row<'_>| self.same(metric, row, best);
+        let ties = ranking.iter().filter(|row| is_tied(row)).count();
+        let who = if ties > MOST_NAMED {
             format!("{ties} of {} runs did equally well and were", ranking.len())
         } else {
             format!("\u{201c}{}\u{201d} was", best.label)
@@ -79,38 +129,43 @@ impl Group<'_> {
             name if name == criteria[0].name => format!("{who} best on {name} with {}", best.show(metric)),
             _ => format!("{}; {who} best on {} with {}", same(criteria[0], best), metric.heading, best.show(metric)),
         };
-        let against = match ranking.iter().find(|row| value(row) != value(best)) {
-            Some(next) if many && value(first) == value(best) => next,
-            None if many => return format!("{lead}."),
-            _ if best.is(first) => second,
-            _ => first,
+        let next = || ranking.iter().copied().find(|row| !is_tied(row));
+        let Some(against) = Some(first).filter(|first| !first.is_cut() && !is_tied(first)).or_else(next) else {
+            return format!("{lead}.");
         };
         let by = lead_of(change(against.value(metric), best.value(metric)).as_deref());
         format!("{lead}, {by} \u{201c}{}\u{201d} ({}).", against.label, against.show(metric))
     }
 
-    /// The figures that decide, in this order.
-    fn criteria(&self) -> [&'static Metric; 4] {
-        let names = if self.differs(|outcome| outcome.operations as f64) { BY_WORK } else { BY_TIME };
-        names.map(|name| metric(name).unwrap_or(&METRICS[0]))
+    /// Whether rows differ in it by more than chance.
+    fn differ(&self, metric: &Metric, rows: &[&Row<'_>]) -> bool {
+        let ranking = ranking(rows, metric);
+        let ([best, ..], [.., worst]) = (ranking.as_slice(), ranking.as_slice()) else { return false };
+        differ_by_value(rows, metric.of) && !self.same(metric, best, worst)
     }
+}
 
-    /// Whether complete runs differ in it by more than chance.
-    fn differs(&self, of: impl Fn(&Outcome) -> f64) -> bool {
-        let values = || self.complete().map(|row| row.mean(&of));
-        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        most - least > SAME * most
-    }
+/// The figures that decide, in this order.
+fn criteria(rows: &[&Row<'_>]) -> [&'static Metric; 4] {
+    let names = if differ_by_value(rows, |outcome| outcome.operations as f64) { BY_WORK } else { BY_TIME };
+    names.map(|name| metric(name).unwrap_or(&METRICS[0]))
+}
 
-    /// The complete runs, the best first.
-    fn ranking(&self, metric: &Metric) -> Vec<&Row<'_>> {
-        let mut ranking: Vec<&Row<'_>> = self.complete().collect();
-        ranking.sort_by(|a, b| {
-            let (a, b) = (a.value(metric), b.value(metric));
-            if metric.better == Better::Higher { b.total_cmp(&a) } else { a.total_cmp(&b) }
-        });
-        ranking
-    }
+/// Whether the means differ by more than a hundredth.
+fn differ_by_value(rows: &[&Row<'_>], of: impl Fn(&Outcome) -> f64) -> bool {
+    let values = || rows.iter().map(|row| row.mean(&of));
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    most - least > SAME * most
+}
+
+/// The rows, the best first.
+fn ranking<'b, 'a>(rows: &[&'b Row<'a>], metric: &Metric) -> Vec<&'b Row<'a>> {
+    let mut ranking = rows.to_vec();
+    ranking.sort_by(|a, b| {
+        let (a, b) = (a.value(metric), b.value(metric));
+        if metric.better == Better::Higher { b.total_cmp(&a) } else { a.total_cmp(&b) }
+    });
+    ranking
 }
 
 /// That the figure is the same for all.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::super::{Group, Metric, Row};
+use super::super::{Difference, Group, Metric, Row};
 use super::text::{Safe, caption, direction, fit_all};
 
 const WIDTH: f64 = 420.0;
@@ -23,7 +23,7 @@ pub(super) fn chart(out: &mut String, group: &Group<'_>, metric: &Metric) -> fmt
     write!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}: ", Safe(metric.heading))?;
     write!(out, "bars, {}.", direction(metric))?;
     for row in &group.rows {
-        let change = group.change(metric, row).map_or_else(String::new, |change| format!(" ({change})"));
+        let change = group.difference(metric, row).map_or_else(String::new, |difference| format!(" ({difference})"));
         write!(out, " {}: {}{change}.", Safe(&row.label), row.show(metric))?;
     }
     writeln!(out, "\">")?;
@@ -65,7 +65,12 @@ fn bar(
     )?;
     let weight = if best { " class=\"best\"" } else { "" };
     writeln!(out, "<text x=\"{VALUE}\" y=\"{text}\" text-anchor=\"end\"{weight}>{shown}</text>")?;
-    if let Some(change) = group.change(metric, row) {
+    let change = match group.difference(metric, row) {
+        Some(Difference::None) => "=".to_owned(),
+        Some(Difference::By(change)) => change,
+        None => String::new(),
+    };
+    if !change.is_empty() {
         writeln!(out, "<text class=\"change\" x=\"{WIDTH}\" y=\"{text}\" text-anchor=\"end\">{change}</text>")?;
     }
     writeln!(out, "</g>")

@@ -1,5 +1,5 @@
 //! A figure over the values of a swept parameter, one line a policy. The values stand at equal distances, in ascending
-//! order; the other axis begins at zero.
+//! order. The other axis begins at zero, unless all lines would lie in a tenth of the chart.
 
 use std::fmt::{self, Write};
 
@@ -16,6 +16,10 @@ const BOTTOM: f64 = 222.0;
 const COLOURS: usize = 7;
 const SHAPES: usize = 4;
 const DASHES: usize = 3;
+/// Lines within this share of the chart show nothing there.
+const FLAT: f64 = 0.1;
+/// Figures within this share of each other are the same.
+const SAME: f64 = 0.01;
 /// About so many characters fit on the axis.
 const AXIS_CHARS: usize = 54;
 
@@ -34,10 +38,8 @@ pub(super) fn legend(out: &mut String, sweep: &SweepResult<'_>) -> fmt::Result {
 /// The chart of one figure.
 pub(super) fn chart(out: &mut String, sweep: &SweepResult<'_>, metric: &Metric) -> fmt::Result {
     let values = || sweep.series.iter().flat_map(|series| &series.points).map(|(_, row)| row.value(metric));
-    let largest = values().filter(|value| value.is_finite()).fold(0.0, f64::max);
-    let step = nice_step(largest, metric.unit.step(largest));
-    let top = (largest / step).ceil().max(1.0) * step;
-    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * (value / top).clamp(0.0, 1.0);
+    let axis = Axis::of(values().filter(|value| value.is_finite()), metric);
+    let y = |value: f64| BOTTOM - (BOTTOM - TOP) * ((value - axis.first) / (axis.last - axis.first)).clamp(0.0, 1.0);
     let x = |place: usize| match sweep.values.len() {
         0 | 1 => f64::midpoint(LEFT, RIGHT),
         many => LEFT + 14.0 + (RIGHT - LEFT - 28.0) * place as f64 / (many - 1) as f64,
@@ -46,6 +48,9 @@ pub(super) fn chart(out: &mut String, sweep: &SweepResult<'_>, metric: &Metric) 
     caption(out, metric)?;
     write!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"")?;
     write!(out, "{} over {}: lines, {}.", Safe(metric.heading), Safe(sweep.name), direction(metric))?;
+    if axis.first > 0.0 {
+        write!(out, " The axis begins at {}.", metric.show(axis.first))?;
+    }
     for series in &sweep.series {
         write!(out, " {}:", Safe(&series.label))?;
         for (place, row) in &series.points {
@@ -53,7 +58,7 @@ pub(super) fn chart(out: &mut String, sweep: &SweepResult<'_>, metric: &Metric) 
         }
     }
     writeln!(out, "\">")?;
-    axes(out, sweep, metric, (step, top), (&x, &y))?;
+    axes(out, sweep, metric, &axis, (&x, &y))?;
     for (number, series) in sweep.series.iter().enumerate() {
         let points: Vec<(f64, f64, &str, String)> = series
             .points
@@ -84,11 +89,11 @@ fn axes(
     out: &mut String,
     sweep: &SweepResult<'_>,
     metric: &Metric,
-    (step, top): (f64, f64),
+    axis: &Axis,
     (x, y): (&dyn Fn(usize) -> f64, ToPixels<'_>),
 ) -> fmt::Result {
-    for tick in 0..=(top / step).round() as u32 {
-        let value = f64::from(tick) * step;
+    for tick in 0..=((axis.last - axis.first) / axis.step).round() as u32 {
+        let value = axis.first + f64::from(tick) * axis.step;
         let at = y(value);
         writeln!(out, "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>")?;
         let text = metric.show(value);
@@ -104,6 +109,37 @@ fn axes(
         writeln!(out, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>", BOTTOM + 18.0, Safe(text))?;
     }
     Ok(())
+}
+
+/// The axis of a figure: from, to, and how far its lines are apart.
+#[derive(Debug)]
+struct Axis {
+    first: f64,
+    last: f64,
+    step: f64,
+}
+
+impl Axis {
+    fn of(values: impl Iterator<Item = f64>, metric: &Metric) -> Axis {
+        let (least, largest) =
+            values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
+        let unit = metric.unit.step(largest);
+        let step = nice_step(largest, unit);
+        let last = (largest / step).ceil().max(1.0) * step;
+        let range = largest - least;
+        // Lines that are apart by less are the same.
+        if !(SAME * largest..FLAT * last).contains(&range) {
+            return Axis { first: 0.0, last, step };
+        }
+        let mut step = nice_step(range, unit);
+        // Each line of the axis has a text of its own.
+        while metric.show(largest) == metric.show(largest - step) && step < largest {
+            step *= 2.0;
+        }
+        let first = (least / step).floor() * step;
+        let last = ((largest / step).ceil() * step).max(first + step);
+        Axis { first, last, step }
+    }
 }
 
 /// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest value.
@@ -132,7 +168,21 @@ fn mark(out: &mut String, place: usize, x: f64, y: f64) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use super::nice_step;
+    use super::super::super::metric;
+    use super::{Axis, nice_step};
+
+    #[test]
+    fn the_axis_begins_at_zero_unless_the_lines_would_lie_in_a_tenth_of_it() {
+        let axis = |values: &[f64]| {
+            let axis = Axis::of(values.iter().copied(), metric("time_s").unwrap());
+            (axis.first, axis.last)
+        };
+        assert_eq!(axis(&[1.0, 10.0]), (0.0, 10.0));
+        assert_eq!(axis(&[8.5, 10.0]), (0.0, 10.0));
+        assert_eq!(axis(&[100.0, 103.0, 107.0]), (100.0, 108.0));
+        assert_eq!(axis(&[100.0, 100.5]), (0.0, 100.0 + 20.0), "less than a hundredth is no difference");
+        assert_eq!(axis(&[]), (0.0, 1.0));
+    }
 
     #[test]
     fn an_axis_has_up_to_six_round_steps() {

@@ -24,18 +24,38 @@ pub use demerit::page as demerit_page;
 const IMPORTANT: [&str; 6] =
     ["time_s", "throughput", "write_p99_us", "bytes_written", "write_request_bytes", "write_distance"];
 
+/// Where a page comes from.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The program and its version.
+    pub program: String,
+    /// When it was made.
+    pub date: String,
+    /// The command that made it.
+    pub command: String,
+}
+
 /// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands to
 /// run it again. Where they are fewer than were `asked` for, it says so.
-pub fn page(title: &str, outcomes: &[Outcome], asked: usize) -> String {
+pub fn page(title: &str, outcomes: &[Outcome], asked: usize, origin: &Origin) -> String {
     let mut page = String::new();
     let missing = (outcomes.len() < asked).then(|| format!("{} of {asked} runs are shown.", outcomes.len()));
     // Writing to a String cannot fail.
-    let _ = write_page(&mut page, title, &groups(outcomes), missing.as_deref());
+    let _ = write_page(&mut page, title, &groups(outcomes), missing.as_deref(), origin);
     page
 }
 
-fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Option<&str>) -> fmt::Result {
-    head(out, title)?;
+fn write_page(
+    out: &mut String,
+    title: &str,
+    groups: &[Group<'_>],
+    missing: Option<&str>,
+    origin: &Origin,
+) -> fmt::Result {
+    // The only input is the title.
+    let only = groups.first().filter(|group| groups.len() == 1 && group.input == title);
+    let means = only.and_then(Group::means).map_or_else(String::new, |means| format!(", {means}"));
+    head(out, (title, &means), origin)?;
     if let Some(missing) = missing {
         writeln!(out, "<p class=\"warning\">{missing}</p>")?;
     }
@@ -46,7 +66,7 @@ fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Opti
     }
     writeln!(out, "</header>\n<main>")?;
     for (place, group) in groups.iter().enumerate() {
-        section(out, place, group)?;
+        section(out, place, group, only.is_none())?;
     }
     if !groups.is_empty() {
         tables::glossary(out, groups)?;
@@ -54,8 +74,8 @@ fn write_page(out: &mut String, title: &str, groups: &[Group<'_>], missing: Opti
     writeln!(out, "</main>\n<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"))
 }
 
-/// A page's beginning, up to its title.
-fn head(out: &mut String, title: &str) -> fmt::Result {
+/// A page's beginning: its title, what stands behind that, and where the page comes from.
+fn head(out: &mut String, (title, behind): (&str, &str), origin: &Origin) -> fmt::Result {
     writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
     writeln!(
         out,
@@ -65,7 +85,14 @@ fn head(out: &mut String, title: &str) -> fmt::Result {
     writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
     writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
     writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
-    writeln!(out, "<header>\n<h1>{}</h1>", Safe(title))
+    writeln!(out, "<header>\n<h1>{}{behind}</h1>", Safe(title))?;
+    writeln!(
+        out,
+        "<p class=\"origin\">{}, {}: <code>{}</code></p>",
+        Safe(&origin.program),
+        Safe(&origin.date),
+        Safe(&origin.command)
+    )
 }
 
 fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {
@@ -76,9 +103,12 @@ fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {
     writeln!(out, "</ul>\n</nav>")
 }
 
-fn section(out: &mut String, place: usize, group: &Group<'_>) -> fmt::Result {
-    let means = group.means().map_or_else(String::new, |means| format!(", {means}"));
-    writeln!(out, "<section id=\"input-{place}\">\n<h2>{}{means}</h2>", Safe(group.input))?;
+fn section(out: &mut String, place: usize, group: &Group<'_>, is_titled: bool) -> fmt::Result {
+    writeln!(out, "<section id=\"input-{place}\">")?;
+    if is_titled {
+        let means = group.means().map_or_else(String::new, |means| format!(", {means}"));
+        writeln!(out, "<h2>{}{means}</h2>", Safe(group.input))?;
+    }
     writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
     if let Some(sentence) = group.hardly_asked() {
         writeln!(out, "<p class=\"warning\">{}</p>", Safe(&sentence))?;

@@ -63,8 +63,8 @@ pub(super) fn figures(out: &mut String, group: &Group<'_>) -> fmt::Result {
 fn figure(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>) -> fmt::Result {
     let value = row.value(metric);
     write!(out, "<td data-value=\"{value}\"")?;
-    if let Some(change) = group.change(metric, row) {
-        write!(out, " title=\"{change} against {}\"", Safe(&group.rows[0].label))?;
+    if let (Some(difference), Some(base)) = (group.difference(metric, row), group.base(row)) {
+        write!(out, " title=\"{difference} against {}\"", Safe(&base.label))?;
     }
     if group.is_best(metric, row) {
         write!(out, " class=\"best\"")?;
