@@ -528,7 +528,7 @@ fn a_table_has_a_hundred_columns_unless_all_of_it_is_asked_for() {
     let table = |more: &[&str]| given(lab("compare").args(SMALL).args(["--policy", "file,zone"]).args(more));
     let longest = |text: &str| text.lines().skip(1).map(|line| line.chars().count()).max().expect("lines");
     let usual = table(&[]);
-    assert!(longest(&usual) <= 100 && usual.contains("(--wide shows them"), "{usual}");
+    assert!(longest(&usual) <= 100 && usual.contains("(--wide shows all"), "{usual}");
     let wide = table(&["--wide"]);
     assert!(longest(&wide) > 100 && !wide.contains("--wide"), "{wide}");
 }

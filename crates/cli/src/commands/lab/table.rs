@@ -1,7 +1,7 @@
 //! Outcomes side by side in a terminal: a row a policy, a column a figure. Pure: outcomes in, text out.
 //!
 //! The best of a column carries a star (and is bold on a terminal), the others their change against the first row. Columns
-//! that are zero everywhere and were not asked for are left out. A table has 100 columns at most, fewer on a narrow terminal: the figures that do not fit are named below.
+//! that are zero everywhere and were not asked for are left out. A table has 100 columns at most, fewer on a narrow terminal: how many figures do not fit is said below.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -121,8 +121,8 @@ fn table(group: &Group<'_>, figures: &Figures, look: Look) -> String {
     }
     let mut text = table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n");
     if !hidden.is_empty() {
-        let hidden: Vec<&str> = hidden.iter().map(|column| column.metric.name).collect();
-        let _ = writeln!(text, "more: {} (--wide shows them, --metric chooses)", hidden.join(", "));
+        let figures = if hidden.len() == 1 { "figure" } else { "figures" };
+        let _ = writeln!(text, "{} more {figures} (--wide shows all, --metric chooses)", hidden.len());
     }
     if shown.iter().any(|column| column.cells.iter().any(|cell| cell.ends_with(SAME))) {
         text += "=: no difference\n";
@@ -224,12 +224,12 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_the_first_figures_and_the_names_of_the_others() {
+    fn a_narrow_terminal_gets_the_first_figures_and_the_number_of_the_others() {
         let runs = [run("file", 20.0), run("sweep", 15.0)];
         let metrics = usual(&["time_s", "throughput", "bytes_written"]);
         let text = comparison(&runs, &metrics, narrow(30));
         assert!(text.contains("TIME") && !text.contains("THROUGHPUT") && !text.contains("WRITTEN"), "{text}");
-        assert!(text.ends_with("more: throughput, bytes_written (--wide shows them, --metric chooses)\n"), "{text}");
+        assert!(text.ends_with("2 more figures (--wide shows all, --metric chooses)\n"), "{text}");
         let least = comparison(&runs, &metrics, narrow(1));
         assert!(least.contains("TIME"), "one figure is always shown: {least}");
     }
@@ -240,7 +240,7 @@ mod tests {
         let metrics = Figures { metrics: METRICS.iter().collect(), chosen: false };
         for width in 30..200 {
             let text = comparison(&runs, &metrics, narrow(width)).replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
-            for line in text.lines().skip(1).filter(|line| !line.starts_with("more: ")) {
+            for line in text.lines().skip(1).filter(|line| !line.contains(" more figure")) {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
         }
