@@ -1,6 +1,7 @@
 //! `umbrella lab`: the laboratory. Nothing of it touches a pool or a device.
 
 mod compare;
+mod disk;
 mod events;
 mod hint;
 mod list;
@@ -34,6 +35,7 @@ enum LabCommand {
     Run(Box<compare::SingleArgs>),
     Compare(Box<compare::CompareArgs>),
     Log(Box<log::LogArgs>),
+    Disk(disk::DiskArgs),
     Paper(paper::PaperArgs),
     List(list::ListArgs),
     Trace(trace::TraceArgs),
@@ -45,6 +47,7 @@ impl LabArgs {
             LabCommand::Run(args) => args.run(),
             LabCommand::Compare(args) => args.run(),
             LabCommand::Log(args) => args.run(),
+            LabCommand::Disk(args) => args.run(),
             LabCommand::Paper(args) => args.run(),
             LabCommand::List(args) => args.run(),
             LabCommand::Trace(args) => args.run(),

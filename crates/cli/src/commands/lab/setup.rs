@@ -371,7 +371,7 @@ impl OutputArgs {
 }
 
 /// Where a page comes from.
-fn origin() -> html::Origin {
+pub(super) fn origin() -> html::Origin {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let command = shell_words(["umbrella"].into_iter().chain(words.iter().map(String::as_str)));
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
@@ -428,7 +428,7 @@ fn part_of(path: &Path) -> PathBuf {
 }
 
 /// Writes a file so that it is there whole or not at all.
-fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let part = part_of(path);
     let written = fs::File::create_new(&part)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))

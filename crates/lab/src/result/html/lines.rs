@@ -143,7 +143,7 @@ impl Axis {
 }
 
 /// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest value.
-fn nice_step(largest: f64, unit: f64) -> f64 {
+pub(super) fn nice_step(largest: f64, unit: f64) -> f64 {
     if largest <= 0.0 || !largest.is_finite() {
         return unit;
     }
@@ -153,7 +153,7 @@ fn nice_step(largest: f64, unit: f64) -> f64 {
     factor * power * unit
 }
 
-fn style(place: usize) -> String {
+pub(super) fn style(place: usize) -> String {
     format!("c{} d{}", place % COLOURS, place % DASHES)
 }
 

@@ -8,6 +8,7 @@
 //! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
 
 mod bars;
+mod demerit;
 mod lines;
 mod spread;
 mod tables;
@@ -17,6 +18,7 @@ use std::fmt::{self, Write};
 
 use self::text::Safe;
 use super::{Group, Metric, Outcome, groups, metric};
+pub use demerit::page as demerit_page;
 
 /// The figures that get a chart of their own; the others stand in the table and below "more charts".
 const IMPORTANT: [&str; 6] =
@@ -50,26 +52,10 @@ fn write_page(
     missing: Option<&str>,
     origin: &Origin,
 ) -> fmt::Result {
-    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
-    writeln!(
-        out,
-        "<meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>"
-    )?;
-    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
-    writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
-    writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
     // The only input is the title.
     let only = groups.first().filter(|group| groups.len() == 1 && group.input == title);
     let means = only.and_then(Group::means).map_or_else(String::new, |means| format!(", {means}"));
-    writeln!(out, "<header>\n<h1>{}{means}</h1>", Safe(title))?;
-    writeln!(
-        out,
-        "<p class=\"origin\">{}, {}: <code>{}</code></p>",
-        Safe(&origin.program),
-        Safe(&origin.date),
-        Safe(&origin.command)
-    )?;
+    head(out, (title, &means), origin)?;
     if let Some(missing) = missing {
         writeln!(out, "<p class=\"warning\">{missing}</p>")?;
     }
@@ -86,6 +72,27 @@ fn write_page(
         tables::glossary(out, groups)?;
     }
     writeln!(out, "</main>\n<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"))
+}
+
+/// A page's beginning: its title, what stands behind that, and where the page comes from.
+fn head(out: &mut String, (title, behind): (&str, &str), origin: &Origin) -> fmt::Result {
+    writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
+    writeln!(
+        out,
+        "<meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>"
+    )?;
+    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>")?;
+    writeln!(out, "<meta name=\"color-scheme\" content=\"light dark\"/>")?;
+    writeln!(out, "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>", Safe(title), include_str!("page.css"))?;
+    writeln!(out, "<header>\n<h1>{}{behind}</h1>", Safe(title))?;
+    writeln!(
+        out,
+        "<p class=\"origin\">{}, {}: <code>{}</code></p>",
+        Safe(&origin.program),
+        Safe(&origin.date),
+        Safe(&origin.command)
+    )
 }
 
 fn contents(out: &mut String, groups: &[Group<'_>]) -> fmt::Result {

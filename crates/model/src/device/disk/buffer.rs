@@ -19,6 +19,10 @@ pub(super) struct ReadSegments {
     segments: Box<[Segment]>,
     sectors: u64,
     clock: u64,
+    /// What was written last, where it is kept.
+    written: Option<Segment>,
+    /// Whether what is written takes the only segment, and the other way round.
+    shared: bool,
 }
 
 impl ReadSegments {
@@ -28,7 +32,36 @@ impl ReadSegments {
             segments: vec![Segment::default(); count].into(),
             sectors: sectors / u64::from(segments.max(1)),
             clock: 0,
+            written: None,
+            shared: false,
         }
+    }
+
+    /// `segments` of so many sectors each, one of them for what is written.
+    pub(super) fn with_written(segments: u32, sectors: u64) -> ReadSegments {
+        let reads = segments.saturating_sub(1).max(1);
+        let shared = segments <= 1;
+        ReadSegments { shared, ..ReadSegments::new(reads, sectors * u64::from(reads)) }
+    }
+
+    /// Keeps what was written where reads find it, behind what it continues.
+    pub(super) fn keep_written(&mut self, start: u64, end: u64) {
+        if self.shared {
+            self.segments.fill(Segment::default());
+        }
+        let first = self.written.filter(|written| written.end == start).map_or(start, |written| written.start);
+        self.written = Some(Segment { start: first.max(end.saturating_sub(self.sectors)), end, used: 0 });
+    }
+
+    /// How many sectors from `start` on are there.
+    pub(super) fn front(&self, start: u64) -> u64 {
+        let ends = self.segments.iter().filter(|s| s.start <= start && start < s.end).map(|s| s.end - start);
+        ends.max().unwrap_or_default()
+    }
+
+    /// Where the segment that holds the sectors before `end` ends.
+    pub(super) fn end_behind(&self, end: u64) -> u64 {
+        self.segments.iter().filter(|s| s.start < end && end <= s.end).map(|s| s.end).max().unwrap_or(end)
     }
 
     /// How many sectors a segment holds.
@@ -46,13 +79,16 @@ impl ReadSegments {
                 return true;
             }
         }
-        false
+        self.written.is_some_and(|written| written.start <= start && end <= written.end)
     }
 
     /// Adds what was read: to the stream that it continues, else in place of the least recently used one.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         self.clock += 1;
         let (clock, sectors) = (self.clock, self.sectors);
+        if self.shared {
+            self.written = None;
+        }
         let found = self.segments.iter().position(|s| s.start <= start && start <= s.end && s.end > s.start);
         let slot = found.or_else(|| (0..self.segments.len()).min_by_key(|&slot| self.segments[slot].used));
         let Some(slot) = slot else { return };
@@ -70,6 +106,7 @@ impl ReadSegments {
                 *segment = Segment::default();
             }
         }
+        self.written = self.written.filter(|written| written.end <= start || end <= written.start);
     }
 }
 
@@ -93,6 +130,11 @@ pub(super) struct DirtyRuns {
 impl DirtyRuns {
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
+    }
+
+    /// Whether the last run ends there.
+    pub(super) fn ends_at(&self, at: u64) -> bool {
+        self.runs.last().is_some_and(|run| run.end == at)
     }
 
     /// How many runs there are.

@@ -9,24 +9,36 @@
 //! Nothing is random: where the platter stands follows from the time alone.
 
 mod buffer;
+mod destage;
 mod geometry;
+mod layout;
+mod measured;
+#[cfg(test)]
+mod measured_tests;
+mod pieces;
 mod read_ahead;
 mod seek;
+mod service;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod timing;
 
 use std::collections::VecDeque;
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
 pub use geometry::{Angle, Geometry, Place};
+pub use layout::{Band, Layout, Spares, TrackOrder};
+pub use measured::{After, BufferRules, CommandTimes, Measured, ReadAheadTo, WriteBack};
 pub use seek::SeekCurve;
 pub use spec::{DiskSpec, Rate, SeekTimes};
 
 use super::{Completion, Device, DeviceStats, Op, Request, RequestId};
 use buffer::{DirtyRuns, ReadSegments};
 use read_ahead::ReadAhead;
+use service::Wants;
+use timing::Timing;
 
 /// Runs looked at on either side of the heads when the buffer is written out.
 const DESTAGE_REACH: usize = 16;
@@ -42,6 +54,12 @@ struct Command {
     place: Place,
     write: bool,
     since: Nanos,
+    /// When the heads may move for it.
+    ready: Nanos,
+    /// When the media may take its first sector.
+    data: Nanos,
+    /// Sectors at its front that the buffer has.
+    buffered: u64,
 }
 
 /// A command that waits for the buffer.
@@ -62,20 +80,30 @@ impl Held {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    Command { id: RequestId, read: Option<(u64, u64)> },
-    Destage { sectors: u64 },
+    /// What the host is told `told` after the mechanism is done, and which sectors the buffer then has.
+    Command {
+        id: RequestId,
+        told: Nanos,
+        write: bool,
+        sectors: (u64, u64),
+    },
+    Destage {
+        sectors: u64,
+    },
 }
 
 /// A rotating disk.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "options, and what happened last: none depends on another")]
 pub struct Disk {
     geometry: Geometry,
     read_seek: SeekCurve,
     write_seek: SeekCurve,
-    head_switch: Nanos,
-    overhead: Nanos,
-    /// A sector's time on the interface, in nanoseconds times 2^16.
-    interface: u64,
+    /// Before a read and before a write.
+    head_switch: [Nanos; 2],
+    settles_again: bool,
+    timing: Timing,
+    rules: Option<BufferRules>,
     capacity: u64,
     depth: usize,
     age_limit: Nanos,
@@ -96,12 +124,19 @@ pub struct Disk {
     head: u32,
     /// The sector behind the last one that passed.
     at: u64,
+    /// Whether the heads wrote last.
+    wrote: bool,
     ahead: Option<ReadAhead>,
     /// Whether reading ahead stopped because its segment was full, and nothing else was done since.
     paused: bool,
     segments: ReadSegments,
     dirty: DirtyRuns,
     destaging: u64,
+    /// Whether the command before was a write.
+    after_write: bool,
+    /// The last read, and where the one before it ended.
+    asked: (u64, u64),
+    asked_before: u64,
     busy_since: Option<Nanos>,
     stats: DeviceStats,
 }
@@ -110,18 +145,21 @@ impl Disk {
     /// A disk that stands still at address 0, everything empty.
     pub fn new(spec: &DiskSpec) -> Disk {
         let geometry = Geometry::new(spec);
-        let buffer = spec.cache.0 / SECTOR_BYTES / 2;
+        let (half, rules) = (spec.cache.0 / SECTOR_BYTES / 2, spec.measured.buffer);
+        let buffer = rules.map_or(half, |rules| u64::from(rules.segment_sectors));
         let depth = spec.queue_depth.clamp(1, 256) as usize;
         Disk {
-            read_seek: SeekCurve::new(spec.read_seek, geometry.cylinders()),
-            write_seek: SeekCurve::new(spec.write_seek, geometry.cylinders()),
-            head_switch: spec.head_switch,
-            overhead: spec.overhead,
-            interface: ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16),
+            read_seek: SeekCurve::before_read(spec, geometry.cylinders()),
+            write_seek: SeekCurve::before_write(spec, geometry.cylinders()),
+            head_switch: [0, spec.measured.write_settle]
+                .map(|settle| Nanos(spec.head_switch.0.saturating_add_signed(settle))),
+            settles_again: spec.measured.settles_again,
+            timing: Timing::new(spec),
+            rules,
             capacity: geometry.capacity().0,
             depth,
             age_limit: spec.age_limit,
-            write_cache: spec.write_cache && buffer > 0,
+            write_cache: rules.map_or(spec.write_cache, |rules| rules.write_back != WriteBack::Never) && buffer > 0,
             write_room: buffer,
             write_runs: spec.write_runs.max(1) as usize,
             now: Nanos(0),
@@ -135,11 +173,18 @@ impl Disk {
             cylinder: 0,
             head: 0,
             at: 0,
+            wrote: false,
             ahead: None,
             paused: false,
-            segments: ReadSegments::new(spec.read_segments, buffer),
+            segments: match rules {
+                Some(rules) => ReadSegments::with_written(rules.segments, buffer),
+                None => ReadSegments::new(spec.read_segments, buffer),
+            },
             dirty: DirtyRuns::default(),
             destaging: 0,
+            after_write: false,
+            asked: (0, 0),
+            asked_before: 0,
             busy_since: None,
             stats: DeviceStats::default(),
             geometry,
@@ -163,74 +208,20 @@ impl Disk {
         &self.read_seek
     }
 
+    /// The buffer takes or gives the data of a command that came at `now`; returns when it begins to.
     #[inline]
-    fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64) -> Nanos {
-        let begin = (now + self.overhead).max(self.interface_free);
-        let at = begin + Nanos(sectors.saturating_mul(self.interface) >> 16);
-        self.interface_free = at;
-        self.transfers.push_back(Completion { id, at });
+    fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64, write: bool) -> Nanos {
+        let begin =
+            (now + self.timing.hit(write, self.after_write) + self.timing.prepare(write)).max(self.interface_free);
+        self.tell(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
         begin
     }
 
-    /// How long the heads take to the track of `place`.
-    #[inline]
-    fn moving(&self, place: Place, write: bool) -> Nanos {
-        let distance = self.cylinder.abs_diff(place.cylinder);
-        if distance == 0 {
-            if place.head == self.head { Nanos(0) } else { self.head_switch }
-        } else if write {
-            self.write_seek.time(distance)
-        } else {
-            self.read_seek.time(distance)
-        }
-    }
-
-    /// How long until the sector at `place` is under its head, starting at `now`.
-    #[inline]
-    fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
-        let moved = self.moving(place, write);
-        moved + self.geometry.wait(place.angle, now + moved)
-    }
-
-    /// The same counted from `now` for a start at `begin`, if it is less than `best`.
-    #[inline]
-    fn positioning_below(&self, best: Nanos, place: Place, write: bool, now: Nanos, begin: Nanos) -> Option<Nanos> {
-        let moved = (begin - now) + self.moving(place, write);
-        if moved >= best {
-            return None;
-        }
-        let cost = moved + self.geometry.wait(place.angle, now + moved);
-        (cost < best).then_some(cost)
-    }
-
-    /// The next command: one that waited too long, else the one with the shortest positioning time.
-    fn pick(&self, now: Nanos) -> Option<(usize, Nanos)> {
-        if self.queue.is_empty() {
-            return None;
-        }
-        let mut oldest = (Nanos::NEVER, 0);
-        let mut best: Option<(usize, Nanos)> = None;
-        for (index, command) in self.queue.iter().enumerate() {
-            if command.since < oldest.0 {
-                oldest = (command.since, index);
-            }
-            let begin = now.max(command.since + self.overhead);
-            let least = best.map_or(Nanos::NEVER, |(_, least)| least);
-            let cost = match self.on_the_way(command) {
-                Some(_) => Some(Nanos(0)),
-                None => self.positioning_below(least, command.place, command.write, now, begin),
-            };
-            if let Some(cost) = cost.filter(|&cost| cost < least) {
-                best = Some((index, cost));
-            }
-        }
-        // At the end of time everything takes equally long.
-        let (index, cost) = best.unwrap_or((oldest.1, Nanos::NEVER));
-        if index != oldest.1 && now.since(oldest.0) > self.age_limit {
-            let command = &self.queue[oldest.1];
-            return Some((oldest.1, self.positioning(command.place, command.write, now)));
-        }
-        Some((index, cost))
+    /// The host is told at `at`, in the order of the calls.
+    fn tell(&mut self, id: RequestId, at: Nanos) {
+        let at = at.max(self.interface_free);
+        self.interface_free = at;
+        self.transfers.push_back(Completion { id, at });
     }
 
     /// Starts the next piece of work if the mechanism has none.
@@ -244,7 +235,8 @@ impl Disk {
         }
         self.note_ahead(now);
         let starving = self.held.front().is_some_and(|held| now.since(held.since()) > self.age_limit);
-        let command = if starving { None } else { self.pick(now) };
+        let flushes_first = self.rules.is_some() && !self.dirty.is_empty();
+        let command = if starving || flushes_first { None } else { self.pick(now) };
         let destage = if command.is_none() || must_destage { self.pick_run(now) } else { None };
         match (command, destage) {
             (Some((index, cost)), run) if run.is_none_or(|(_, other)| cost <= other) => self.begin(now, index, cost),
@@ -252,31 +244,6 @@ impl Disk {
             (Some((index, cost)), None) => self.begin(now, index, cost),
             (None, None) => {}
         }
-    }
-
-    fn begin(&mut self, now: Nanos, index: usize, cost: Nanos) {
-        let command = self.queue.swap_remove(index);
-        self.paused = false;
-        let sectors = command.end - command.start;
-        let work = DiskWork::Command { id: command.id, read: (!command.write).then_some((command.start, command.end)) };
-        if let Some(ahead) = self.on_the_way(&command) {
-            let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), command.end - ahead.from);
-            let earliest = command.since + self.overhead;
-            self.ahead = Some(ReadAhead { limit: self.ahead_limit(command.end), ..ahead });
-            self.arrive(command.end, 0);
-            self.work = Some((passed.max(earliest).max(now), work));
-            return;
-        }
-        let done = now + cost + self.geometry.transfer(Lba(command.start), sectors);
-        let distance = self.cylinder.abs_diff(command.place.cylinder);
-        self.arrive(command.end, distance);
-        if command.write {
-            self.ahead = None;
-        } else {
-            let limit = self.ahead_limit(command.end);
-            self.ahead = (limit > command.end).then_some(ReadAhead { from: command.end, since: done, limit });
-        }
-        self.work = Some((done, work));
     }
 
     /// The heads have passed up to `end`, having sought so far for it.
@@ -287,95 +254,17 @@ impl Disk {
         self.stats.seek_cylinders += u64::from(distance);
     }
 
-    /// From when on, at `now` or later, a run's first data is in the buffer; the rest comes faster than the media takes it.
-    fn present(&self, now: Nanos, first: u64) -> Nanos {
-        if first == self.arriving.0 { now.max(self.arriving.1) } else { now }
-    }
-
-    /// The run of the buffer that is reached soonest.
-    fn pick_run(&self, now: Nanos) -> Option<(u64, Nanos)> {
-        let best = self.nearest_of(self.dirty.after(self.at), None, now);
-        let best = self.nearest_of(self.dirty.before(self.at), best, now);
-        best.or_else(|| self.dirty.after(0).next().map(|(first, _)| (first, Nanos::NEVER)))
-    }
-
-    /// The run that is reached soonest, of `best` and the `runs` on one side of the heads, the nearest of them first.
-    #[inline]
-    fn nearest_of(
-        &self,
-        runs: impl Iterator<Item = (u64, Place)>,
-        mut best: Option<(u64, Nanos)>,
-        now: Nanos,
-    ) -> Option<(u64, Nanos)> {
-        let mut least = best.map_or(Nanos::NEVER, |(_, least)| least);
-        for (start, place) in runs.take(DESTAGE_REACH) {
-            let moving = self.moving(place, true);
-            // What is farther on this side takes the heads even longer.
-            if moving >= least && place.cylinder != self.cylinder {
-                break;
-            }
-            let moved = (self.present(now, start) - now) + moving;
-            if moved >= least {
-                continue;
-            }
-            let cost = moved + self.geometry.wait(place.angle, now + moved);
-            if cost < least {
-                least = cost;
-                best = Some((start, cost));
-            }
-        }
-        best
-    }
-
-    fn destage(&mut self, now: Nanos, first: u64, cost: Nanos) {
-        let end =
-            self.dirty.take(first, DESTAGE_SECTORS.min(self.write_room / 8).max(1), |at| self.geometry.place(Lba(at)));
-        let distance = self.cylinder.abs_diff(self.geometry.place(Lba(first)).cylinder);
-        let done = now + cost + self.geometry.transfer(Lba(first), end - first);
-        self.ahead = None;
-        self.paused = false;
-        self.arrive(end, distance);
-        self.destaging = end - first;
-        self.work = Some((done, DiskWork::Destage { sectors: end - first }));
-    }
-
-    /// Lets held commands in, in their order, as far as the buffer has room.
-    fn admit(&mut self, now: Nanos, done: &mut Vec<Completion>) {
-        while let Some(&held) = self.held.front() {
-            match held {
-                Held::Write { id, start, end, .. } => {
-                    if !self.buffer_write(now, id, start, end) {
-                        return;
-                    }
-                }
-                Held::Flush { id, .. } => {
-                    if !self.dirty.is_empty() || self.destaging > 0 {
-                        return;
-                    }
-                    self.in_flight -= 1;
-                    done.push(Completion { id, at: now });
-                }
-            }
-            self.held.pop_front();
-        }
-    }
-
-    /// Takes a write into the buffer if it has room; one larger than the whole buffer goes in when it is empty.
-    fn buffer_write(&mut self, now: Nanos, id: RequestId, start: u64, end: u64) -> bool {
-        let used = self.dirty.sectors() + self.destaging;
-        if used > 0 && (used + (end - start) > self.write_room || self.dirty.len() >= self.write_runs) {
-            return false;
-        }
+    /// What was written is no longer what was read; it may be read itself.
+    fn keep_written(&mut self, start: u64, end: u64) {
         self.segments.forget(start, end);
-        self.dirty.add(start, end, |at| self.geometry.place(Lba(at)));
-        self.arriving = (start, self.transfer_done(now, id, end - start));
-        true
+        if self.rules.is_some_and(|rules| rules.reads_written) {
+            self.segments.keep_written(start, end);
+        }
     }
 
-    fn queue_command(&mut self, now: Nanos, id: RequestId, range: (u64, u64), write: bool) {
-        let (start, end) = range;
-        let place = self.geometry.place(Lba(start));
-        self.queue.push(Command { id, start, end, place, write, since: now });
+    /// Whether a write at `start` continues what waits to be written, or is being written.
+    fn continues_written(&self, start: u64) -> bool {
+        self.dirty.ends_at(start) || (self.dirty.is_empty() && self.destaging > 0 && self.at == start)
     }
 
     fn note_idle(&mut self, now: Nanos) {
@@ -405,36 +294,44 @@ impl Device for Disk {
                 self.stats.reads += 1;
                 self.stats.sectors_read += sectors;
                 self.note_ahead(now);
+                self.asked_before = self.asked.1.saturating_sub(1);
+                self.asked = (start, end);
                 if sectors == 0 || self.segments.hit(start, end) || self.dirty.covers(start, end) {
-                    self.transfer_done(now, request.id, sectors);
+                    self.transfer_done(now, request.id, sectors, false);
                     self.extend_ahead(now, end);
                 } else {
-                    self.queue_command(now, request.id, (start, end), false);
+                    let buffered = if self.rules.is_some() { self.segments.front(start) } else { 0 };
+                    self.queue_command(now, request.id, (start + buffered, end), Wants::Read { buffered });
                 }
             }
             Op::Write => {
                 self.stats.writes += 1;
                 self.stats.sectors_written += sectors;
                 if sectors == 0 {
-                    self.transfer_done(now, request.id, 0);
+                    self.transfer_done(now, request.id, 0, true);
                 } else if !self.write_cache {
                     self.segments.forget(start, end);
-                    self.queue_command(now, request.id, (start, end), true);
+                    self.queue_command(now, request.id, (start, end), Wants::Write);
                 } else if !self.held.is_empty() || !self.buffer_write(now, request.id, start, end) {
                     self.held.push_back(Held::Write { id: request.id, start, end, since: now });
                 }
             }
             Op::Flush => {
                 if self.held.is_empty() && self.dirty.is_empty() && self.destaging == 0 {
-                    self.transfer_done(now, request.id, 0);
+                    self.transfer_done(now, request.id, 0, true);
                 } else {
                     self.held.push_back(Held::Flush { id: request.id, since: now });
                 }
             }
             Op::Discard => {
                 self.dirty.discard(start, end, |at| self.geometry.place(Lba(at)));
-                self.transfer_done(now, request.id, 0);
+                self.transfer_done(now, request.id, 0, true);
             }
+        }
+        match request.op {
+            Op::Read => self.after_write = false,
+            Op::Write => self.after_write = true,
+            Op::Flush | Op::Discard => {}
         }
         self.start(now);
     }
@@ -459,12 +356,18 @@ impl Device for Disk {
                 self.in_flight -= 1;
             } else if let Some((_, work)) = self.work.take() {
                 match work {
-                    DiskWork::Command { id, read } => {
-                        if let Some((start, end)) = read {
+                    DiskWork::Command { id, told, write, sectors: (start, end) } => {
+                        if !write {
                             self.segments.add(start, end);
+                        } else if self.rules.is_some() {
+                            self.keep_written(start, end);
                         }
-                        self.in_flight -= 1;
-                        done.push(Completion { id, at });
+                        if self.timing.bus {
+                            self.tell(id, at + told);
+                        } else {
+                            self.in_flight -= 1;
+                            done.push(Completion { id, at });
+                        }
                     }
                     DiskWork::Destage { sectors } => self.destaging -= sectors,
                 }

@@ -4,7 +4,7 @@
 
 use umbrella_units::{Lba, Nanos};
 
-use super::{Command, Disk};
+use super::{Command, Disk, ReadAheadTo};
 
 /// The heads reading on behind a read.
 #[derive(Debug, Clone, Copy)]
@@ -46,15 +46,49 @@ impl Disk {
 
     /// How far to read ahead behind a read that ends at `end`.
     pub(super) fn ahead_limit(&self, end: u64) -> u64 {
-        (end + self.segments.segment_sectors() * 3 / 4).min(self.geometry.capacity().0)
+        let capacity = self.geometry.capacity().0;
+        let Some(rules) = self.rules else {
+            return (end + self.segments.segment_sectors() * 3 / 4).min(capacity);
+        };
+        let last = end.saturating_sub(1);
+        let segment = u64::from(rules.segment_sectors);
+        let most = end.saturating_add(u64::from(rules.read_ahead_sectors).min(segment)).min(capacity);
+        let kept = if rules.keeps_requested { self.asked.0 + segment } else { most };
+        let to = match rules.read_ahead {
+            ReadAheadTo::Nowhere => end,
+            ReadAheadTo::TrackEnd => self.geometry.track_end(last),
+            ReadAheadTo::CylinderEnd => self.geometry.cylinder_end(last),
+            ReadAheadTo::SegmentEnd => most,
+            ReadAheadTo::NextTrackEnd => {
+                let track = self.geometry.track_start(last);
+                let sequential = track > 0 && self.geometry.same_track(track - 1, self.asked_before);
+                let track_end = self.geometry.track_end(last);
+                match (sequential, rules.keeps_passing) {
+                    (true, _) => self.geometry.track_end(track_end),
+                    (false, true) => track_end,
+                    (false, false) => end,
+                }
+            }
+        };
+        to.min(most).min(kept).max(end)
     }
 
     /// A stream that is read on goes on being read ahead.
     pub(super) fn extend_ahead(&mut self, now: Nanos, end: u64) {
         let limit = self.ahead_limit(end);
+        if let Some(rules) = self.rules {
+            let from = self.segments.end_behind(end);
+            if self.ahead.is_none() && self.work.is_none() && rules.read_ahead_after_hits && limit > from {
+                let place = self.geometry.place(Lba(from));
+                let since = now + self.positioning(place, false, now);
+                self.arrive(from, self.cylinder.abs_diff(place.cylinder));
+                self.ahead = Some(ReadAhead { from, since, limit });
+                return;
+            }
+        }
         // One that stopped goes on when half of what it read is gone and the heads have nothing else to do.
         let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
-        if self.paused && wanted && self.work.is_none() {
+        if self.rules.is_none() && self.paused && wanted && self.work.is_none() {
             let from = self.at;
             let since = now + self.positioning(self.geometry.place(Lba(from)), false, now);
             self.ahead = Some(ReadAhead { from, since, limit });

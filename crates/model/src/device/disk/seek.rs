@@ -9,7 +9,7 @@
 
 use umbrella_units::Nanos;
 
-use super::spec::SeekTimes;
+use super::spec::{DiskSpec, SeekTimes};
 
 /// Distances whose time is stored one by one.
 const NEAR: u32 = 512;
@@ -92,13 +92,50 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     f64::midpoint(low, high)
 }
 
+/// The time for `distance` on the lines between the points; beyond them, that of the nearest.
+fn between(points: &[(u32, Nanos)], distance: u32) -> Nanos {
+    let next = points.partition_point(|&(at, _)| at < distance);
+    match (next.checked_sub(1).and_then(|before| points.get(before)), points.get(next)) {
+        (Some(&(from, low)), Some(&(to, high))) => {
+            let (along, whole) = (i128::from(distance - from), i128::from(to - from));
+            let time = i128::from(low.0) + (i128::from(high.0) - i128::from(low.0)) * along / whole.max(1);
+            Nanos(time as u64)
+        }
+        (Some(&(_, time)), None) | (None, Some(&(_, time))) => time,
+        (None, None) => Nanos(0),
+    }
+}
+
 impl SeekCurve {
     /// The curve of a disk with `cylinders` cylinders.
     ///
     /// An average that no such curve can have (below a third or above 70 % of the way from shortest to full stroke) gives the nearest.
     pub fn new(times: SeekTimes, cylinders: u32) -> SeekCurve {
         let formula = Formula::of(times, f64::from(cylinders.max(4) - 1));
-        let time = |distance: u32| if distance == 0 { 0 } else { formula.at(f64::from(distance)).max(0.0) as u32 };
+        SeekCurve::of(cylinders, |distance| formula.at(f64::from(distance)).max(0.0) as u32)
+    }
+
+    /// Before a read: as measured, else of the data sheet.
+    pub(super) fn before_read(spec: &DiskSpec, cylinders: u32) -> SeekCurve {
+        SeekCurve::of_spec(spec, spec.read_seek, cylinders, 0)
+    }
+
+    /// Before a write.
+    pub(super) fn before_write(spec: &DiskSpec, cylinders: u32) -> SeekCurve {
+        SeekCurve::of_spec(spec, spec.write_seek, cylinders, spec.measured.write_settle)
+    }
+
+    fn of_spec(spec: &DiskSpec, times: SeekTimes, cylinders: u32, settle: i64) -> SeekCurve {
+        let Some(points) = &spec.measured.seeks else { return SeekCurve::new(times, cylinders) };
+        SeekCurve::of(cylinders, |distance| {
+            let time = between(points, distance).0.saturating_add_signed(settle);
+            u32::try_from(time).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Its tables: `time` at all near distances, and at samples of the others.
+    fn of(cylinders: u32, time: impl Fn(u32) -> u32) -> SeekCurve {
+        let time = |distance: u32| if distance == 0 { 0 } else { time(distance) };
         let shift = (32 - (cylinders.max(2) - 1).leading_zeros()).saturating_sub(SAMPLES_LOG2);
         let samples = (cylinders >> shift) + 2;
         SeekCurve {

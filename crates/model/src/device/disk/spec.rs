@@ -2,6 +2,8 @@
 
 use umbrella_units::{ByteSize, Nanos};
 
+use super::measured::Measured;
+
 /// Seek times of a data sheet, settling included, command overhead not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeekTimes {
@@ -25,7 +27,7 @@ impl Rate {
 }
 
 /// A rotating disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DiskSpec {
     /// All of it.
     pub capacity: ByteSize,
@@ -63,4 +65,6 @@ pub struct DiskSpec {
     pub queue_depth: u32,
     /// A command that waited this long is served next, wherever it is.
     pub age_limit: Nanos,
+    /// What was measured; it goes before what is computed from the figures above.
+    pub measured: Measured,
 }

@@ -6,7 +6,7 @@
 use umbrella_units::{ByteSize, Nanos};
 
 use super::{Profile, Spec, power};
-use crate::device::disk::{DiskSpec, Rate, SeekTimes};
+use crate::device::disk::{DiskSpec, Measured, Rate, SeekTimes};
 
 pub(super) fn all() -> Vec<Profile> {
     vec![maxtor_80gb(), cheetah_10k7(), travelstar_e7k100(), deskstar_500gb(), modern()]
@@ -48,6 +48,7 @@ fn maxtor_80gb() -> Profile {
         write_cache: true,
         queue_depth: 1, // parallel ATA as Linux 2.6.12 drives it: no queue
         age_limit: AGE_LIMIT,
+        measured: Measured::default(),
     };
     Profile {
         name: "maxtor_80gb",
@@ -85,6 +86,7 @@ pub(super) fn cheetah_spec() -> DiskSpec {
         write_cache: false,            // assumed: SCSI disks of servers are shipped so
         queue_depth: 32,               // of the model's range; tagged queueing allows more
         age_limit: AGE_LIMIT,
+        measured: Measured::default(),
     }
 }
 
@@ -122,6 +124,7 @@ fn travelstar_e7k100() -> Profile {
         write_cache: true,
         queue_depth: 1,
         age_limit: AGE_LIMIT,
+        measured: Measured::default(),
     };
     Profile {
         name: "travelstar_e7k100",
@@ -158,6 +161,7 @@ fn deskstar_500gb() -> Profile {
         write_cache: true,
         queue_depth: 32, // native command queueing
         age_limit: AGE_LIMIT,
+        measured: Measured::default(),
     };
     Profile {
         name: "deskstar_500gb",
@@ -193,6 +197,7 @@ fn modern() -> Profile {
         write_cache: true,
         queue_depth: 32,
         age_limit: AGE_LIMIT,
+        measured: Measured::default(),
     };
     Profile {
         name: "modern",

@@ -14,7 +14,7 @@ use super::ssd::{Ssd, SsdSpec};
 use crate::power::{PowerSpec, Powered};
 
 /// A device that can be built.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// What users call it.
     pub name: &'static str,
@@ -31,7 +31,7 @@ pub struct Profile {
 }
 
 /// What a profile describes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Spec {
     /// A rotating disk.
     Disk(DiskSpec),

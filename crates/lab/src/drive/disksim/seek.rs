@@ -1,0 +1,112 @@
+//! Seek times: six ways to say them, all read into points of one curve.
+
+use super::error::ImportError;
+use super::text::{Block, out_of_range};
+
+/// More points than any drive was measured at.
+const MOST_POINTS: usize = 65_536;
+
+/// A distance in cylinders, and the time for it in milliseconds.
+pub(super) type Point = (u32, f64);
+
+/// The curve of a mechanical block; `file` reads a file that is named.
+pub(super) fn curve(
+    mechanics: &Block,
+    cylinders: u32,
+    file: impl FnOnce(&str) -> Result<String, ImportError>,
+) -> Result<Vec<Point>, ImportError> {
+    let kind = mechanics.text("Seek type").ok_or_else(|| mechanics.missing("Seek type"))?;
+    let far = cylinders.max(2) - 1;
+    let points = match kind {
+        "constant" => vec![(1, mechanics.need("Constant seek time")?)],
+        "linear" => {
+            let [one, average, full] = three(mechanics)?;
+            vec![(1, one), ((far / 3).max(2), average), (far.max(3), full)]
+        }
+        "curve" => lee(three(mechanics)?, far),
+        "hpl" => hpl(mechanics, far, &[])?,
+        "hplplus10" => hpl(mechanics, far, &mechanics.numbers("First ten seek times")?)?,
+        "extracted" => {
+            let name = mechanics.text("Full seek curve").ok_or_else(|| mechanics.missing("Full seek curve"))?;
+            points(&file(name)?)?
+        }
+        other => {
+            let known = "constant, linear, curve, hpl, hplplus10, extracted";
+            return Err(ImportError::Unknown { key: "Seek type".to_owned(), value: other.to_owned(), known });
+        }
+    };
+    for &(_, millis) in &points {
+        if !(0.0..=60_000.0).contains(&millis) {
+            return Err(out_of_range("seek time", millis));
+        }
+    }
+    Ok(points)
+}
+
+fn three(mechanics: &Block) -> Result<[f64; 3], ImportError> {
+    Ok([
+        mechanics.need("Single cylinder seek time")?,
+        mechanics.need("Average seek time")?,
+        mechanics.need("Full strobe seek time")?,
+    ])
+}
+
+/// Distances at which a formula is read: each of the first 32, then 5 % apart.
+fn distances(far: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(1_u32), |&at| Some(at + (at / 20).max(1))).take_while(move |&at| at < far).chain([far])
+}
+
+/// `a sqrt(d - 1) + b (d - 1) + c` through the three times (Lee and Katz, "An analytic performance model of disk arrays", 1993).
+fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
+    let cylinders = f64::from(far) + 1.0;
+    let a = (-10.0 * one + 15.0 * average - 5.0 * full) / (3.0 * cylinders.sqrt());
+    let b = (7.0 * one - 15.0 * average + 8.0 * full) / (3.0 * cylinders);
+    let at = |distance: u32| a * f64::from(distance - 1).sqrt() + b * f64::from(distance - 1) + one;
+    distances(far).map(|distance| (distance, at(distance))).collect()
+}
+
+/// A square root near, a line far away (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994): where the line begins,
+/// two numbers of the root, two of the line, and the time of a single cylinder (negative: the root's). With `first`, the nearest
+/// distances are given one by one.
+///
+/// Some files leave out where the line begins: it begins where both give the same.
+fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportError> {
+    const KEY: &str = "HPL seek equation values";
+    let values = mechanics.numbers(KEY)?;
+    let (knee, [a, b, c, d], single) = match *values.as_slice() {
+        [knee, a, b, c, d, single] => (Some(knee), [a, b, c, d], single),
+        [a, b, c, d, single] => (None, [a, b, c, d], single),
+        _ => return Err(mechanics.missing(KEY)),
+    };
+    let root = |distance: u32| a + b * f64::from(distance).sqrt();
+    let line = |distance: u32| c + d * f64::from(distance);
+    let near = |distance: u32| knee.map_or_else(|| root(distance) < line(distance), |knee| f64::from(distance) < knee);
+    let meet = distances(far).find(|&distance| !near(distance)).unwrap_or(far);
+    let time = |distance: u32| match first.get(distance as usize - 1) {
+        Some(&time) => time,
+        None if distance == 1 && single >= 0.0 => single,
+        None if distance < meet => root(distance),
+        None => line(distance),
+    };
+    Ok(distances(far).map(|distance| (distance, time(distance))).collect())
+}
+
+/// The points of a `.seek` file: a line that says how many, then `cylinders, milliseconds`.
+fn points(text: &str) -> Result<Vec<Point>, ImportError> {
+    let wrong = || ImportError::NotANumber { key: "Full seek curve".to_owned() };
+    let mut points: Vec<Point> = Vec::new();
+    for line in text.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
+        let (distance, time) = line.split_once(',').ok_or_else(wrong)?;
+        let distance: u32 = distance.trim().parse().map_err(|_| wrong())?;
+        let time = time.trim().parse().ok().filter(|time: &f64| time.is_finite()).ok_or_else(wrong)?;
+        if distance > 0 {
+            points.push((distance, time));
+        }
+        if points.len() > MOST_POINTS {
+            return Err(out_of_range("seek distances", points.len() as f64));
+        }
+    }
+    points.sort_by_key(|&(distance, _)| distance);
+    points.dedup_by_key(|&mut (distance, _)| distance);
+    if points.is_empty() { Err(wrong()) } else { Ok(points) }
+}

@@ -1,0 +1,10 @@
+//! Drives as they were measured: profiles in files of their own, and how near the model comes to what the real drive did.
+
+mod demerit;
+pub mod disksim;
+mod profile;
+mod validate;
+
+pub use demerit::Demerit;
+pub use profile::{Commands, DriveProfile, ProfileError, Sources};
+pub use validate::{Measurements, TraceError, Validation, replay, validate};

@@ -1,0 +1,91 @@
+//! What a command takes beside the mechanism: until something is done for it, on the bus, and until it is reported.
+//!
+//! A data sheet gives one overhead and the rate of the interface, and what the media gives goes on to the host at once. Of a measured
+//! drive each case is known, and reads go over the bus behind the media: the bus begins when enough is in the buffer, and ends no earlier than a
+//! sector after the media.
+
+use umbrella_units::{Nanos, SECTOR_BYTES};
+
+use super::measured::{After, CommandTimes};
+use super::spec::DiskSpec;
+
+/// The times of commands, ready to be looked up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timing {
+    times: CommandTimes,
+    /// A sector's time on the interface to the host and from it, in nanoseconds times 2^16.
+    sector: [u64; 2],
+    /// Whether reads go over the bus behind the media, and writes before it.
+    pub(super) bus: bool,
+}
+
+impl Timing {
+    pub(super) fn new(spec: &DiskSpec) -> Timing {
+        if let Some(times) = spec.measured.commands {
+            let sector = [times.read_sector, times.write_sector].map(|time| time.0.min(1 << 40) << 16);
+            return Timing { times, sector, bus: true };
+        }
+        let all = After { read: spec.overhead, write: spec.overhead };
+        let times =
+            CommandTimes { read_hit: all, read_miss: all, write_hit: all, write_miss: all, ..CommandTimes::default() };
+        let sector = ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16);
+        Timing { times, sector: [sector; 2], bus: false }
+    }
+
+    /// Until something is done for a command that is served by the buffer.
+    pub(super) fn hit(&self, write: bool, after_write: bool) -> Nanos {
+        (if write { self.times.write_hit } else { self.times.read_hit }).of(after_write)
+    }
+
+    /// Until something is done for a command that is served by the media.
+    pub(super) fn miss(&self, write: bool, after_write: bool) -> Nanos {
+        (if write { self.times.write_miss } else { self.times.read_miss }).of(after_write)
+    }
+
+    pub(super) fn on_bus(&self, write: bool, sectors: u64) -> Nanos {
+        Nanos(sectors.saturating_mul(self.sector[usize::from(write)]) >> 16)
+    }
+
+    /// Before data flows to or from the buffer.
+    pub(super) fn prepare(&self, write: bool) -> Nanos {
+        if write { self.times.write_prepare } else { self.times.read_prepare }
+    }
+
+    /// Behind the last data.
+    pub(super) fn done(&self, write: bool) -> Nanos {
+        if write { self.times.write_done } else { self.times.read_done }
+    }
+
+    /// From a write's overhead until its heads may move.
+    pub(super) fn write_seek_delay(&self) -> Nanos {
+        self.times.write_seek_delay
+    }
+
+    /// When the media may take the first of a write's sectors, `sector` long, so that the bus keeps ahead of it.
+    pub(super) fn data_present(&self, ready: Nanos, sectors: u64, sector: Nanos, continues: bool) -> Nanos {
+        if !self.bus {
+            return Nanos(0);
+        }
+        let all = self.on_bus(true, sectors);
+        let ahead = Nanos(all.0.saturating_sub(sector.0.saturating_mul(sectors.saturating_sub(1))));
+        let data = ready + self.prepare(true) + ahead.max(self.on_bus(true, 1));
+        let least = ready + self.times.write_seek_delay + self.times.write_positioning;
+        if continues { data } else { data.max(least) }
+    }
+
+    /// How many of a read's `sectors` are in the buffer when they begin to go over the bus.
+    pub(super) fn enough(&self, sectors: u64) -> u64 {
+        (sectors * u64::from(self.times.read_share.min(1000))).div_ceil(1000).max(1)
+    }
+
+    /// When data that the media has given by `enough` begins to flow.
+    pub(super) fn resume(&self, enough: Nanos) -> Nanos {
+        enough + self.times.read_resume
+    }
+}
+
+impl After {
+    fn of(self, write: bool) -> Nanos {
+        if write { self.write } else { self.read }
+    }
+}
