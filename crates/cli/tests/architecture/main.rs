@@ -56,7 +56,7 @@ const FORBIDDEN_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("umbrella-units", &["libc", "nix", "rustix", "rand", "anyhow", "tracing"]),
     ("umbrella-policy", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
     ("umbrella-model", &["libc", "nix", "rustix", "rand", "anyhow", "tracing", "parking_lot"]),
-    ("umbrella-lab", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),
+    ("umbrella-lab", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "indicatif", "comfy-table"]),
     // Its frozen list of claims is TOML, compiled in.
     ("umbrella-reproductions", &["libc", "nix", "rustix", "libbpf-rs", "anyhow", "clap", "indicatif", "comfy-table"]),
     ("umbrella-block", &["libbpf-rs", "anyhow", "clap", "toml", "indicatif", "comfy-table"]),

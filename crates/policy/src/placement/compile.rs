@@ -12,13 +12,12 @@ use super::expression::Expression;
 use super::glob::Glob;
 use super::group::{self, Group, Known};
 use super::name_table::NameTable;
-use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, When, xattrs_of};
+use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, Treat, When, xattrs_of};
 use super::slot::{Set, Slot};
 use super::spec::{
     ANY, Condition, DEFAULT, DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
     Treatment,
 };
-use super::treatment::Treat;
 
 impl Rules {
     /// Compiles rules for the branches of these names, in order; says what is wrong first.

@@ -6,12 +6,12 @@ use super::choose::Because;
 use super::condition::{Test, Verdict};
 use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, Views, When};
+use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, Treat, Views, When};
 use super::slot::Slot;
 use super::spec::SpreadOrder;
 use super::spread::How;
 use super::surroundings::Surroundings;
-use super::treatment::{self, Treat};
+use super::treatment;
 use super::words;
 
 /// A decision and how it came about.

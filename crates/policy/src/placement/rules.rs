@@ -16,7 +16,6 @@ use super::group::Group;
 use super::name_table::NameTable;
 use super::slot::Slot;
 use super::spec::{Offline, PathPart, StagingMode, Treatment};
-use super::treatment::Treat;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,6 +167,21 @@ pub(super) enum Rule {
     When(When),
     Treat(Treat),
     Names(Names),
+}
+
+/// A rule that says how files are treated and not where they belong.
+#[derive(Debug, Clone)]
+pub(super) struct Treat {
+    pub(super) name: String,
+    pub(super) condition: Expression,
+    pub(super) treatment: Treatment,
+}
+
+impl Treat {
+    pub(super) fn matches(&self, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
+        // It has no branches of its own that a file could be at home on.
+        self.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds)
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -2,27 +2,10 @@
 //!
 //! The first rule that says something of a matter has the last word on it; where no rule does, the branch has.
 
-use super::condition::Verdict;
-use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident};
 use super::rules::{Rule, Rules, Views};
 use super::spec::{StagingMode, Treatment};
 use umbrella_units::format_duration;
-
-/// A rule that says how files are treated and not where they belong.
-#[derive(Debug, Clone)]
-pub(super) struct Treat {
-    pub(super) name: String,
-    pub(super) condition: Expression,
-    pub(super) treatment: Treatment,
-}
-
-impl Treat {
-    pub(super) fn matches(&self, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
-        // It has no branches of its own that a file could be at home on.
-        self.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds)
-    }
-}
 
 impl Rules {
     /// What any rule says; a matter of which none does needs no [`Rules::treatment`].
