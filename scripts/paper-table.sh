@@ -36,7 +36,7 @@ jq --raw-output --slurpfile quick "$quick" '
       ([.[] | .other_readings // [] | .[] | .reading] | unique_by(.key) | .[]
           | . as $reading
           | "",
-            "In the other reading, \(.says): full size \(counts(others($all; .key))); quick \(counts(others($quick; .key))).",
+            "In the other reading, \(.says). Full size: \(counts(others($all; .key))). Quick: \(counts(others($quick; .key))).",
             "",
             "| reading | figure | claim | full | | quick | |",
             "| --- | --- | --- | ---: | --- | ---: | --- |",

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use umbrella_policy::placement::spec::{
-    DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec,
+    DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec, StagingMode,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize, format_duration};
@@ -62,7 +62,7 @@ impl Difference {
 
     fn of_staging(&mut self, old: &StagingSpec, new: &StagingSpec) {
         let StagingSpec { mode, path, volatile, size, max_file, max_age } = old;
-        self.changed("staging.mode", mode != &new.mode);
+        self.live("staging.mode", mode, &new.mode);
         self.fixed("staging.path", path, &new.path);
         self.fixed("staging.volatile", volatile, &new.volatile);
         self.live("staging.size", size, &new.size);
@@ -259,6 +259,16 @@ impl Value for DirectoryRule {
         match self {
             DirectoryRule::Safe => "safe".to_owned(),
             DirectoryRule::First => "first".to_owned(),
+        }
+    }
+}
+
+impl Value for StagingMode {
+    fn text(&self) -> String {
+        match self {
+            StagingMode::Auto => "auto".to_owned(),
+            StagingMode::Always => "always".to_owned(),
+            StagingMode::Never => "never".to_owned(),
         }
     }
 }

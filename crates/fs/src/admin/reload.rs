@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use umbrella_policy::placement::spec::StagingMode;
+
 use crate::admin::Admin;
 use crate::admin::difference::Difference;
 use crate::area::Intake;
@@ -162,13 +164,15 @@ impl Admin {
         }
     }
 
-    /// Without a configuration new files wait no more, and what waits leaves.
+    /// Without a configuration, or with `mode = "never"`, what waits leaves now.
     fn change_staging(&self, wanted: Option<&StagingSpec>) {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.intake == Intake::NewFiles) else { return };
         area.open.store(wanted.is_some(), Ordering::Relaxed);
-        match wanted {
-            Some(spec) => area.configure(spec.clone()),
-            None => self.staging.empty_staging(),
+        if let Some(spec) = wanted {
+            area.configure(spec.clone());
+        }
+        if wanted.is_none_or(|spec| spec.mode == StagingMode::Never) {
+            self.staging.empty_staging();
         }
     }
 }

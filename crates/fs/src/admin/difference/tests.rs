@@ -90,7 +90,7 @@ fn every_key_of_the_pool_is_compared() {
 fn every_key_of_the_staging_area_is_compared() {
     let with = |staging| PoolSpec { staging, ..pool() };
     let new = StagingSpec {
-        mode: StagingMode::Auto,
+        mode: StagingMode::Always,
         path: Some(PathBuf::from("/mnt/pmem")),
         volatile: false,
         size: Some("50%".parse().unwrap()),
@@ -99,8 +99,12 @@ fn every_key_of_the_staging_area_is_compared() {
     };
     let difference = Difference::of_pool(&with(Some(StagingSpec::default())), &with(Some(new)));
     assert_eq!(difference.fixed, ["staging.path", "staging.volatile"]);
-    let expected =
-        ["staging.size: not set -> 50%", "staging.max_file: 1 MiB -> 4 KiB", "staging.max_age: 30s -> not set"];
+    let expected = [
+        "staging.mode: auto -> always",
+        "staging.size: not set -> 50%",
+        "staging.max_file: 1 MiB -> 4 KiB",
+        "staging.max_age: 30s -> not set",
+    ];
     assert_eq!(lines(&difference), expected);
     let removed = Difference::of_pool(&with(Some(StagingSpec::default())), &with(None));
     assert_eq!((lines(&removed), removed.fixed), (vec!["[staging]: removed".to_owned()], Vec::new()));
