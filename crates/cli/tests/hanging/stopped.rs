@@ -192,6 +192,27 @@ fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_go_on_when_it_answer
 }
 
 #[test]
+fn a_new_file_elsewhere_does_not_wait_for_the_room_on_a_hung_branch() {
+    let _alone = alone();
+    let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
+    // Nobody but who makes a file asks how much room there is.
+    let patient = "probe_interval = \"60s\"\nprobe_timeout = \"20s\"\ncache_timeout = \"0s\"";
+    let pool = Pool::builder().branch("a", a.path()).branch("b", hung.path()).default(&["a"]).rules(B_BY_NAME);
+    let pool = pool.keys(patient).mount();
+    fs::create_dir(pool.join("other")).unwrap();
+    fs::write(pool.join("other/before"), "x").unwrap();
+    let other = fs::File::open(pool.join("other")).unwrap();
+    let stopped = Stopped::new(&hung);
+    for number in 0..5 {
+        // A figure is not asked again for 100 ms.
+        thread::sleep(std::time::Duration::from_millis(150));
+        fs::write(format!("/proc/self/fd/{}/{number}", other.as_raw_fd()), "x").unwrap();
+    }
+    assert!(pool.is_online("b"), "they did not wait until it was taken for dead");
+    drop(stopped);
+}
+
+#[test]
 fn branches_come_and_go_while_another_hangs() {
     let _alone = alone();
     let (_a, hung, pool) = with_one_that_may_hang("dir");

@@ -196,7 +196,7 @@ impl Branch {
         if let Some(errno) = candidate.marker_unread {
             self.note_errors(ErrorSource::Read, 1, &format!("a read of .umbrella/branch.json failed: {errno}"));
         }
-        self.invalidate_space();
+        self.forget_space();
         self.call_monitor();
     }
 

@@ -174,7 +174,7 @@ pub struct Branch {
     shown: AtomicU64,
     moved_in: AtomicU64,
     moved_out: AtomicU64,
-    space: RankedMutex<rank::BranchSpace, CachedSpace>,
+    space: Arc<RankedMutex<rank::BranchSpace, CachedSpace>>,
 }
 
 /// Threads of a branch, all its lives together, by what they do.
@@ -217,7 +217,7 @@ impl Branch {
             shown: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
-            space: RankedMutex::default(),
+            space: Arc::default(),
         })
     }
 

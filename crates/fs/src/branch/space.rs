@@ -1,14 +1,19 @@
 //! How much room a branch has: asked often, so that a figure may be a little old.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::StatVfs;
 use umbrella_policy::placement::{BranchView, Inodes};
 use umbrella_units::ByteSize;
 
-use super::Branch;
+use super::{Branch, Online};
+use crate::ground::locks::{RankedMutex, rank};
 
 /// How old a figure of [`Branch::space`] may be.
 const SPACE_AGE: Duration = Duration::from_millis(100);
+/// How long somebody waits for a newer figure of a branch that may hang.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// Least headroom of a branch whose configuration names none.
 const LEAST_HEADROOM: u64 = 1 << 30;
 
@@ -36,27 +41,27 @@ pub(super) struct CachedSpace {
     pub(super) refreshing: bool,
 }
 
-impl Branch {
-    /// Room on the branch, at most 100 ms old; older while the branch does not answer, and zero before it ever did.
-    pub fn space(&self) -> Space {
-        {
-            let mut cache = self.space.lock();
-            let fresh = cache.read_at.is_some_and(|at| at.elapsed() < SPACE_AGE);
-            if fresh || (cache.refreshing && cache.value.total.0 > 0) {
-                return cache.value;
-            }
-            cache.refreshing = true;
-        }
-        self.read_space()
-    }
+/// A reading that is under way. However it ends, the next may begin.
+struct Reading {
+    cache: Arc<RankedMutex<rank::BranchSpace, CachedSpace>>,
+    /// When it began.
+    changes: u64,
+    found: Option<StatVfs>,
+}
 
-    fn read_space(&self) -> Space {
-        let changes = self.space.lock().changes;
-        let read = self.io(|online| rustix::fs::fstatvfs(online.root()));
-        let mut cache = self.space.lock();
+impl Reading {
+    fn of(mut self, online: &Online) -> rustix::io::Result<()> {
+        self.found = Some(rustix::fs::fstatvfs(online.root())?);
+        Ok(())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut cache = self.cache.lock();
         cache.refreshing = false;
-        let is_newest = cache.changes == changes;
-        if let Ok(stat) = read
+        let is_newest = cache.changes == self.changes;
+        if let Some(stat) = self.found.take()
             && (is_newest || cache.read_at.is_none())
         {
             let block = stat.f_frsize.max(1);
@@ -72,7 +77,44 @@ impl Branch {
         if is_newest {
             cache.read_at = Some(Instant::now());
         }
-        cache.value
+    }
+}
+
+impl Branch {
+    /// Room on the branch, at most 100 ms old; older while the branch does not answer, and zero before it ever did.
+    pub fn space(&self) -> Space {
+        {
+            let mut cache = self.space.lock();
+            let fresh = cache.read_at.is_some_and(|at| at.elapsed() < SPACE_AGE);
+            if fresh || (cache.refreshing && cache.value.total.0 > 0) {
+                return cache.value;
+            }
+            cache.refreshing = true;
+        }
+        self.read_space()
+    }
+
+    /// Asks the file system. Where an older figure is known nobody waits long for a branch that may hang: the call notes what it finds when it returns, and nobody else asks
+    /// until then.
+    fn read_space(&self) -> Space {
+        let (changes, is_known) = {
+            let cache = self.space.lock();
+            (cache.changes, cache.value.total.0 > 0)
+        };
+        let reading = Reading { cache: Arc::clone(&self.space), changes, found: None };
+        let read = move |online: &Online| reading.of(online);
+        match self.online() {
+            Some(online) if is_known && online.workers.is_some() => {
+                let theirs = Arc::clone(&online);
+                let called = online.workers.as_ref().map(|workers| workers.call(SHORT_WAIT, move || read(&theirs)));
+                if let Some(Ok(result)) = called {
+                    let _ = self.watch(&online, result);
+                }
+            }
+            // It counts as an error of the branch there.
+            _ => drop(self.io(read)),
+        }
+        self.space.lock().value
     }
 
     /// The next [`Branch::space`] asks the file system.
@@ -80,6 +122,12 @@ impl Branch {
         let mut cache = self.space.lock();
         cache.read_at = None;
         cache.changes += 1;
+    }
+
+    /// As [`Branch::invalidate_space`], for a new life of the branch: a reading of the last one may hang for ever.
+    pub(super) fn forget_space(&self) {
+        self.invalidate_space();
+        self.space.lock().refreshing = false;
     }
 
     /// As [`Branch::space`], asked now; of a branch that may hang, what is known.
