@@ -190,7 +190,7 @@ impl Rules {
         let resident = held.as_ref().unwrap_or(resident);
         let found = self.entry_for(facts, branches, Some(resident));
         let (choice, because) = self.choose(found, facts, branches, Some(resident), around);
-        if choice != Choice::Stay || matches!(because, Because::Held | Because::HomeOffline) {
+        if choice != Choice::Stay || matches!(because, Because::Held | Because::HomeOffline | Because::Hysteresis) {
             return Vec::new();
         }
         let info = &self.entries[found.entry.index()];

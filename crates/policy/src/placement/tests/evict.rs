@@ -340,7 +340,8 @@ fn some_rules() -> impl Strategy<Value = RulesSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// A rule moves a file at most once, and a fill level at most once after that; nothing undoes that, and all come to rest.
+    /// A rule moves a file to where there is room, and on to the first of its list once that has room too; a fill level moves it at most once after that. Nothing undoes
+    /// that, and all come to rest.
     #[test]
     fn rules_and_fill_levels_never_fight(
         spec in some_rules(),
@@ -361,6 +362,6 @@ proptest! {
         }
         prop_assert_eq!(&settled, &world.files, "they never come to rest");
         let most = world.moves.values().max().copied().unwrap_or(0);
-        prop_assert!(most <= 2, "{most} moves of one file");
+        prop_assert!(most <= 3, "{most} moves of one file");
     }
 }
