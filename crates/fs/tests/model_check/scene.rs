@@ -81,6 +81,7 @@ impl Scene {
                 rules: Vec::new(),
                 default: vec!["tiny".to_owned(), "fast".to_owned()],
                 groups: Vec::new(),
+                evicts: Vec::new(),
             })
             .unwrap();
         scene.data = vec![7; len];
