@@ -2,6 +2,9 @@
 //!
 //! UMBRELLA_FUZZ_SECONDS is the time for all readers together (default 60); UMBRELLA_FUZZ_SEED repeats a run, UMBRELLA_FUZZ_INPUT runs one file.
 
+#[path = "fixtures/list.rs"]
+mod list;
+
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,25 +14,7 @@ use umbrella_units::SplitMix64;
 
 use umbrella_lab::trace::{Format, fuzz_one, lost_events, parse_trace_pipe};
 
-const FIXTURES: [(&str, Format); 17] = [
-    ("sample.csv", Format::Csv),
-    ("sample.msr.csv", Format::Msr),
-    ("sample.spc", Format::Spc),
-    ("sample.ascii", Format::Ascii),
-    ("sample.iotrace.csv", Format::IoTrace),
-    ("sample.blkparse.txt", Format::Blkparse),
-    ("sample.fio2.iolog", Format::Fio2),
-    ("sample.fio3.iolog", Format::Fio3),
-    ("sample.vscsi", Format::Vscsi),
-    ("sample.systor.csv", Format::Systor),
-    ("sample.blktrace", Format::Blktrace),
-    ("sample.disksim", Format::Disksim),
-    ("sample.srt", Format::Srt),
-    ("sample.alibaba.csv", Format::Alibaba),
-    ("sample.tencent.csv", Format::Tencent),
-    ("sample.fiu.txt", Format::Fiu),
-    ("sample.biosnoop.txt", Format::Biosnoop),
-];
+use self::list::FIXTURES;
 
 /// What hurts readers of text and numbers.
 const WORDS: [&[u8]; 28] = [

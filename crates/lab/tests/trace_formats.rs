@@ -1,5 +1,8 @@
 //! Every format: what its fixture holds, that written traces are read back, and that bad input is told of and never worse.
 
+#[path = "fixtures/list.rs"]
+mod list;
+
 use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -10,29 +13,11 @@ use umbrella_lab::trace::{
 };
 use umbrella_units::{ByteSize, Nanos};
 
+use self::list::FIXTURES;
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
-
-const FIXTURES: [(&str, Format); 17] = [
-    ("sample.csv", Format::Csv),
-    ("sample.msr.csv", Format::Msr),
-    ("sample.spc", Format::Spc),
-    ("sample.ascii", Format::Ascii),
-    ("sample.iotrace.csv", Format::IoTrace),
-    ("sample.blkparse.txt", Format::Blkparse),
-    ("sample.fio2.iolog", Format::Fio2),
-    ("sample.fio3.iolog", Format::Fio3),
-    ("sample.vscsi", Format::Vscsi),
-    ("sample.systor.csv", Format::Systor),
-    ("sample.blktrace", Format::Blktrace),
-    ("sample.disksim", Format::Disksim),
-    ("sample.srt", Format::Srt),
-    ("sample.alibaba.csv", Format::Alibaba),
-    ("sample.tencent.csv", Format::Tencent),
-    ("sample.fiu.txt", Format::Fiu),
-    ("sample.biosnoop.txt", Format::Biosnoop),
-];
 
 fn at(micros: u64, op: TraceOp, offset: u64, size: u64) -> Record {
     Record { time: Nanos::from_micros(micros), device: 0, op, offset: ByteSize(offset), size: ByteSize(size) }

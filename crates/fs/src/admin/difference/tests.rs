@@ -6,21 +6,7 @@ use super::*;
 use crate::spec::{AccessTimes, Transport};
 
 fn branch() -> BranchSpec {
-    BranchSpec {
-        name: "a".to_owned(),
-        path: PathBuf::from("/mnt/a"),
-        min_free: "1GiB".parse().unwrap(),
-        headroom: None,
-        read_only: false,
-        create: true,
-        max_files: None,
-        hide: false,
-        optional: false,
-        require_mount: None,
-        min_stay: Duration::ZERO,
-        passthrough: true,
-        write_back: None,
-    }
+    BranchSpec { min_free: "1GiB".parse().unwrap(), ..BranchSpec::new("a", "/mnt/a") }
 }
 
 fn pool() -> PoolSpec {
