@@ -9,6 +9,10 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
+use umbrella_lab::result::shell_words;
+
+use crate::text::visible;
+
 pub(crate) use disk::GO_ON;
 
 /// What to do about an error, if its chain has one that a command helps with.
@@ -26,6 +30,11 @@ pub(crate) fn of(error: &(dyn Error + 'static)) -> Option<String> {
         return of(inner);
     }
     pool::of(error)
+}
+
+/// A command of this program to be pasted into a shell, in backquotes.
+pub(crate) fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    format!("`umbrella {}`", visible(&shell_words(words)))
 }
 
 /// What is wrong, and what to do about it.

@@ -9,6 +9,8 @@ use umbrella_fs::{Error as PoolError, Warning};
 use umbrella_lab::result::shell_words;
 use umbrella_policy::placement::RuleError;
 
+use super::command;
+
 pub(super) fn of(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(warning) = error.downcast_ref::<Warning>() {
         return of_warning(warning);
@@ -20,11 +22,6 @@ pub(super) fn of(error: &(dyn Error + 'static)) -> Option<String> {
         return of_branch(error);
     }
     of_rules(error.downcast_ref::<RuleError>()?)
-}
-
-/// A command as Markdown shows code.
-fn command<const N: usize>(words: [&str; N]) -> String {
-    format!("`umbrella {}`", shell_words(words))
 }
 
 fn of_warning(warning: &Warning) -> Option<String> {
