@@ -51,7 +51,7 @@ fn of_warning(warning: &Warning) -> Option<String> {
             format!("continue with {}, end it with --stop", command(["branch", "drain", name]))
         }
         Warning::HiddenFolderGone { name } => {
-            format!("after the unmount: {}, then mount again", replace_before_mount(name))
+            format!("after the unmount: {}, then mount again", command(["branch", "replace", name, "--pool", "CONFIG"]))
         }
         Warning::Failing { name, .. } => format!(
             "move its files with {}, or reset the counts with {}",
