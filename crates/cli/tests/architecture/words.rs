@@ -38,7 +38,7 @@ fn literals(code: TokenStream, found: &mut Vec<String>) {
 fn goes_on_after(text: &str, mark: &str) -> bool {
     text.match_indices(mark).any(|(at, _)| {
         let stands_alone =
-            text[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && before != '-');
+            text[..at].chars().next_back().is_none_or(|before| !before.is_alphanumeric() && !"-.".contains(before));
         stands_alone && text[at + mark.len()..].starts_with(|next: char| next.is_ascii_lowercase())
     })
 }
