@@ -21,7 +21,7 @@ mod told;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
