@@ -280,8 +280,8 @@ fn a_mount_of_mergerfs_is_found_in_fstab_and_becomes_a_configuration() {
     fs::write(dir.path().join("fstab"), fstab).unwrap();
     let json = umbrella(dir.path(), &["from-mergerfs", "--json", "/srv/pool"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    let text = json["configuration"].as_str().unwrap();
-    assert!(text.contains("spread = \"most-free\"") && text.contains("min_free = \"4GiB\""), "{text}");
+    let written = json["configuration"].as_str().unwrap();
+    assert!(written.contains("spread = \"most-free\"") && written.contains("min_free = \"4GiB\""), "{written}");
     assert_eq!(json["no_equal"][0]["option"], "symlinkify=true");
     assert_eq!(json["mount_options"][0], "nofail");
 
