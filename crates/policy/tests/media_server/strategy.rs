@@ -32,10 +32,26 @@ pub(crate) fn all() -> Vec<Strategy> {
         disks("disks, `most-free` and `together`", SpreadOrder::MostFree, kept),
         ssd("30 days on the SSD, then disks, `most-free`", apart),
         ssd("30 days on the SSD, then disks, `most-free` and `together`", kept),
-        evict("SSD first, `evict` by `oldest`", EvictOrder::Oldest, None, 0),
-        evict("SSD first, `evict` by `coldest`", EvictOrder::Coldest, None, 0),
-        evict("SSD first, `coldest`, and `heat = \"> 1\"` comes back", EvictOrder::Coldest, Some(Opens::ONE), 0),
-        evict("the same with `neighbours = 3`", EvictOrder::Coldest, Some(Opens::ONE), 3),
+        evict("SSD first, `evict` by `oldest`", EvictOrder::Oldest, &["ssd", "hdds"], None),
+        evict("SSD first, `evict` by `coldest`", EvictOrder::Coldest, &["ssd", "hdds"], None),
+        evict(
+            "SSD first, `coldest`, and `heat = \"> 1\"` comes back",
+            EvictOrder::Coldest,
+            &["ssd", "hdds"],
+            Some((Opens::ONE, 3)),
+        ),
+        evict(
+            "disks first, `heat = \"> 0.9\"` to the SSD, `neighbours = 0`",
+            EvictOrder::Coldest,
+            &["hdds"],
+            Some((Opens(900_000), 0)),
+        ),
+        evict(
+            "disks first, `heat = \"> 0.9\"` to the SSD, `neighbours = 3`",
+            EvictOrder::Coldest,
+            &["hdds"],
+            Some((Opens(900_000), 3)),
+        ),
     ]
 }
 
@@ -85,9 +101,10 @@ fn ssd(name: &'static str, together: &[&str]) -> Strategy {
     }
 }
 
-/// New files begin on the SSD, and leave it at night when it is too full; those that heat up come back.
-fn evict(name: &'static str, order: EvictOrder, warm: Option<Opens>, neighbours: usize) -> Strategy {
-    let warm = warm.map(|value| RuleSpec {
+/// The SSD is kept below its mark at night, and files that heat up come to it, with so many neighbours.
+fn evict(name: &'static str, order: EvictOrder, default: &[&str], warm: Option<(Opens, usize)>) -> Strategy {
+    let neighbours = warm.map_or(0, |(_, neighbours)| neighbours);
+    let warm = warm.map(|(value, _)| RuleSpec {
         name: "warm".to_owned(),
         kind: RuleKindSpec::When {
             conditions: vec![Condition::Heat { is: Comparison::Greater, value, hysteresis: value }],
@@ -98,7 +115,7 @@ fn evict(name: &'static str, order: EvictOrder, warm: Option<Opens>, neighbours:
     let level = EvictSpec::new("ssd", Amount::MilliPercent(80_000), Amount::MilliPercent(70_000));
     let rules = RulesSpec {
         rules: warm.into_iter().collect(),
-        default: names(&["ssd", "hdds"]),
+        default: names(default),
         groups: vec![hdds(SpreadOrder::MostFree, &["/TV/*/*", "/films/*", "/music/*"])],
         evicts: vec![EvictSpec { order, ..level }],
     };
