@@ -35,6 +35,7 @@ use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
+use crate::warning::Subject;
 
 /// One move of one file.
 pub(crate) struct Migration<'a> {
@@ -219,7 +220,7 @@ impl Migrations {
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&format!("move {}", show(node)));
+        self.context.unwarn(&Subject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
         for link in links {
