@@ -12,10 +12,11 @@ use super::conversion::Conversion;
 use super::file::{EvictFile, PoolFile};
 use super::problem::Problem;
 
-const ORDERS: [(&str, EvictOrder); 3] = [
+const ORDERS: [(&str, EvictOrder); 4] = [
     ("oldest", EvictOrder::Oldest),
     ("least-recently-used", EvictOrder::LeastRecentlyUsed),
     ("largest", EvictOrder::Largest),
+    ("coldest", EvictOrder::Coldest),
 ];
 
 /// Converts the fill levels of all branches, then those of groups.

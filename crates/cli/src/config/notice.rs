@@ -107,6 +107,17 @@ pub(crate) enum Notice {
         quoted(rule)
     )]
     AgeEquality { rule: String },
+    #[error(
+        "rule {}: files cool by themselves, so one that moved here soon belongs elsewhere again; write for example hysteresis = 2",
+        quoted(rule)
+    )]
+    WarmWithoutHysteresis { rule: String },
+    #[error(
+        "rule {} brings warm files to {}, whose evict does not look at heat and may send them away again; write order = \"coldest\"",
+        quoted(rule),
+        quoted(of)
+    )]
+    WarmAgainstEvict { rule: String, of: String },
     #[error("rule {}: {unnoted}", quoted(rule))]
     ReadsUnnoted { rule: String, unnoted: Unnoted },
     #[error(

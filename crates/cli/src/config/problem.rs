@@ -206,7 +206,7 @@ pub(crate) enum Problem {
     )]
     BandWithoutThreshold,
     #[error(
-        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
+        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\"), a share (\"2%\") nor a number of opens (2) that fits the conditions of this rule",
         quoted(given)
     )]
     BadBand { given: String },

@@ -636,7 +636,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         evict("{ above = \"80%\", until = \"1GiB\" }"),
         evict("{ above = \"80%\" }"),
         evict("\"80%\""),
-        evict("{ above = \"80%\", until = \"70%\", order = \"coldest\" }"),
+        evict("{ above = \"80%\", until = \"70%\", order = \"no-such\" }"),
         evict("{ above = \"80%\", until = \"70%\", to = [\"last\"] }"),
         evict("{ above = \"80%\", until = \"70%\", to = [\"any\"] }"),
         evict("{ above = \"80%\", until = \"70%\", only = { siz = 3 } }"),

@@ -25,6 +25,7 @@ mod failures;
 mod file_systems;
 mod following;
 mod groups;
+mod heating;
 mod hiding;
 mod idle;
 mod modes;

@@ -49,6 +49,7 @@ impl Admin {
         for branch in self.branches.list.load().iter() {
             if branch.is_online() && !hanging.contains(&branch.spec.name) {
                 self.keep_numbers_of(branch);
+                self.keep_heat_of(branch);
             }
         }
     }

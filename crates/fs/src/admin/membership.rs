@@ -107,7 +107,12 @@ impl Admin {
         let inodes = Arc::clone(&self.tree.inodes);
         let loaded = branch.io(move |online| {
             Ok(match &online.hidden {
-                Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
+                Some(hidden) => {
+                    if let Err(error) = inodes.load_heat(online.slot, hidden.dir.as_fd()) {
+                        tracing::warn!(%error, "the heat of files cannot be read; they begin cold");
+                    }
+                    inodes.load(online.slot, hidden.dir.as_fd())
+                }
                 None => inodes.load_read_only(online.slot, online.root()),
             }
             .map_err(|error| error.to_string()))

@@ -198,8 +198,7 @@ impl Admin {
         let names = self.placement.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
         let xattrs = self.placement.xattrs(&path, meta, &dir.branch);
-        let born = self.placement.born(&dir.branch, meta);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(&path, meta, born) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(&path, meta, &dir.branch) };
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(
             &FileFacts { path: decides, ..facts },
@@ -235,6 +234,9 @@ impl Admin {
         };
         if turn == Turn::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
             let _ = write!(outcome, ", if its size is still {}", facts.size);
+        }
+        if moves && active.rules.promotes(explained.decision.entry) && !self.placement.may_move_by_heat() {
+            outcome.push_str("; it has to wait: max_move of [heat] is used up for now");
         }
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
@@ -407,6 +409,7 @@ pub(super) fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
         fact("mtime", age(file.mtime)),
         fact("ctime", age(file.ctime)),
         fact("btime", file.btime.map_or_else(|| "unknown".to_owned(), age)),
+        fact("heat", file.heat.rounded().to_string()),
     ];
     let xattr = |xattr: &Xattr| fact(&xattr.name, String::from_utf8_lossy(&xattr.value).into_owned());
     facts.extend(file.xattrs.unwrap_or_default().iter().map(xattr));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::ByteSize;
 
@@ -517,6 +518,9 @@ pub struct Supposed {
     pub ctime: Option<Duration>,
     /// Time since its birth; `None`: as `mtime`.
     pub btime: Option<Duration>,
+    /// How warm it is; `None`: cold.
+    #[serde(default)]
+    pub heat: Option<Opens>,
     /// Its extended attributes.
     pub xattrs: BTreeMap<String, String>,
 }
@@ -535,6 +539,7 @@ impl Default for Supposed {
             mtime: None,
             ctime: None,
             btime: None,
+            heat: None,
             xattrs: BTreeMap::new(),
         }
     }

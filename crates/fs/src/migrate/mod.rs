@@ -4,7 +4,7 @@
 //! - `batch`: many small files at once
 //! - `overflow`: a branch is full and somebody writes
 //! - `evict`: a branch is above its fill level
-//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
+//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with, `warm`: what an open has; `drain`: a branch is emptied
 
 mod accessed;
 mod balance;
@@ -22,6 +22,7 @@ mod schedule;
 mod transfer;
 mod unnamed;
 mod walks;
+mod warm;
 
 use std::ffi::OsString;
 use std::sync::Arc;

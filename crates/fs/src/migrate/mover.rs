@@ -287,23 +287,28 @@ impl Migrations {
 
     /// Moves files where they belong now, those with the same way together.
     fn move_taken(&self, waiting: Vec<Waiting>) {
-        let mut ways: BTreeMap<[BranchId; 2], Vec<Waiting>> = BTreeMap::new();
+        let mut ways: BTreeMap<([BranchId; 2], Cause), Vec<Waiting>> = BTreeMap::new();
         for waiting in waiting {
             match self.evaluate_again(&waiting.node) {
                 Some(way) => ways.entry(way).or_default().push(waiting),
                 None => self.end_turn(waiting, Turn::Over),
             }
         }
-        for ([_, target], mut waiting) in ways {
+        for (([_, target], cause), mut waiting) in ways {
             while !waiting.is_empty() {
-                self.move_first_of(&mut waiting, target);
+                if cause == Cause::Warm && !self.placement.may_move_by_heat() {
+                    // A later close, or the enforcer, finds them.
+                    waiting.drain(..).for_each(|waiting| self.end_turn(waiting, Turn::Over));
+                    break;
+                }
+                self.move_first_of(&mut waiting, (target, cause));
             }
         }
     }
 
-    fn move_first_of(&self, waiting: &mut Vec<Waiting>, target: BranchId) {
+    fn move_first_of(&self, waiting: &mut Vec<Waiting>, (target, cause): (BranchId, Cause)) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
-        let moved = self.transfer_first(&nodes, target, Cause::Rule, Pace::default());
+        let moved = self.transfer_first(&nodes, target, cause, Pace::default());
         let rest = waiting.split_off(moved.len().min(waiting.len()));
         for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
             let turn = match moved {
@@ -348,22 +353,24 @@ impl Migrations {
         self.mover.has(node)
     }
 
-    /// Where a queued file is, and where it belongs now: since it was queued it may have changed again.
-    fn evaluate_again(&self, node: &Arc<Node>) -> Option<[BranchId; 2]> {
+    /// Where a queued file is, and where it belongs now and may go, and why: since it was queued it may have changed again.
+    pub(super) fn evaluate_again(&self, node: &Arc<Node>) -> Option<([BranchId; 2], Cause)> {
         let meta = {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
-        match self.placement.decide(&node.rule_path(), &meta, &branch).choice {
-            Choice::Place(target) => Some([branch.id, target]),
-            Choice::Stay | Choice::NoRoom => None,
+        let decision = self.placement.decide(&node.rule_path(), &meta, &branch);
+        let Choice::Place(target) = decision.choice else { return None };
+        if !self.placement.rules.load().rules.promotes(decision.entry) {
+            return Some(([branch.id, target], Cause::Rule));
         }
+        self.placement.may_move_by_heat().then_some(([branch.id, target], Cause::Warm))
     }
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
-        let Some([_, target]) = self.evaluate_again(node) else { return Turn::Over };
-        self.note_moved_queued(node, target, self.transfer(node, target, Cause::Rule, Pace::default()))
+        let Some(([_, target], cause)) = self.evaluate_again(node) else { return Turn::Over };
+        self.note_moved_queued(node, target, self.transfer(node, target, cause, Pace::default()))
     }
 
     fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Turn {

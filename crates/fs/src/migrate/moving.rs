@@ -22,10 +22,12 @@ use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
 
 /// Why a file moves: what its users may be doing meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     /// A rule says so. Not while somebody writes.
     Rule,
+    /// A rule wants it because it is warm. Not while somebody writes.
+    Warm,
     /// Its branch is above a fill level. Not while anybody has it open.
     Evict,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
@@ -43,19 +45,19 @@ impl Cause {
 
     /// Nobody waits for the move.
     pub(crate) fn is_background(self) -> bool {
-        matches!(self, Cause::Rule | Cause::Evict)
+        matches!(self, Cause::Rule | Cause::Warm | Cause::Evict)
     }
 
     pub(crate) fn durability(self) -> Durability {
         match self {
-            Cause::Rule | Cause::Evict | Cause::Full => Durability::Now,
+            Cause::Rule | Cause::Warm | Cause::Evict | Cause::Full => Durability::Now,
             Cause::Staged => Durability::Begun,
         }
     }
 
     pub(crate) fn holds(self) -> Holds {
         match self {
-            Cause::Rule | Cause::Evict => Holds::Nothing,
+            Cause::Rule | Cause::Warm | Cause::Evict => Holds::Nothing,
             Cause::Full | Cause::Staged => Holds::Locks,
         }
     }

@@ -32,7 +32,6 @@ use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, show};
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
-use crate::placement::settled_facts;
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
@@ -213,6 +212,11 @@ impl Migrations {
         } else {
             self.context.count(Metric::Relocations);
             self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+            if *cause == Cause::Warm {
+                self.context.count(Metric::Promotions);
+                self.context.metrics.add(Metric::PromotionBytes, copied.bytes.0);
+                self.placement.note_moved_by_heat(copied.bytes);
+            }
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
@@ -290,12 +294,12 @@ impl Migrations {
         migration: &Migration<'_>,
         taken: ByteSize,
     ) -> Result<bool, NotMoved> {
-        let (node, target) = (migration.node, migration.target.id);
+        let target = migration.target.id;
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
         let resident = self.placement.resident(&first.from.branch, &meta);
         let xattrs = self.placement.xattrs(path, &meta, &first.from.branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, &meta, node.born) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(path, &meta, &first.from.branch) };
         let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
             view.free = ByteSize(view.free.0.saturating_add(taken.0).saturating_add(facts.occupied.0));

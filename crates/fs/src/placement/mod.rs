@@ -2,6 +2,7 @@
 
 mod around;
 mod bind;
+mod heat;
 mod holdings;
 mod place;
 mod treatment;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{BranchView, Choice, Decision, EntryId, FileFacts, Resident, Stage, Xattr};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
@@ -98,7 +99,7 @@ impl Placement {
         let (active, views) = (self.rules.load(), self.views());
         let names = self.other_names(branch, meta);
         let xattrs = self.xattrs(path, meta, branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.facts(path, meta, branch) };
         let all = names.iter().map(Vec::as_slice).chain([path]);
         let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &self.around(&active))
@@ -109,7 +110,7 @@ impl Placement {
         let (resident, views) = (self.resident(branch, meta), self.views());
         let names = self.other_names(branch, meta);
         let xattrs = self.xattrs(path, meta, branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.facts(path, meta, branch) };
         let rules = &self.rules.load().rules;
         let depends = |path| rules.depends_on_access_time(&FileFacts { path, ..facts }, &views, Some(&resident));
         names.iter().map(Vec::as_slice).chain([path]).any(depends)
@@ -280,13 +281,15 @@ pub(super) fn new_facts<'a>(path: &'a [u8], new: &NewFile<'_>) -> FileFacts<'a> 
         mtime: time,
         ctime: time,
         btime: Some(time),
+        heat: Opens(0),
         now: time,
         stage: Stage::New,
         xattrs: Some(&[]),
     }
 }
 
-/// The facts of a file that exists, and was born then; its extended attributes are added by those who read them ([`Placement::xattrs`]).
+/// The facts of a file that exists, and was born then. Its extended attributes are added by those who read them ([`Placement::xattrs`]), and its heat by
+/// [`Placement::facts`]: what is in memory is new, and cold.
 pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
     FileFacts {
         path,
@@ -302,6 +305,7 @@ pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timest
         mtime: meta.mtime,
         ctime: meta.ctime,
         btime: born,
+        heat: Opens(0),
         now: now(),
         stage: Stage::Settled,
         xattrs: None,

@@ -445,6 +445,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         may_be_linked: false,
         kept: None,
         accessed: None,
+        is_warm: false,
         past_path: None,
         needs_evaluation: false,
         copying: None,

@@ -99,6 +99,10 @@ ranks! {
     InodeLog,
     /// A branch's numbers.
     InodeEntries,
+    /// How warm files are: one of the shards.
+    Heats,
+    /// How much has moved because of heat.
+    HeatSpending,
     /// Who holds most of directories that are kept together.
     PlacementHoldings,
     /// Open files: one of the shards.

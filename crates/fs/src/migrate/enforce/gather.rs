@@ -97,7 +97,7 @@ impl<'a> Walker<'a> {
         for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {
             let ToMove { file, dir, name, meta, event } = found;
             let moved = match moved {
-                Err(NotMoved::Mapped) => self.transfer(&file.node, target),
+                Err(NotMoved::Mapped) => self.transfer(&file.node, target, Cause::Rule),
                 // Nothing was begun.
                 Err(NotMoved::Stopped) => continue,
                 moved => self.said_of_stopped(moved),
@@ -107,9 +107,9 @@ impl<'a> Walker<'a> {
     }
 
     /// A file that is mapped stays; one that somebody had open a moment ago moves.
-    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> MoveResult {
-        let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, Cause::Rule, pace) {
-            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
+    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: Cause) -> MoveResult {
+        let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, cause, pace) {
+            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, cause, pace, MAPPED_PATIENCE),
             done => done,
         });
         self.said_of_stopped(moved)

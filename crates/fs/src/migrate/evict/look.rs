@@ -14,7 +14,7 @@ use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::evict::Stays;
 use crate::node::Backing;
-use crate::placement::{ActiveRules, Views, settled_facts};
+use crate::placement::{ActiveRules, Views};
 
 /// Files of one round at most: a path each.
 const MOST: usize = 1 << 14;
@@ -131,8 +131,7 @@ impl Walker<'_> {
         let resident = placement.resident(branch, &file.meta);
         let Some(first) = file.paths.first() else { return };
         let xattrs = placement.xattrs(first, &file.meta, branch);
-        let settled = settled_facts(first, &file.meta, placement.born(branch, &file.meta));
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..placement.facts(first, &file.meta, branch) };
         let (rules, evict) = (&self.active.rules, self.search.evict);
         let names = file.paths.iter().map(Vec::as_slice);
         let path = rules.deciding_name(names, &facts, &self.views, Some(&resident)).unwrap_or(first);

@@ -159,7 +159,10 @@ impl Migrations {
     /// Whether no rule may bring a file back that is about to move: a fill level moves it, or did before, and it has not changed since.
     pub(crate) fn stays_away(&self, cause: Cause, from: BackingKey, link: &MovedLink) -> bool {
         let is_evicted = |meta: Meta| self.tree.inodes.is_evicted(inode_key(&link.from.online, &meta), meta.ctime);
-        cause == Cause::Evict || self.tree.inodes.was_evicted(from) && link.from.stat(&link.name).is_ok_and(is_evicted)
+        cause == Cause::Evict
+            || cause != Cause::Warm
+                && self.tree.inodes.was_evicted(from)
+                && link.from.stat(&link.name).is_ok_and(is_evicted)
     }
 
     /// After a move: its change time is final.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
+use umbrella_policy::placement::spec::EvictOrder;
 use umbrella_policy::placement::{Evict, Level, Urgency};
 use umbrella_units::ByteSize;
 
@@ -19,6 +20,8 @@ const REST: Duration = Duration::from_secs(60);
 const REST_BY_WALK: u32 = 9;
 /// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
+/// Where `max_move` of heat is used up, it is looked at again after this time.
+const SPENT: Duration = Duration::from_secs(600);
 
 /// What came of one round.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ pub(super) struct Round {
     pub(super) bytes_moved: ByteSize,
     /// The hours are over, or the pool ends.
     pub(super) is_stopped: bool,
+    /// `max_move` of heat is used up.
+    pub(super) is_spent: bool,
 }
 
 impl Migrations {
@@ -79,12 +84,18 @@ impl Migrations {
                 self.with_run(evict, Run::end);
                 return None;
             }
+            if self.is_spent(evict, urgency == Urgency::Short) {
+                return Some(Rest { until: Instant::now() + SPENT, used: before.used, freed: None, wakes: true });
+            }
             let (began, tried) = (Instant::now(), skip.len());
             let Found { files, stays } = self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
             let walk_took = began.elapsed();
             self.with_run(evict, |run| run.stays.replace_found(stays));
             let round = self.move_leavers(active, evict, files, &mut skip);
             let used = self.level_now(evict)?.used;
+            if round.is_spent {
+                return Some(Rest { until: Instant::now() + SPENT, used, freed: None, wakes: true });
+            }
             if round.is_stopped {
                 return Some(Rest { until: Instant::now(), used, freed: None, wakes: true });
             }
@@ -107,6 +118,11 @@ impl Migrations {
             self.context.warn(Subject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
         }
         tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
+    }
+
+    /// Whether a fill level waits because what heat may move in a day has moved. Below `min_free` it does not count.
+    pub(super) fn is_spent(&self, evict: &Evict, is_short: bool) -> bool {
+        evict.order == EvictOrder::Coldest && !is_short && !self.placement.may_move_by_heat()
     }
 
     /// How full it is, asked now.
