@@ -99,7 +99,9 @@ fn guess(bytes: &[u8]) -> Result<Format, Vec<Format>> {
 }
 
 fn of_text() -> impl Iterator<Item = Format> {
-    Format::ALL.into_iter().filter(|format| ![Format::Vscsi, Format::Blktrace, Format::Srt].contains(format))
+    Format::ALL
+        .into_iter()
+        .filter(|format| ![Format::Vscsi, Format::Blktrace, Format::Srt, Format::Parquet].contains(format))
 }
 
 /// Those that their lines alone can tell: times of `ascii` in ns could be times of `disksim` in ms.
