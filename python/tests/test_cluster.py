@@ -15,7 +15,7 @@ CELLS = int(os.environ.get("CELLS", "200"))
 SMALL = {"scale": 0.002, "memory": "1GiB"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         yield cluster
