@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::Result;
@@ -91,11 +92,11 @@ impl Render for ParquetRenderer {
             self.name = (name.to_owned(), name.into());
         }
         self.devices.push(self.name.1.clone());
-        self.ops.push(ByteArray::from(match record.op {
-            TraceOp::Read => "read",
-            TraceOp::Write => "write",
-            TraceOp::Discard => "discard",
-        }));
+        self.ops.push(ByteArray::from(Bytes::from_static(match record.op {
+            TraceOp::Read => b"read",
+            TraceOp::Write => b"write",
+            TraceOp::Discard => b"discard",
+        })));
         if self.times.len() < GROUP_ROWS {
             return Ok(());
         }
