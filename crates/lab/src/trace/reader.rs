@@ -154,6 +154,9 @@ enum Input {
     Rows(Box<Rows>),
 }
 
+/// Where a line, a binary record or a row stands, and what it holds.
+type Parsed = (Position, Result<Option<Record>, Problem>);
+
 /// What the next record comes from.
 enum ReadState {
     Records,
@@ -322,7 +325,7 @@ impl Reader {
     }
 
     /// The next line, binary record or row.
-    fn parse_one(&mut self) -> Result<Option<(Position, Result<Option<Record>, Problem>)>, TraceError> {
+    fn parse_one(&mut self) -> Result<Option<Parsed>, TraceError> {
         let frame = match &mut self.input {
             Input::Rows(rows) => {
                 let row = rows.next(&mut self.devices)?;

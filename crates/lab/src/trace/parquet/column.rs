@@ -94,14 +94,12 @@ impl Column {
         self.value += 1;
         let unsigned = self.meaning.unsigned;
         let value = match &self.values {
-            Values::Int32(_, values) => values.get(place).map(|value| match unsigned {
-                true => Value::Unsigned(u64::from(*value as u32)),
-                false => Value::Signed(i64::from(*value)),
+            Values::Int32(_, values) => values.get(place).map(|value| {
+                if unsigned { Value::Unsigned(u64::from(*value as u32)) } else { Value::Signed(i64::from(*value)) }
             }),
-            Values::Int64(_, values) => values.get(place).map(|value| match unsigned {
-                true => Value::Unsigned(*value as u64),
-                false => Value::Signed(*value),
-            }),
+            Values::Int64(_, values) => values
+                .get(place)
+                .map(|value| if unsigned { Value::Unsigned(*value as u64) } else { Value::Signed(*value) }),
             Values::Double(_, values) => values.get(place).map(|value| Value::Float(*value)),
             Values::Text(_, values) => values.get(place).map(|value| Value::Text(value.data())),
         };

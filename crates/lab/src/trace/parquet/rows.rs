@@ -17,6 +17,9 @@ use crate::trace::{Record, TraceOp};
 /// Rows that are decoded at a time.
 const BATCH: usize = 4096;
 
+/// Where a row stands, and its request or what is wrong with it.
+pub(in crate::trace) type Row = (Position, Result<Record, Problem>);
+
 /// A file whose rows are read one after the other.
 pub(in crate::trace) struct Rows {
     pages: Arc<Pages>,
@@ -57,10 +60,7 @@ impl Rows {
     }
 
     /// The next row: where it stands, and its request.
-    pub(in crate::trace) fn next(
-        &mut self,
-        devices: &mut Devices,
-    ) -> Result<Option<(Position, Result<Record, Problem>)>, ParquetProblem> {
+    pub(in crate::trace) fn next(&mut self, devices: &mut Devices) -> Result<Option<Row>, ParquetProblem> {
         while self.left_in_batch == 0 {
             let row = self.row;
             if !guarded(row, || self.fill())? {

@@ -125,7 +125,6 @@ fn kind(column: &ColumnDescriptor) -> Option<Kind> {
         (Type::INT32 | Type::INT64, Some(LogicalType::Integer(of)), _) => unsigned(!of.is_signed),
         (Type::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum), _)
         | (Type::BYTE_ARRAY, None, Old::UTF8 | Old::ENUM | Old::NONE) => Some(Kind::Text),
-        (_, Some(_), _) => None,
         (Type::INT64, None, Old::TIMESTAMP_MILLIS) => Some(Kind::Timestamp { nanos: 1_000_000 }),
         (Type::INT64, None, Old::TIMESTAMP_MICROS) => Some(Kind::Timestamp { nanos: 1_000 }),
         (Type::INT32 | Type::INT64, None, Old::UINT_8 | Old::UINT_16 | Old::UINT_32 | Old::UINT_64) => unsigned(true),
