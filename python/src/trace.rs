@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::Array;
@@ -24,6 +24,9 @@ pub(crate) struct Trace {
     columns: Arc<Columns>,
 }
 
+/// The most that Arrow's `int64` holds.
+const MOST: u64 = i64::MAX as u64;
+
 impl Trace {
     pub(crate) fn name(&self) -> &PathBuf {
         &self.name
@@ -35,7 +38,7 @@ impl Trace {
 }
 
 /// A problem of a trace, as Python's own exceptions.
-fn failed(name: &PathBuf, error: TraceError) -> PyErr {
+fn failed(name: &Path, error: TraceError) -> PyErr {
     match error {
         TraceError::Open { .. } | TraceError::NotAFile { .. } => PyOSError::new_err(error.to_string()),
         TraceError::UncertainFormat { .. } | TraceError::UnknownFormat => {
@@ -138,9 +141,8 @@ impl Trace {
     ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
         // The protocol lets us give our own schema whatever was asked for.
         drop(requested_schema);
-        const SIGNED: u64 = i64::MAX as u64;
         let columns = &self.columns;
-        if columns.times.iter().chain(&columns.offsets).chain(&columns.sizes).any(|number| *number > SIGNED) {
+        if columns.times.iter().chain(&columns.offsets).chain(&columns.sizes).any(|number| *number > MOST) {
             return Err(PyValueError::new_err(
                 "a time or an address is more than 63 bits hold, which Arrow's int64 has",
             ));

@@ -20,7 +20,7 @@ fn records() -> Vec<Record> {
             time += random.next_u64() % 400_000;
             Record {
                 time: Nanos(time + 2_000_000 - random.next_u64() % 2_000_000),
-                device: (random.next_u64() % 8 == 0).into(),
+                device: random.next_u64().is_multiple_of(8).into(),
                 op: if random.next_u64().is_multiple_of(3) { TraceOp::Read } else { TraceOp::Write },
                 offset: ByteSize(random.next_u64() % (1 << 31) * 512),
                 size: ByteSize((1 + random.next_u64() % 32) * 4096),
