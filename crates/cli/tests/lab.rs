@@ -939,12 +939,13 @@ fn keeps_what_has_finished(signal: &str, number: i32) {
     assert!(last["interrupted"].is_boolean());
 }
 
-#[test]
-fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
+/// A comparison of two long runs, one after the other; Ctrl-C cuts the first.
+fn interrupted(options: &[&str]) -> Output {
     let mut child = lab("compare")
         .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
         .args(ONE_SEED)
         .args(["--threads", "1"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -953,7 +954,12 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
     works_for(&child, Duration::from_secs(1));
     interrupt(&child);
     ends_within(&mut child, Duration::from_secs(60)).expect("an end");
-    let done = child.wait_with_output().expect("output");
+    child.wait_with_output().expect("output")
+}
+
+#[test]
+fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
+    let done = interrupted(&[]);
     assert_eq!(done.status.code(), Some(130));
     assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
     assert!(String::from_utf8_lossy(&done.stdout).contains("file (cut short)"));
@@ -963,20 +969,7 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
 fn ctrl_c_says_what_is_missing_beside_json_and_on_the_page() {
     let folder = TempDir::new().expect("a folder");
     let page = folder.path().join("page.html");
-    let mut child = lab("compare")
-        .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
-        .args(ONE_SEED)
-        .args(["--threads", "1", "--json", "--html"])
-        .arg(&page)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be started");
-    takes_ctrl_c(&child);
-    works_for(&child, Duration::from_secs(1));
-    interrupt(&child);
-    ends_within(&mut child, Duration::from_secs(60)).expect("an end");
-    let done = child.wait_with_output().expect("output");
+    let done = interrupted(&["--json", "--html", page.to_str().expect("text")]);
     assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&done.stdout).expect("JSON").len(), 1);
     assert!(fs::read_to_string(page).expect("a page").contains("1 of 2 runs are shown."));

@@ -11,6 +11,7 @@ use thiserror::Error;
 use umbrella_fs::spec::AtimeUpdate;
 use umbrella_units::{Amount, ByteSize};
 
+use crate::advice::command;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// No longer than this for all paths together.
@@ -34,10 +35,10 @@ pub(crate) enum Notice {
     )]
     BranchMissing { name: String, path: PathBuf, optional: bool },
     #[error(
-        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with `umbrella branch replace {}`",
+        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with {}",
         quoted(name),
         visible_path(path),
-        quoted(name)
+        command(["branch", "replace", name])
     )]
     OtherDisk { name: String, path: PathBuf },
     #[error(

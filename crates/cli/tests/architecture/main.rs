@@ -3,6 +3,7 @@
 
 mod cycles;
 mod modules;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::admin::Admin;
 use crate::branch::Branch;
+use crate::warning::{Subject, Warning};
 
 /// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -131,15 +132,10 @@ impl Admin {
             Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
             None => Ok(false),
         });
-        let (name, subject) = (&branch.spec.name, format!("hidden {}", branch.spec.name));
+        let name = branch.spec.name.clone();
+        let subject = Subject::HiddenFolder(name.clone());
         match gone {
-            Ok(true) => self.context.warn(
-                subject,
-                format!(
-                    "branch {name:?}: its folder .umbrella was deleted: no file can move there, and the next mount will not recognise the disk (after the unmount: \
-                     `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
-                ),
-            ),
+            Ok(true) => self.context.warn(subject, &Warning::HiddenFolderGone { name }),
             Ok(false) => self.context.unwarn(&subject),
             Err(_) => {}
         }

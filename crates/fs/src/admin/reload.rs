@@ -16,9 +16,11 @@ use crate::area::Intake;
 use crate::branch::Branch;
 use crate::control::protocol::Change;
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::node::Handle;
 use crate::placement::ActiveRules;
 use crate::spec::{BranchSpec, PoolSpec, StagingSpec, ThresholdChange, WriteBackChange, WriteBackSpec};
+use crate::warning::{Subject, Warning};
 
 /// What a reload did, or would do.
 #[derive(Debug)]
@@ -160,7 +162,7 @@ impl Admin {
         });
         let name = &branch.spec.name;
         if let Err(error) = self.write_back.set_write_back(name, change) {
-            self.context.warn(format!("write-back {name}"), format!("{error}; its write-back stays as it was"));
+            self.context.warn(Subject::WriteBack(name.clone()), &Warning::WriteBackUnchanged { why: advised(&error) });
         }
     }
 

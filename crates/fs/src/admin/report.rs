@@ -20,6 +20,7 @@ use crate::control::protocol::{
 use crate::error::{Error, OpError};
 use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
+use crate::warning::Warning;
 
 /// So few are short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
@@ -60,15 +61,10 @@ impl Admin {
     }
 
     /// What to do where the daemon may soon have no descriptor left.
-    pub(crate) fn descriptor_warning(&self) -> Option<String> {
+    pub(crate) fn descriptor_warning(&self) -> Option<Warning> {
         let limit = getrlimit(Resource::Nofile).current?;
         let used = (self.io.open_handles().len() + self.tree.dir_fds.len()) as u64;
-        (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
-            format!(
-                "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; when none is left, further opens \
-                 fail. Raise the daemon's hard limit (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
-            )
-        })
+        (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then_some(Warning::FewDescriptors { used, limit })
     }
 
     /// All branches.
@@ -358,7 +354,9 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &
             Turn::Staged { leaves } => format!("it waits in memory; it goes to {there} {leaves} ({why})"),
             Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
             Turn::Unknown => {
-                format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")
+                format!(
+                    "it moves from {here} to {there} at its next close, or when the rules are enforced next ({why})"
+                )
             }
         },
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),

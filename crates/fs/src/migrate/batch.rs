@@ -24,6 +24,7 @@ use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, 
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, Parked, RelocateError};
+use crate::warning::{Subject, Warning};
 
 /// Files of a batch at most, the bytes of their paths, and those of their data.
 pub(crate) const MOST_FILES: usize = 512;
@@ -260,13 +261,8 @@ impl Migrations {
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
         if let Err(error) = batch.finish(recorded, &parked) {
             to.note_errno(ErrorSource::Sync, error.errno());
-            self.context.warn(
-                format!("batch {}", to.spec.name),
-                format!(
-                    "files have moved to branch {:?}, and what they took on their old branch is not free yet: {error}; the next mount frees it",
-                    to.spec.name
-                ),
-            );
+            let (to, why) = (to.spec.name.clone(), error.to_string());
+            self.context.warn(Subject::Batch(to.clone()), &Warning::BatchUnfinished { to, why });
         }
     }
 }

@@ -33,9 +33,10 @@ use crate::migrate::enforce::planned::Planned;
 use crate::migrate::moving::NotMoved;
 use crate::migrate::walks::UnderWay;
 use crate::node::{Backing, Node, NodeId, path_of};
-use crate::placement::{ASTRAY, settled_facts};
+use crate::placement::settled_facts;
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
+use crate::warning::Subject;
 
 pub(crate) use judge::{Judge, Met};
 
@@ -94,7 +95,7 @@ impl Migrations {
     pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
-            self.context.unwarn(ASTRAY);
+            self.context.unwarn(&Subject::Misplaced);
         }
         self.revisits.hope_again();
         // What was changed on the branches themselves is seen from now on.
@@ -390,7 +391,7 @@ impl Walker<'_> {
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
                 if active.rules.is_misplaced(decision, branch.id) {
-                    self.migrations.placement.warn_astray(path, branch, decision.entry);
+                    self.migrations.placement.warn_misplaced(path, branch, decision.entry);
                 }
                 self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }

@@ -26,6 +26,7 @@ use crate::migrate::Migrations;
 use crate::migrate::batch::{MOST_FILES, MoveResult};
 use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::{Node, NodeId};
+use crate::warning::{Subject, Warning};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -391,10 +392,8 @@ impl Migrations {
                     branch.invalidate_space();
                 }
                 let (path, to) = (show(node), self.placement.branch_name(target));
-                self.context.warn(
-                    format!("move {path}"),
-                    format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is"),
-                );
+                let warning = Warning::NotMoved { path: path.clone(), to, why: why.to_string() };
+                self.context.warn(Subject::Move(path), &warning);
             }
         }
         Turn::Over

@@ -151,7 +151,7 @@ pub(crate) fn show(node: &Arc<Node>) -> String {
 }
 
 /// Of a file with names that nobody has looked up since the mount.
-pub(crate) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce` moves them together";
+pub(crate) const OTHER_NAMES: &str = "it has other hard links; a walk that enforces the rules moves them together";
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]

@@ -36,6 +36,7 @@ use crate::placement::settled_facts;
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
+use crate::warning::Subject;
 
 /// One move of one file.
 pub(crate) struct Migration<'a> {
@@ -215,7 +216,7 @@ impl Migrations {
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&format!("move {}", show(node)));
+        self.context.unwarn(&Subject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
         for link in links {

@@ -13,6 +13,7 @@ use umbrella_units::{ByteSize, Timestamp};
 use crate::branch::Abilities;
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
+use crate::ground::write_out;
 use crate::relocate::attrs::When;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
@@ -171,7 +172,7 @@ impl<'a> Copying<'a> {
         self.dress(output, When::BeforeData)?;
         let bytes = self.data(input.as_fd(), output)?;
         // What could not be written, and was forgotten since, is not what was read.
-        attrs::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+        write_out::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
         self.dress(output, When::AfterData)?;
         match self.limits.durability {
@@ -179,7 +180,7 @@ impl<'a> Copying<'a> {
                 Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
                 errno => RelocateError::Sync { errno },
             })?,
-            Durability::Begun => attrs::begin_write_out(output),
+            Durability::Begun => write_out::begin(output),
         }
         Ok(bytes)
     }
@@ -282,7 +283,7 @@ impl<'a> Copying<'a> {
         let reserves_unasked = attrs::reserves_unasked(input);
         if reserves_unasked {
             // Until what was written is on the disk, what was reserved unasked is called data.
-            attrs::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+            write_out::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         }
         let is_reserved =
             size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));

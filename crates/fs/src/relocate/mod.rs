@@ -83,7 +83,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use umbrella_units::ByteSize;
 
-pub(crate) use attrs::failed_writes;
 pub use batch::{Batch, CopiesSync, Parked, keeps_renames_whole};
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};

@@ -3,7 +3,6 @@
 //!
 //! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`].
 
-use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -42,15 +41,13 @@ pub trait Service: Send + Sync + 'static {
     type Answer: Serialize;
     /// How far long work is.
     type Progress: Serialize;
-    /// Why it failed, in words for the client.
-    type Error: Display;
 
-    /// Carries out a request. `tell` says how far it is, and returns false when the client is gone.
+    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when the client is gone.
     fn carry_out(
         &self,
         request: Self::Request,
         tell: &mut dyn FnMut(&Self::Progress) -> bool,
-    ) -> Result<Self::Answer, Self::Error>;
+    ) -> Result<Self::Answer, String>;
 }
 
 /// A socket that cannot be had.
@@ -262,7 +259,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let reply = match serde_json::from_slice::<S::Request>(&line) {
         Ok(request) => match service.carry_out(request, &mut tell) {
             Ok(answer) => Reply::Done { answer },
-            Err(error) => Reply::Error { message: error.to_string() },
+            Err(message) => Reply::Error { message },
         },
         Err(error) => Reply::Error { message: format!("not a request: {error}") },
     };

@@ -24,6 +24,7 @@ use crate::node::Backing;
 use crate::placement::{ActiveRules, settled_facts};
 use crate::relocate::Throttle;
 use crate::tree::Pinned;
+use crate::warning::{Subject, Warning};
 
 /// How often the hours are looked at while a file is copied.
 const LOOK_AT_HOURS: Duration = Duration::from_secs(1);
@@ -203,8 +204,7 @@ impl<'a> Mover<'a> {
                 context.count(Metric::RelocationsFailed);
                 let path = leaver.pinned.first().map_or_else(|| file.shown(), |pinned| show(&pinned.node));
                 let to = self.migrations.placement.branch_name(target);
-                let said = format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is");
-                context.warn(format!("move {path}"), said);
+                context.warn(Subject::Move(path.clone()), &Warning::NotMoved { path, to, why: why.to_string() });
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::migrate::evict::look::{Found, Search};
 use crate::migrate::evict::{Rest, Run, Stays, in_hours};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
+use crate::warning::{Subject, Warning};
 
 /// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
 const REST: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ impl Migrations {
             run.is_moving = false;
             run.rest = rest;
         });
-        self.context.unwarn(&subject(evict));
+        self.context.unwarn(&Subject::Evict(evict.of.to_string()));
         rest.and_then(|rest| rest.wakes_at())
     }
 
@@ -102,11 +103,8 @@ impl Migrations {
     /// Below `min_free` the hours of a fill level do not count, and people should know why their disks run.
     fn say_begin(&self, evict: &Evict, urgency: Urgency) {
         if urgency == Urgency::Short && !in_hours(evict) {
-            let of = &evict.of;
-            self.context.warn(
-                subject(evict),
-                format!("{of:?} has less than min_free free: files leave it now, outside of the hours of its `evict`"),
-            );
+            let of = evict.of.to_string();
+            self.context.warn(Subject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
         }
         tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
     }
@@ -141,9 +139,4 @@ impl Run {
         self.next.clear();
         self.stays = Stays::default();
     }
-}
-
-/// What the warning of a fill level is filed under.
-fn subject(evict: &Evict) -> String {
-    format!("evict {}", evict.of)
 }
