@@ -1312,3 +1312,38 @@ fn the_prototype_of_r_lfs_is_run_live_and_judged() {
     });
     assert!(copies.is_some_and(|claim| claim["measured"].as_f64() > Some(10.0)), "{asked:?}");
 }
+
+/// A Python of our own making: whether it has the package is its first answer; then it says what it was handed.
+fn python(folder: &Path, has_package: bool) -> PathBuf {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = folder.join("python");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&path).unwrap();
+    let check = if has_package { "0" } else { "1" };
+    write!(file, "#!/bin/sh\n[ \"$1\" = -c ] && exit {check}\necho \"$@\"\nexit 7\n").unwrap();
+    path
+}
+
+#[test]
+fn a_sweep_on_a_cluster_is_handed_to_the_python_package() {
+    let folder = TempDir::new().unwrap();
+    let mut sweep = lab("sweep");
+    sweep.args(["--cluster", "tcp://localhost:8786", "--results", "out", "--policy", "file,zone:zone=2MiB"]);
+    sweep.args(["--workload", "rnd-write", "--sweep", "seed=1, 2", "--set", "scale=0.1", "--python"]);
+    let done = output(sweep.arg(python(folder.path(), true)));
+    assert_eq!(done.status.code(), Some(7), "its exit code is ours: {}", said(&done));
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout).trim(),
+        "-m umbrella_lab --cluster tcp://localhost:8786 --results out --policy file --policy zone:zone=2MiB \
+         --workload rnd-write --sweep seed=1,2 --set scale=0.1"
+    );
+}
+
+#[test]
+fn a_sweep_on_a_cluster_without_the_package_says_what_to_install() {
+    let folder = TempDir::new().unwrap();
+    let mut sweep = lab("sweep");
+    sweep.args(["--cluster", "tcp://localhost:8786", "--results", "out", "--policy", "file"]);
+    sweep.args(["--workload", "rnd-write", "--sweep", "seed=1", "--python"]);
+    sweep.arg(python(folder.path(), false));
+    refused(&mut sweep, 1, &["pip install './python[pandas,cluster]'", "--python PROGRAM"]);
+}

@@ -17,7 +17,7 @@ use super::{Fit, ReplaySpeed, WriteBackCell};
 use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
-use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
+use crate::trace::{self, Columns, OpenOptions, Order, Strictness, Summary, TraceError};
 use crate::workload::{Scale, Seed, Workload, build_workload};
 
 /// What is run.
@@ -38,6 +38,8 @@ pub enum WriteBackInput {
         replay: ReplayOptions,
         /// What is in it, found out before the first run.
         summary: Arc<Summary>,
+        /// Its requests, if they are in memory: then the file is a name only.
+        columns: Option<Arc<Columns>>,
     },
 }
 
@@ -48,7 +50,17 @@ impl WriteBackInput {
         if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
             return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
         }
-        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary) })
+        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary), columns: None })
+    }
+
+    /// A trace that is in memory.
+    pub fn columns(name: PathBuf, columns: Arc<Columns>, replay: ReplayOptions) -> Result<WriteBackInput, LabError> {
+        let summary = columns.summary();
+        if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
+            return Err(LabError::NoSuchDevice { path: name, device, devices: summary.devices.len() });
+        }
+        let (open, summary) = (OpenOptions::default(), Arc::new(summary));
+        Ok(WriteBackInput::Trace { path: name, open, replay, summary, columns: Some(columns) })
     }
 
     /// What it is called in results.
@@ -327,10 +339,14 @@ impl WriteBackCell {
                 let mut workload = build_workload(spec, Seed(self.machine.seed), Scale::new(self.machine.scale)?)?;
                 run(&mut *workload).map_err(|source| self.failed(source))
             }
-            WriteBackInput::Trace { path, open, replay, summary } => {
+            WriteBackInput::Trace { path, open, replay, summary, columns } => {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
-                let reader = trace::open(path, open).map_err(wrong)?;
                 let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
+                if let Some(columns) = columns {
+                    let mut replay = Replay::new(columns.records().map(Ok), *replay, summary, capacity);
+                    return run(&mut replay).map_err(|source| self.failed(source));
+                }
+                let reader = trace::open(path, open).map_err(wrong)?;
                 let mut replay = Replay::new(reader, *replay, summary, capacity);
                 let outcome = run(&mut replay);
                 match replay.take_error() {
