@@ -1,10 +1,11 @@
 //! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
 //! access time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use umbrella_policy::placement::spec::{
-    ANY, Comparison, Condition, DestinationSpec, PathPart, RuleKindSpec, TimeField,
+    ANY, Comparison, Condition, DestinationSpec, EvictSpec, PathPart, RuleKindSpec, TimeField,
 };
 
 use super::Config;
@@ -88,6 +89,20 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Fill levels that nothing can ever lower.
+pub(super) fn idle_evicts(config: &Config) -> Vec<Finding> {
+    let Ok(rules) = config.rules() else { return Vec::new() };
+    let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
+    let idle = spans.filter(|(spec, _)| {
+        rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict))
+    });
+    let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
+        let notice = Notice::EvictIdle { of: spec.of.clone() };
+        Finding { span: span.clone(), notice }
+    };
+    idle.map(finding).collect()
 }
 
 /// Conditions that hardly mean what they say.

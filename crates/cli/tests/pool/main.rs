@@ -24,6 +24,7 @@ mod failing_disks;
 mod failures;
 mod file_systems;
 mod following;
+mod foreground;
 mod groups;
 mod hiding;
 mod idle;
@@ -39,6 +40,7 @@ mod returning;
 mod scenarios;
 mod staging;
 mod states;
+mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

@@ -112,6 +112,8 @@ impl Migrations {
         }
         let ends = self.ends(nodes, target)?;
         let batch = ends.batch()?;
+        let turn = self.turn_on_disks([ends.from.branch.id, target], cause, pace).ok()?;
+        let pace = Pace { turn: turn.as_ref(), ..pace };
         let is_shared = nodes.len() >= FEW && self.write_back.flusher_of_branch(target).is_none();
         // Before the first copy.
         let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
@@ -162,7 +164,7 @@ impl Migrations {
         let cancel = Arc::new(AtomicBool::new(false));
         let begun = self.begin_move(node, ends.to.branch.id, cause, &cancel)?;
         let Some((backing, names)) = begun else { return Ok(Joins::There) };
-        let durability = if is_shared { Durability::Begun } else { Durability::Now };
+        let durability = if is_shared { Durability::Together } else { Durability::Now };
         let (target, online, flag) = (Arc::clone(&ends.to.branch), Arc::clone(&ends.to.online), Arc::clone(&cancel));
         let migration = Migration { node, backing, target, online, cause, pace, cancel: flag, durability };
         let joined = self.copy_member(migration, &names, ends);

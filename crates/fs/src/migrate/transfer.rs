@@ -1,7 +1,8 @@
 //! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number, contents
 //! and open handles stay.
 //!
-//! Steps of one move (`transfer`); the durable ones are in `relocate`:
+//! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may
+//! rest in step 2 only:
 //! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
 //! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
 //!    copy, while nobody waits for a lock);
@@ -30,6 +31,7 @@ use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, show};
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
 use crate::placement::settled_facts;
@@ -75,8 +77,15 @@ impl Migrations {
         cause: Cause,
         pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
+        let from = node.file().ok_or(NotMoved::Busy("it is a directory"))?.state.read().backing.branch;
+        let turn = self.turn_on_disks([from, target], cause, pace)?;
+        let pace = Pace { turn: turn.as_ref(), ..pace };
         let cancel = Arc::new(AtomicBool::new(false));
         let Some((backing, names)) = self.begin_move(node, target, cause, &cancel)? else { return Ok(ByteSize(0)) };
+        if turn.is_some() && backing.branch != from {
+            end_move(node, &cancel);
+            return Err(NotMoved::Outdated);
+        }
         let migration = || {
             let target = self.branches.get(target)?;
             let online = target.online().ok_or(OpError::Offline)?;
@@ -88,6 +97,29 @@ impl Migrations {
             end_move(node, &cancel);
         }
         moved
+    }
+
+    /// The turn of a move between two branches on their disks; it waits for it. `None`: it needs none.
+    pub(crate) fn turn_on_disks(
+        &self,
+        [from, to]: [BranchId; 2],
+        cause: Cause,
+        pace: Pace<'_>,
+    ) -> Result<Option<DiskTurn<'_>>, NotMoved> {
+        if !cause.is_background() || from == to {
+            return Ok(None);
+        }
+        let stop = || self.context.is_stopping() || pace.stop.is_some_and(|stop| stop());
+        if stop() {
+            return Err(NotMoved::Stopped);
+        }
+        let (from, to) = (self.branches.get(from)?, self.branches.get(to)?);
+        let (Some(from_online), Some(to_online)) = (from.online(), to.online()) else { return Ok(None) };
+        if from_online.guarded || to_online.guarded {
+            return Ok(None);
+        }
+        let turn = self.disk_turns.take([(&from, &from_online), (&to, &to_online)], &stop);
+        turn.map(Some).ok_or(NotMoved::Stopped)
     }
 
     /// Step 1. `None`: the file is there already. Where the move does not happen in the end, [`end_move`] ends it.

@@ -29,7 +29,7 @@ fn run_with(
     let batch = Batch { from: A, to: B, parked, temps: temps_at, intents, hook };
     let sync = CopiesSync::before(temps_at)?;
     let cancel = AtomicBool::new(false);
-    let limits = Limits { durability: Durability::Begun, ..Limits::new(&cancel) };
+    let limits = Limits { durability: Durability::Together, ..Limits::new(&cancel) };
     let copy = |(at, name): (usize, &&str)| {
         let source = pool.a.join(name);
         copy_limited(&source, &pool.b.join(".umbrella/tmp").join(copy_of(at)), &ALL, &limits)
