@@ -67,7 +67,11 @@ pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: b
 }
 
 fn exit_code(summary: &BalanceSummary) -> ExitCode {
-    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// `5%`, in thousandths of a percent.

@@ -64,7 +64,11 @@ pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool
 }
 
 fn exit_code(summary: &EnforceSummary) -> ExitCode {
-    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere; and a line for each file that moves.

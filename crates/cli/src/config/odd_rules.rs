@@ -95,9 +95,8 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
 pub(super) fn idle_evicts(config: &Config) -> Vec<Finding> {
     let Ok(rules) = config.rules() else { return Vec::new() };
     let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
-    let idle = spans.filter(|(spec, _)| {
-        rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict))
-    });
+    let idle = spans
+        .filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict)));
     let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
         let notice = Notice::EvictIdle { of: spec.of.clone() };
         Finding { span: span.clone(), notice }

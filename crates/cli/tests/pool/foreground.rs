@@ -97,6 +97,27 @@ fn what_is_written_while_a_move_rests_is_not_lost() {
 }
 
 #[test]
+fn an_unmount_ends_a_move_at_its_next_piece_and_the_next_mount_goes_on() {
+    let disks = [Disk::ext4(256 * MIB), Disk::ext4(256 * MIB)];
+    let mut pool = Pool::builder().branch("source", disks[0].path()).branch("target", disks[1].path()).mount();
+    fs::write(pool.join("film"), bytes(1, 160 * MIB)).unwrap();
+    pool.settle_closed();
+    pool.load_rules(TO_TARGET);
+    // Twenty pieces, and a rest of more than a second after each.
+    let readers = Readers::of(&disks[0]);
+    append(&pool.join("film"), b"more").unwrap();
+    eventually("it is being copied", || !names(&disks[1].join(".umbrella/tmp")).is_empty());
+    pool.stop();
+    assert_eq!(fs::metadata(disks[0].join("film")).unwrap().len(), 160 * MIB + 4);
+    assert!(!disks[1].join("film").exists());
+    assert_eq!(names(&disks[1].join(".umbrella/tmp")), Vec::<String>::new());
+    drop(readers);
+    pool.start();
+    pool.expect_on("target", "film");
+    assert!(fs::read(pool.join("film")).unwrap() == [bytes(1, 160 * MIB), b"more".to_vec()].concat());
+}
+
+#[test]
 fn moves_of_all_kinds_between_branches_of_one_disk_come_to_their_end() {
     let disks = [Disk::ext4(256 * MIB), Disk::ext4(256 * MIB)];
     let branches = ["a", "b", "c", "d"];

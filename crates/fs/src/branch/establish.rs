@@ -210,7 +210,6 @@ impl Plan {
         if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
     }
 
-
     fn identify(
         &self,
         root: BorrowedFd<'_>,

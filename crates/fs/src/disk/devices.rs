@@ -313,8 +313,7 @@ mod tests {
             ("", None),
         ] {
             fs::write(&stat, text).unwrap();
-            let load =
-                load.map(|(in_flight, ms)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) });
+            let load = load.map(|(in_flight, ms)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) });
             assert_eq!(machine.sysfs().load("sda"), load, "{text}");
         }
         assert_eq!(machine.sysfs().load("nowhere"), None);

@@ -26,7 +26,7 @@ use crate::relocate;
 use crate::relocate::{Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, Parked, RelocateError};
 
 /// Files of a batch at most, the bytes of their paths, and those of their data.
-pub(crate) const MOST_FILES: usize = 512;
+pub(crate) const MOST_FILES: usize = 1024;
 const MOST_PATH_BYTES: usize = 256 << 10;
 pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
 /// How long a batch copies at most before it commits what it has.
@@ -111,10 +111,11 @@ impl Migrations {
             return None;
         }
         let ends = self.ends(nodes, target)?;
-        let batch = ends.batch()?;
+        let is_ordered = |end: &BatchEnd| self.write_back.flusher_of_branch(end.branch.id).is_some();
+        let batch = ends.batch([!is_ordered(&ends.from), !is_ordered(&ends.to)])?;
         let turn = self.turn_on_disks([ends.from.branch.id, target], cause, pace).ok()?;
         let pace = Pace { turn: turn.as_ref(), ..pace };
-        let is_shared = nodes.len() >= FEW && self.write_back.flusher_of_branch(target).is_none();
+        let is_shared = nodes.len() >= FEW && !is_ordered(&ends.to);
         // Before the first copy.
         let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
         let mut gathered = CopiedMembers::default();
@@ -287,7 +288,7 @@ fn may_move_alone(why: &NotMoved) -> bool {
 }
 
 impl BatchEnds {
-    fn batch(&self) -> Option<Batch<'_>> {
+    fn batch(&self, syncs_whole: [bool; 2]) -> Option<Batch<'_>> {
         let (from, to) = (self.from.online.hidden.as_ref()?, self.to.online.hidden.as_ref()?);
         Some(Batch {
             from: BranchUuid(self.from.online.uuid),
@@ -295,6 +296,7 @@ impl BatchEnds {
             parked: from.tmp.as_fd(),
             temps: to.tmp.as_fd(),
             intents: to.intents.as_fd(),
+            syncs_whole,
             hook: None,
         })
     }

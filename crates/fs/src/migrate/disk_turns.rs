@@ -161,8 +161,7 @@ impl DiskTurn<'_> {
             true
         };
         let has_device = self.disks.iter().any(|disk| matches!(disk, Disk::Device(_)));
-        let found =
-            if has_device { give_way::rest(|| self.turns.loads(&self.disks), tick) } else { Found::Idle };
+        let found = if has_device { give_way::rest(|| self.turns.loads(&self.disks), tick) } else { Found::Idle };
         let now = Instant::now();
         self.turns.line.lock().looked.extend(self.disks.iter().map(|disk| (disk.clone(), now)));
         found

@@ -421,8 +421,7 @@ impl Walker<'_> {
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
-                let counted =
-                    if self.stopped { &mut self.summary.files_left } else { &mut self.summary.files_busy };
+                let counted = if self.stopped { &mut self.summary.files_left } else { &mut self.summary.files_busy };
                 *counted += 1;
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }

@@ -68,8 +68,8 @@ mod tests {
     /// Rests beside disks that do what `load` says at each tick; how many ticks it rested.
     fn rested(load: impl Fn(u32) -> Vec<(u64, u64)>) -> (Found, u32) {
         let ticks = Cell::new(0);
-        let loads = |tick| {
-            let of_disk = |(in_flight, ms)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) };
+        let loads = |tick: u32| -> Vec<DiskLoad> {
+            let of_disk = |(in_flight, ms): (u64, u64)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) };
             load(tick).into_iter().map(of_disk).collect()
         };
         let found = rest(
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_move_does_not_give_way_to_its_own_writes() {
         // They are answered in the first five ticks, and count then.
-        let own = |tick| vec![(5_u64.saturating_sub(u64::from(tick)), u64::from(tick.min(5)) * 100)];
+        let own = |tick: u32| vec![(5_u64.saturating_sub(u64::from(tick)), u64::from(tick.min(5)) * 100)];
         assert_eq!(rested(own), (Found::Idle, 6));
     }
 

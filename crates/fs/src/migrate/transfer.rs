@@ -3,7 +3,7 @@
 //!
 //! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may
 //! rest in step 2 only:
-//! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
+//! 1. under the file's lock: nobody writes or copies it, nor maps it where it moves by itself; leave a flag that a writer sets;
 //! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
 //!    copy, while nobody waits for a lock);
 //! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
@@ -80,6 +80,9 @@ impl Migrations {
         let from = node.file().ok_or(NotMoved::Busy("it is a directory"))?.state.read().backing.branch;
         let turn = self.turn_on_disks([from, target], cause, pace)?;
         let pace = Pace { turn: turn.as_ref(), ..pace };
+        if from != target {
+            self.refuse_mapped(node, cause)?;
+        }
         let cancel = Arc::new(AtomicBool::new(false));
         let Some((backing, names)) = self.begin_move(node, target, cause, &cancel)? else { return Ok(ByteSize(0)) };
         if turn.is_some() && backing.branch != from {
@@ -139,11 +142,16 @@ impl Migrations {
         if state.backing.branch == target {
             return Ok(None);
         }
-        if self.may_be_mapped(&state) {
-            self.not_mapped(&mut state)?;
-        }
         state.copy_begins(cancel, !cause.is_background());
         Ok(Some((state.backing, state.names.clone())))
+    }
+
+    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is committed.
+    fn refuse_mapped(&self, node: &Arc<Node>, cause: Cause) -> Result<(), NotMoved> {
+        let Some(file) = node.file() else { return Ok(()) };
+        let mut state = file.state.write();
+        may_move(&mut state, cause)?;
+        if self.may_be_mapped(&state) { self.not_mapped(&mut state) } else { Ok(()) }
     }
 
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or

@@ -347,6 +347,11 @@ impl<'a> ParentTimes<'a> {
         }
     }
 
+    /// How many directories.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn sync(&self) -> Result<(), Errno> {
         self.0.iter().try_for_each(|(dir, _)| attrs::sync_dir(*dir))
     }

@@ -81,7 +81,8 @@ impl Rules {
 
     /// Whether some file could ever leave because of a fill level: a list names a branch that it may go to.
     pub fn lets_some_leave(&self, evict: &Evict) -> bool {
-        let leads_away = |entry: &EntryInfo| evict.members.iter().any(|home| !entry.destinations(evict, *home).is_empty());
+        let leads_away =
+            |entry: &EntryInfo| evict.members.iter().any(|home| !entry.destinations(evict, *home).is_empty());
         self.entries.iter().any(leads_away)
     }
 
