@@ -31,7 +31,7 @@ fn start(pool: &Pool, args: &[&str]) -> Child {
 
 /// Ctrl-C in the middle of the copy of the large file; what the command said then.
 fn stop_in_the_middle(pool: &Pool, disks: &[Disk; 2], mut command: Child) -> (ExitStatus, String) {
-    let to = || disks.iter().any(|disk| is_being_copied(disk.path()));
+    let to = || disks.iter().any(|disk| is_being_copied(&disk.path()));
     eventually("the large file is being copied", to);
     kill_process(Pid::from_child(&command), Signal::INT).unwrap();
     let mut said = String::new();
@@ -89,7 +89,7 @@ fn a_balance_that_is_interrupted_says_how_much_is_left() {
     let pool = builder.default(&["all"]).rules(group).mount();
     // Either of the two is to move.
     let mut command = start(&pool, &["balance", "all"]);
-    eventually("a large file is being copied", || is_being_copied(disks[1].path()));
+    eventually("a large file is being copied", || is_being_copied(&disks[1].path()));
     kill_process(Pid::from_child(&command), Signal::INT).unwrap();
     let mut said = String::new();
     command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -104,7 +104,7 @@ fn a_second_interrupt_ends_the_command_and_the_walk() {
     let (disks, builder) = builder();
     let pool = builder.rules("[[rule]]\nname = \"all\"\nwhen = { path = \"/**\" }\nto = [\"b\"]\n").mount();
     let mut command = start(&pool, &["enforce"]);
-    eventually("the large file is being copied", || is_being_copied(disks[1].path()));
+    eventually("the large file is being copied", || is_being_copied(&disks[1].path()));
     rustix::process::kill_process(Pid::from_raw(pool.pid() as i32).unwrap(), Signal::STOP).unwrap();
     for _ in 0..2 {
         kill_process(Pid::from_child(&command), Signal::INT).unwrap();
@@ -114,6 +114,6 @@ fn a_second_interrupt_ends_the_command_and_the_walk() {
     }
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&command.wait().unwrap()), Some(libc::SIGINT));
     rustix::process::kill_process(Pid::from_raw(pool.pid() as i32).unwrap(), Signal::CONT).unwrap();
-    eventually("the walk ends", || !is_being_copied(disks[1].path()) && pool.status().walks.is_empty());
+    eventually("the walk ends", || !is_being_copied(&disks[1].path()) && pool.status().walks.is_empty());
     assert_eq!(pool.found_on("large"), ["a"]);
 }
