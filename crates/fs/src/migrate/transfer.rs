@@ -151,7 +151,9 @@ impl Migrations {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
         may_move(&mut state, cause)?;
-        if self.may_be_mapped(&state) { self.not_mapped(&mut state) } else { Ok(()) }
+        // Who copies it already has it open, too.
+        let may_be_mapped = state.copying.is_none() && self.may_be_mapped(&state);
+        if may_be_mapped { self.not_mapped(&mut state) } else { Ok(()) }
     }
 
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
