@@ -436,6 +436,14 @@ pub enum Error {
     /// A relocation failed.
     #[error(transparent)]
     Relocate(#[from] RelocateError),
+    /// A configuration asks for what a branch cannot do.
+    #[error("branch {name:?}: {source}")]
+    BranchUnfit {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: BranchError,
+    },
     /// Anything else from the system.
     #[error("{doing}: {source}")]
     Io {

@@ -103,6 +103,11 @@ impl BranchArgs {
                     output::line(&format!(
                         "branch {shown} is empty and gets no new files; remove it from the pool with {remove}"
                     ))?;
+                } else if !json {
+                    output::line(&format!(
+                        "branch {} still gets no new files; `umbrella branch drain {name} --stop` changes that",
+                        quoted(&name)
+                    ))?;
                 }
                 Ok(code)
             }

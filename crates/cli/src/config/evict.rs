@@ -41,7 +41,9 @@ pub(super) fn evicts(c: &mut Conversion, file: &PoolFile, groups: &[GroupSpec]) 
     if c.complaints.is_empty() {
         check(c, &evicts, groups);
     }
-    evicts.into_iter().map(|(spec, _)| spec).collect()
+    let (evicts, spans) = evicts.into_iter().unzip();
+    c.spans.evicts = spans;
+    evicts
 }
 
 fn spec(c: &mut Conversion, file: &EvictFile) -> Option<EvictSpec> {

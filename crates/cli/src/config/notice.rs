@@ -103,6 +103,11 @@ pub(crate) enum Notice {
     #[error("rule {}: all of its branches are read-only, so it can place no file", quoted(rule))]
     RuleReadOnly { rule: String },
     #[error(
+        "evict of {}: no file can ever leave, as no list names a branch that it may go to; add one to the lists of rules, to `default` or to `to`",
+        quoted(of)
+    )]
+    EvictIdle { of: String },
+    #[error(
         "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
         quoted(rule)
     )]

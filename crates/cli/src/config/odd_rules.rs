@@ -1,6 +1,7 @@
 //! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
 //! access time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use umbrella_policy::heat::Opens;
@@ -105,6 +106,19 @@ fn odd_warmth(config: &Config, rule: &str, conditions: &[Condition], to: &Destin
     let against = config.spec.rules.evicts.iter().find(sends_away);
     let against = against.map(|evict| Notice::WarmAgainstEvict { rule: rule.to_owned(), of: evict.of.clone() });
     without_band.into_iter().chain(against).collect()
+}
+
+/// Fill levels that nothing can ever lower.
+pub(super) fn idle_evicts(config: &Config) -> Vec<Finding> {
+    let Ok(rules) = config.rules() else { return Vec::new() };
+    let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
+    let idle = spans
+        .filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict)));
+    let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
+        let notice = Notice::EvictIdle { of: spec.of.clone() };
+        Finding { span: span.clone(), notice }
+    };
+    idle.map(finding).collect()
 }
 
 /// Conditions that hardly mean what they say.

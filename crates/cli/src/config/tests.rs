@@ -723,3 +723,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_fill_level_that_nothing_can_lower_is_found() {
+    let idle = |default: &str, to: &str, rest: &str| {
+        let text = format!(
+            "mount = \"/pool\"\n{default}\n[[branch]]\nname = \"ssd\"\npath = \"/ssd\"\nevict = {{ above = \"80%\", until = \"70%\"{to} }}\n\
+             [[branch]]\nname = \"hdd\"\npath = \"/hdd\"\n[[branch]]\nname = \"tape\"\npath = \"/tape\"\n{rest}"
+        );
+        let config = read_text(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+        let found = odd_rules::idle_evicts(&config);
+        found.iter().for_each(|finding| assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}"));
+        found.len()
+    };
+    let films = "[[rule]]\nname = \"films\"\nwhen = { name = \"*.avi\" }\nto = [\"ssd\", \"hdd\"]\n";
+    assert_eq!(idle("default = [\"ssd\"]", "", ""), 1, "the only list names the branch alone");
+    assert_eq!(idle("default = [\"ssd\"]", "", films), 0);
+    assert_eq!(idle("default = [\"ssd\", \"hdd\"]", "", ""), 0);
+    assert_eq!(idle("", "", ""), 0, "any branch will do");
+    assert_eq!(idle("default = [\"hdd\", \"ssd\"]", "", ""), 1, "nothing comes after the branch");
+    assert_eq!(idle("default = [\"ssd\"]", ", to = [\"tape\"]", films), 1, "no list allows it");
+    assert_eq!(idle("default = [\"ssd\", \"tape\"]", ", to = [\"tape\"]", films), 0);
+}

@@ -24,6 +24,7 @@ mod failing_disks;
 mod failures;
 mod file_systems;
 mod following;
+mod foreground;
 mod groups;
 mod heating;
 mod hiding;
@@ -40,6 +41,7 @@ mod returning;
 mod scenarios;
 mod staging;
 mod states;
+mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use umbrella_policy::heat::Opens;
-use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::placement::spec::{FileKind, StagingMode};
 use umbrella_units::ByteSize;
 
 pub use super::balance::{BalanceSummary, MemberShare};
@@ -314,6 +314,9 @@ pub struct EnforceSummary {
     /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,
+    /// Files that it had found in the wrong place then, and did not move.
+    #[serde(default)]
+    pub files_left: u64,
 }
 
 /// The whole pool at a glance.
@@ -393,6 +396,9 @@ pub struct StagingStatus {
     pub path: PathBuf,
     /// A power loss empties it.
     pub volatile: bool,
+    /// Which new files wait, as configured.
+    #[serde(default)]
+    pub mode: StagingMode,
     /// Whether new files come; otherwise it is what an earlier configuration left.
     pub accepts: bool,
     /// Files that wait.

@@ -169,6 +169,7 @@ fn take_over(summary: &mut BalanceSummary, walk: &EnforceSummary) {
     summary.files_failed = walk.files_failed;
     summary.files_no_room = walk.files_no_room;
     summary.stopped = walk.stopped;
+    summary.files_left = walk.files_left;
 }
 
 /// Where the files of a plan go.

@@ -151,6 +151,7 @@ impl Migrations {
         };
         walker.run(Pinned::again(&self.tree, root));
         walker.summary.stopped = walker.stopped;
+        walker.summary.files_left += walker.gathered.len();
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
         }
@@ -432,7 +433,8 @@ impl Walker<'_> {
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
-                self.summary.files_busy += 1;
+                let counted = if self.stopped { &mut self.summary.files_left } else { &mut self.summary.files_busy };
+                *counted += 1;
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }
             Err(why) => {

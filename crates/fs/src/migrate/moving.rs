@@ -15,6 +15,7 @@ use crate::branch::Online;
 use crate::error::OpError;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
+use crate::migrate::disk_turns::DiskTurn;
 use crate::node::Node;
 use crate::relocate;
 use crate::relocate::{Batch, Copied, Durability, EntryAt, MovedName, RelocateError, Removal, Throttle};
@@ -71,6 +72,8 @@ pub(crate) struct Pace<'a> {
     pub(crate) stop: Option<&'a dyn Fn() -> bool>,
     /// Called whenever the copy gets on.
     pub(crate) alive: Option<&'a dyn Fn()>,
+    /// The move's turn on its disks; during it, the move gives way to who else uses them.
+    pub(crate) turn: Option<&'a DiskTurn<'a>>,
     /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
     pub(crate) patience: Option<Duration>,
 }

@@ -133,6 +133,10 @@ pub(super) fn set_xattrs(
 /// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes.
 pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<(), RelocateError> {
     let path = proc_path(fd);
+    // Mostly it has none at all, and one call says so.
+    if listxattr(&path, &mut [0_u8; 0]) == Ok(0) {
+        return Ok(());
+    }
     for acl in [ACL_ACCESS, ACL_DEFAULT] {
         if wanted.iter().any(|(name, _)| name == acl) {
             continue;

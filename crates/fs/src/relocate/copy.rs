@@ -21,6 +21,8 @@ use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateEr
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
+/// Files of so many bytes are on their way to the disk while the others of a batch are copied.
+const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
 
@@ -180,7 +182,9 @@ impl<'a> Copying<'a> {
                 Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
                 errno => RelocateError::Sync { errno },
             })?,
-            Durability::Begun => write_out::begin(output),
+            // Small files are written at the sync, many in one request.
+            Durability::Together if bytes < WRITTEN_EARLY => {}
+            Durability::Together | Durability::Begun => write_out::begin(output),
         }
         Ok(bytes)
     }
@@ -404,6 +408,12 @@ impl<'a> Pump<'a> {
             }
             at += copied;
             self.done += copied;
+            if let Some(rest) = self.limits.rest {
+                if self.done >= KERNEL_SLICE {
+                    write_out::begin(self.output);
+                }
+                rest();
+            }
             if let Some(throttle) = self.limits.throttle {
                 throttle.take(ByteSize(copied), &|| self.limits.cancelled())?;
             }

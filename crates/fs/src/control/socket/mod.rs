@@ -1,7 +1,8 @@
 //! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's user id is
 //! looked at as well.
 //!
-//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`].
+//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`]. Whatever a client says
+//! after its request ([`STOP`]) ends long work, and the answer tells how far that came.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use std::{fs, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{RecvFlags, Shutdown, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -30,6 +31,8 @@ const LONGEST: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to read what it is told. One that does not read is as good as gone.
 const UNREAD: Duration = Duration::from_secs(60);
+/// What a client says that wants long work to stop.
+pub const STOP: &[u8] = b"stop\n";
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -42,7 +45,8 @@ pub trait Service: Send + Sync + 'static {
     /// How far long work is.
     type Progress: Serialize;
 
-    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when the client is gone.
+    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when the client is gone or wants it to
+    /// stop.
     fn carry_out(
         &self,
         request: Self::Request,
@@ -254,7 +258,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let mut hears = true;
     let mut tell = |progress: &S::Progress| {
         hears = hears && say::<S>(client, &Reply::Progress(progress)).is_ok();
-        hears
+        hears && !wants_stop(client)
     };
     let reply = match serde_json::from_slice::<S::Request>(&line) {
         Ok(request) => match service.carry_out(request, &mut tell) {
@@ -271,6 +275,12 @@ fn has_hung_up(client: &UnixStream) -> bool {
     let mut asked = [PollFd::new(client, PollFlags::empty())];
     poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
         && asked.iter().any(|client| client.revents().contains(PollFlags::HUP))
+}
+
+/// Whether the client has said more than its request.
+fn wants_stop(client: &UnixStream) -> bool {
+    let said = rustix::net::recv(client, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    said.is_ok_and(|(_, count)| count > 0)
 }
 
 fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {

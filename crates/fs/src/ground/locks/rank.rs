@@ -71,6 +71,8 @@ ranks! {
     StagingWorkers,
     /// What waits for the mover.
     MoverQueue,
+    /// Moves that have or want a turn on a disk.
+    DiskTurns,
     /// What is to be walked because names changed.
     RevisitsDue,
     /// Walks under way.
