@@ -9,6 +9,7 @@ use umbrella_units::ByteSize;
 use crate::log_store::LogError;
 use crate::machine::RunError;
 use crate::near;
+use crate::drive::ProfileError;
 use crate::trace::TraceError;
 use crate::workload::WorkloadError;
 
@@ -30,6 +31,8 @@ pub enum LabError {
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },
     #[error(transparent)]
     Disk(#[from] UnknownProfile),
+    #[error("{}: {source}", path.display())]
+    Drive { path: PathBuf, source: ProfileError },
     #[error(transparent)]
     Scheduler(#[from] UnknownScheduler),
     #[error("{policy} on {input}: {source}")]
