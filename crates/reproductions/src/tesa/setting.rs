@@ -24,7 +24,12 @@ pub(super) fn in_readings<const N: usize>(
 
 /// The outcomes where only the background thread asks the policy, and those where throttled writers ask it as well.
 pub(super) fn by_reading(outcomes: &[Outcome]) -> [&[Outcome]; 2] {
-    outcomes.split_at(outcomes.len() / 2).into()
+    in_halves(outcomes)
+}
+
+/// The first half is of the primary reading, the second of the other.
+pub(super) fn in_halves<T>(all: &[T]) -> [&[T]; 2] {
+    all.split_at(all.len() / 2).into()
 }
 
 /// Said beside the figures.
