@@ -6,10 +6,10 @@ use umbrella_model::scheduler::UnknownScheduler;
 use umbrella_policy::writeback::WriteBackError;
 use umbrella_units::ByteSize;
 
+use crate::drive::ProfileError;
 use crate::log_store::LogError;
 use crate::machine::RunError;
 use crate::near;
-use crate::drive::ProfileError;
 use crate::trace::TraceError;
 use crate::workload::WorkloadError;
 

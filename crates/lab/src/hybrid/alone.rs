@@ -42,7 +42,9 @@ impl Alone {
                 flush.sync_under_way = true;
                 self.disk.submit(self.now, FLUSH_SYNC, Op::Flush, SectorRange { start: Lba(0), sectors: 0 });
             }
-            let Some(next) = self.disk.next_event().into_iter().chain(self.flash.next_event()).min() else { return times };
+            let Some(next) = self.disk.next_event().into_iter().chain(self.flash.next_event()).min() else {
+                return times;
+            };
             times.add(&flush, next.since(self.now));
             self.advance(next.max(self.now));
             for completion in self.done.drain(..) {

@@ -64,7 +64,8 @@ impl Files {
             Layout::Device => None,
             Layout::FileSystem { seed, aged_percent } => {
                 let blocks = if log.is_some() { capacity.0 / 2 } else { capacity.0 }.min(MOST_BLOCKS);
-                let mut ext2 = Ext2::new(Ext2Config { blocks, delayed, growing_windows, ..Ext2Config::default() }, seed)?;
+                let mut ext2 =
+                    Ext2::new(Ext2Config { blocks, delayed, growing_windows, ..Ext2Config::default() }, seed)?;
                 if aged_percent > 0 {
                     on_disk = ext2.age(seed, Aging::to(aged_percent), go_on)?.ok_or(RunError::Stopped)?;
                 }

@@ -15,8 +15,8 @@ use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 use super::disk::{Partition, disks_of};
 use super::replay::{Replay, ReplayOptions, areas};
 use super::{Fit, ReplaySpeed, WriteBackCell};
-use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::drive::DriveProfile;
+use crate::experiment::{LabError, Machine, Watch, modelled_time};
 use crate::machine::{Allocation, Bookkeeping, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
 use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
@@ -164,7 +164,8 @@ impl MachineSpec {
     /// Chooses a disk: a profile by its name, or the file of a profile, whose name has a `/` or ends in `.toml`.
     pub fn set_disk(&mut self, disk: &str) -> Result<(), LabError> {
         let is_file = disk.contains('/') || disk.ends_with(".toml");
-        let open = || DriveProfile::open(Path::new(disk)).map_err(|source| LabError::Drive { path: disk.into(), source });
+        let open =
+            || DriveProfile::open(Path::new(disk)).map_err(|source| LabError::Drive { path: disk.into(), source });
         self.drive = if is_file { Some(Arc::new(open()?)) } else { None };
         disk.clone_into(&mut self.disk);
         Ok(())

@@ -28,7 +28,8 @@ pub struct Partition {
 }
 
 impl Partition {
-    const PLACES: [(&'static str, Place); 3] = [("start", Place::Start), ("middle", Place::Middle), ("end", Place::End)];
+    const PLACES: [(&'static str, Place); 3] =
+        [("start", Place::Start), ("middle", Place::Middle), ("end", Place::End)];
 
     /// That part of a disk; all of a smaller one.
     pub(super) fn of(self, disk: Box<dyn Device>) -> Part {
@@ -59,7 +60,11 @@ impl FromStr for Partition {
         let place = Partition::PLACES.iter().find(|(name, _)| *name == place.trim());
         let (_, place) = place.ok_or("the place is start, middle or end, as in 60GB@middle")?;
         let size: ByteSize = size.trim().parse().map_err(|error| format!("{error}"))?;
-        if size.0 < PAGE_BYTES { Err("no file system is so small".to_owned()) } else { Ok(Partition { size, place: *place }) }
+        if size.0 < PAGE_BYTES {
+            Err("no file system is so small".to_owned())
+        } else {
+            Ok(Partition { size, place: *place })
+        }
     }
 }
 

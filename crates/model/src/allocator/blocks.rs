@@ -79,8 +79,9 @@ impl Ext2 {
             return WINDOW;
         }
         let node = self.node_mut(place);
-        let used_up = node.window_left == 0 && node.window_size > 0;
-        node.window_size = if used_up { (2 * node.window_size + 1).min(LARGEST_WINDOW) } else { node.window_size.max(WINDOW) };
+        let used_up = node.window_left == 0 && node.window != HOLE;
+        node.window_size =
+            if used_up { (2 * node.window_size + 1).min(LARGEST_WINDOW) } else { node.window_size.max(WINDOW) };
         node.window_size
     }
 
@@ -103,7 +104,7 @@ impl Ext2 {
     pub(super) fn discard_window(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
         let node = self.node_mut(place);
         let (first, left) = (node.window, node.window_left);
-        node.window_left = 0;
+        (node.window, node.window_left) = (HOLE, 0);
         for block in first..first + u32::from(left) {
             self.free(block, touched);
         }

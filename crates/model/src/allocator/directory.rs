@@ -29,7 +29,11 @@ impl Entries {
     fn search(&mut self, block: usize) -> u64 {
         let (from, all) = (self.start_lookup.min(self.by_block.len()), self.by_block.len());
         self.start_lookup = block;
-        let before = if from <= block { self.in_blocks(from..block) } else { self.in_blocks(from..all) + self.in_blocks(0..block) };
+        let before = if from <= block {
+            self.in_blocks(from..block)
+        } else {
+            self.in_blocks(from..all) + self.in_blocks(0..block)
+        };
         before + self.in_blocks(block..block + 1) / 2
     }
 }

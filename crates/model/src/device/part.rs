@@ -75,7 +75,9 @@ mod tests {
 
     #[test]
     fn nothing_lies_beyond_the_end_of_the_device_or_of_the_part() {
-        let disk = || -> Box<dyn Device> { profile("deskstar_500gb").expect("a profile").build(&super::super::Options::default()) };
+        let disk = || -> Box<dyn Device> {
+            profile("deskstar_500gb").expect("a profile").build(&super::super::Options::default())
+        };
         let all = disk().capacity();
         assert_eq!(Part::new(disk(), Lba(all.0 - 8), Lba(100)).capacity(), Lba(8));
         let mut part = Part::new(disk(), Lba(100), Lba(8));

@@ -7,7 +7,8 @@ use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
 use super::runs::{
-    POLICIES, cells as all_of, has_reads, judged, least, most, not_run, papers, reductions, regions, short, utilisations_of,
+    POLICIES, cells as all_of, has_reads, judged, least, most, not_run, papers, reductions, regions, short,
+    utilisations_of,
 };
 use super::{Cells, Runs};
 use crate::{Effort, Measured};

@@ -75,8 +75,14 @@ fn both_schemes() -> [String; 2] {
 
 /// File systems on which the two schemes are compared besides a new one on the whole disk: the part of the disk, and the share
 /// that old files take, in percent. Chosen before the first run of any of them.
-const LAYOUTS: [(&str, u32); 6] =
-    [("60GB@start", 0), ("60GB@middle", 0), ("60GB@end", 0), ("60GB@start", 30), ("60GB@start", 60), ("60GB@start", 90)];
+const LAYOUTS: [(&str, u32); 6] = [
+    ("60GB@start", 0),
+    ("60GB@middle", 0),
+    ("60GB@end", 0),
+    ("60GB@start", 30),
+    ("60GB@start", 60),
+    ("60GB@start", 90),
+];
 
 /// Said beside figure 7.
 pub(super) const LAYOUTS_ASSUMED: &str = "As in figure 8. The new inputs are other layouts: a partition of 60 GB at the start, in the middle and at the end of the \
@@ -92,12 +98,15 @@ pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let [primary, _] = in_halves(&cells).map(<[WriteBackCell]>::to_vec);
     for (partition, aged_percent) in LAYOUTS {
         let expected = || "60GB@start".to_owned();
-        let bad = |_| LabError::BadValue { name: "partition".to_owned(), value: partition.to_owned(), expected: expected() };
+        let bad =
+            |_| LabError::BadValue { name: "partition".to_owned(), value: partition.to_owned(), expected: expected() };
         let partition = Some(partition.parse().map_err(bad)?);
-        cells.extend(primary.iter().cloned().map(|cell| WriteBackCell {
-            machine: MachineSpec { partition, aged_percent, ..cell.machine },
-            ..cell
-        }));
+        cells.extend(
+            primary
+                .iter()
+                .cloned()
+                .map(|cell| WriteBackCell { machine: MachineSpec { partition, aged_percent, ..cell.machine }, ..cell }),
+        );
     }
     Ok(cells)
 }

@@ -260,7 +260,8 @@ impl Files {
     pub(super) fn first_behind(&self, id: FileId) -> Option<DirtyFile> {
         let first = self.first()?;
         let behind = (first.marked, number_place(id) + 1)..=(first.marked, u64::MAX);
-        let next = self.ordered.range(behind).next().map(|(&(marked, _), &slot)| DirtyFile { file: self.id(slot), marked });
+        let next =
+            self.ordered.range(behind).next().map(|(&(marked, _), &slot)| DirtyFile { file: self.id(slot), marked });
         next.or(Some(first))
     }
 
