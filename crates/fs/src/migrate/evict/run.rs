@@ -16,7 +16,7 @@ use crate::placement::ActiveRules;
 /// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
 const REST: Duration = Duration::from_secs(60);
 const REST_BY_WALK: u32 = 9;
-/// A file system that frees space late is given this time.
+/// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
 
 /// What came of one round.
@@ -45,7 +45,7 @@ impl Migrations {
             run.rest = rest;
         });
         self.context.unwarn(&subject(evict));
-        rest.filter(|rest| rest.wakes).map(|rest| rest.until)
+        rest.and_then(|rest| rest.wakes_at())
     }
 
     fn note_level(&self, evict: &Evict, level: Level) -> Due {
@@ -61,7 +61,7 @@ impl Migrations {
                 return Due::Nothing;
             };
             if let Some(rest) = run.rest.filter(|rest| rest.lasts(level)) {
-                return Due::Later(rest.wakes.then_some(rest.until));
+                return Due::Later(rest.wakes_at());
             }
             run.on = goes_on.or(Some(urgency));
             Due::Now(urgency)
@@ -85,15 +85,16 @@ impl Migrations {
             let round = self.move_leavers(active, evict, files, &mut skip);
             let used = self.level_now(evict)?.used;
             if round.is_stopped {
-                return Some(Rest { until: Instant::now(), used, wakes: true });
+                return Some(Rest { until: Instant::now(), used, freed: None, wakes: true });
             }
             if round.files_moved == 0 && skip.len() == tried {
                 let until = Instant::now() + REST.max(walk_took * REST_BY_WALK);
-                return Some(Rest { until, used, wakes: false });
+                return Some(Rest { until, used, freed: None, wakes: false });
             }
             let came_free = before.used.0.saturating_sub(used.0);
             if came_free < round.bytes_moved.0 / 2 {
-                return Some(Rest { until: Instant::now() + FREES_LATE, used, wakes: true });
+                let freed = Some(ByteSize(before.used.0.saturating_sub(round.bytes_moved.0 / 2)));
+                return Some(Rest { until: Instant::now() + FREES_LATE, used, freed, wakes: true });
             }
         }
     }
