@@ -95,11 +95,11 @@ pub(super) fn has_reads(runs: &Runs<'_>, input: &LogInput) -> bool {
 }
 
 /// What is judged together: an input, or all disks of a trace.
-pub(super) struct Judged<'a> {
+pub(super) struct Together<'a> {
     pub(super) inputs: Vec<&'a LogInput>,
 }
 
-impl Judged<'_> {
+impl Together<'_> {
     /// What was measured: of a trace in the reading that this is.
     pub(super) fn measured(&self, name: String, value: f64) -> Measured {
         let Some(first) = self.inputs.first() else { return Measured::new(name, value) };
@@ -114,13 +114,14 @@ impl Judged<'_> {
 }
 
 /// The inputs as they are judged: each by itself, and the disks of a trace together.
-pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Judged<'a>> {
-    let mut all: Vec<Judged<'a>> = Vec::new();
+pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Together<'a>> {
+    let mut all: Vec<Together<'a>> = Vec::new();
     for input in runs.inputs() {
-        let same = |of: &&mut Judged<'a>| of.inputs.iter().all(|other| other.is_disk() && other.source == input.source);
+        let same =
+            |of: &&mut Together<'a>| of.inputs.iter().all(|other| other.is_disk() && other.source == input.source);
         match all.iter_mut().find(same).filter(|_| input.is_disk()) {
             Some(of) => of.inputs.push(input),
-            None => all.push(Judged { inputs: vec![input] }),
+            None => all.push(Together { inputs: vec![input] }),
         }
     }
     all
