@@ -499,7 +499,8 @@ fn a_log_turns_scattered_writes_into_one_run() {
 #[test]
 fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
     let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
-    let mut files = Files::new(layout, BlockNo(200_000), false, Allocation::Log, &mut || true).expect("a file system");
+    let config = Config { allocation: Allocation::Log, ..Config::default() };
+    let mut files = Files::new(layout, BlockNo(200_000), &config, &mut || true).expect("a file system");
     let mut touched = Vec::new();
     files.create(file(0), ROOT, &mut touched).expect("room");
     let page = |index| PageKey { file: file(0), index: PageIndex(index) };

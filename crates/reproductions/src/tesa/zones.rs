@@ -85,16 +85,19 @@ const LAYOUTS: [(&str, u32); 6] = [
 ];
 
 /// Said beside figure 7.
-pub(super) const LAYOUTS_ASSUMED: &str = "As in figure 8. The new inputs are other layouts: a partition of 60 GB at the start, in the middle and at the end of the \
+pub(super) const LAYOUTS_ASSUMED: &str = "As in figure 8. At full size the new inputs are other layouts: a partition of 60 GB at the start, in the middle and at the end of the \
      disk, and the first with old files that take 30, 60 and 90 % of it.";
 
 fn layout_name((partition, aged): (&str, u32)) -> String {
     if aged > 0 { format!("{partition}, {aged} % old files") } else { partition.to_owned() }
 }
 
-/// The two readings on the whole disk, then the primary one on each layout.
+/// The two readings on the whole disk, then at full size the primary one on each layout.
 pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let mut cells = on_all(&both_schemes(), effort)?;
+    if effort == Effort::Quick {
+        return Ok(cells);
+    }
     let [primary, _] = in_halves(&cells).map(<[WriteBackCell]>::to_vec);
     for (partition, aged_percent) in LAYOUTS {
         let expected = || "60GB@start".to_owned();
@@ -112,9 +115,9 @@ pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 }
 
 pub(super) fn measure_schemes(outcomes: &[Outcome]) -> Vec<Measured> {
-    let each = outcomes.len() / (2 + LAYOUTS.len());
-    let (whole_disk, layouts) = outcomes.split_at(2 * each);
-    let on_layouts = LAYOUTS.into_iter().zip(layouts.chunks_exact(each.max(1))).flat_map(|(layout, outcomes)| {
+    let each = both_schemes().len() * WORKLOADS.len();
+    let (whole_disk, layouts) = outcomes.split_at((2 * each).min(outcomes.len()));
+    let on_layouts = LAYOUTS.into_iter().zip(layouts.chunks_exact(each)).flat_map(|(layout, outcomes)| {
         of_schemes(outcomes).map(|(name, value)| Measured::new(name, value).on(&layout_name(layout)))
     });
     in_readings(whole_disk, of_schemes).into_iter().chain(on_layouts).collect()
