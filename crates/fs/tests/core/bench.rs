@@ -154,6 +154,7 @@ pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) 
         on_branch_error: OnBranchError::Skip,
         directories: DirectoryRule::Safe,
         cache_timeout: Duration::ZERO,
+        heat: None,
         enforce: EnforceSpec { window: Schedule::default(), bandwidth: None },
         probe_interval: Duration::from_secs(1),
         probe_timeout: Duration::from_secs(10),
