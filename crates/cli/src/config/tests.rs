@@ -740,7 +740,8 @@ fn a_fill_level_that_nothing_can_lower_is_found() {
     assert_eq!(idle("default = [\"ssd\"]", "", ""), 1, "the only list names the branch alone");
     assert_eq!(idle("default = [\"ssd\"]", "", films), 0);
     assert_eq!(idle("default = [\"ssd\", \"hdd\"]", "", ""), 0);
-    assert_eq!(idle("", "", ""), 0, "any branch will do");
+    assert_eq!(idle("", "", ""), 1, "all branches are equals, and nothing moves between equals");
+    assert_eq!(idle("", ", to = [\"hdd\"]", ""), 0);
     assert_eq!(idle("default = [\"hdd\", \"ssd\"]", "", ""), 1, "nothing comes after the branch");
     assert_eq!(idle("default = [\"ssd\"]", ", to = [\"tape\"]", films), 1, "no list allows it");
     assert_eq!(idle("default = [\"ssd\", \"tape\"]", ", to = [\"tape\"]", films), 0);

@@ -119,6 +119,7 @@ pub struct Rules {
 
 /// What of files any rule looks at, for those who would have to find it out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Asked {
     /// The directories that a file is in.
     pub paths: bool,
