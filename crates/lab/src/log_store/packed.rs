@@ -133,7 +133,7 @@ impl LogInput {
             }
             let name = format!("{} disk {number}", name_of(path));
             let input = LogInput::of_any_size(&name, requests, Pages(packing.rank(u64::MAX)))?.on_disk(disk);
-            inputs.push(input.of_trace(name_of(path), summary.skipped.clone()));
+            inputs.push(input.of_trace(name_of(path), summary.skipped));
         }
         Ok(inputs)
     }

@@ -175,7 +175,7 @@ impl Default for MachineSpec {
 impl MachineSpec {
     /// Chooses a disk: a profile by its name, or the file of a profile, whose name has a `/` or ends in `.toml`.
     pub fn set_disk(&mut self, disk: &str) -> Result<(), LabError> {
-        let is_file = disk.contains('/') || disk.ends_with(".toml");
+        let is_file = disk.contains('/') || Path::new(disk).extension().is_some_and(|extension| extension == "toml");
         let open =
             || DriveProfile::open(Path::new(disk)).map_err(|source| LabError::Drive { path: disk.into(), source });
         self.drive = if is_file { Some(Arc::new(open()?)) } else { None };
@@ -510,7 +510,9 @@ impl WriteBackCell {
             ("zone-page-cost", of.bookkeeping.zone_page),
             ("zone-cost", of.bookkeeping.zone),
         ];
-        costs.into_iter().for_each(|(name, cost)| say(cost > Nanos(0), name, cost.0.to_string()));
+        for (name, cost) in costs {
+            say(cost > Nanos(0), name, cost.0.to_string());
+        }
         say(of.ordered_commits, "ordered-commits", String::new());
         say(of.growing_windows, "growing-windows", String::new());
         say(of.partition.is_some(), "partition", of.partition.map_or_else(String::new, |part| part.to_string()));
