@@ -442,7 +442,7 @@ pub enum Error {
         /// Name of the branch.
         name: String,
         /// Why.
-        source: BranchError,
+        source: Box<BranchError>,
     },
     /// Anything else from the system.
     #[error("{doing}: {source}")]

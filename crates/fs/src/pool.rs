@@ -47,6 +47,9 @@ pub use crate::migrate::Walk;
 pub use crate::names::{Behind, Replace};
 pub use crate::tree::Attr;
 
+/// What a thread of the pool does until the pool ends.
+pub(crate) type Work = fn(&Pool);
+
 /// See the module. Its doors are `fuse`, `control` and `mount`.
 pub struct Pool {
     context: Arc<Context>,
@@ -124,21 +127,20 @@ impl Pool {
     }
 
     /// Notes that the pool is in use. Returns the names of its threads and their work, which goes on until the pool ends.
-    pub(crate) fn begin(&self) -> Vec<(String, fn(&Pool))> {
+    pub(crate) fn begin(&self) -> Vec<(String, Work)> {
         self.migrate.begin_use();
         if let Some(short) = self.admin.descriptor_warning() {
             tracing::warn!("{short}");
         }
-        let mover =
-            |number: usize| -> (String, fn(&Pool)) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
-        let others: [(&str, fn(&Pool)); 5] = [
+        let mover = |number: usize| -> (String, Work) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
+        let others: [(&str, Work); 5] = [
             ("revisits", |pool| pool.migrate.run_revisits()),
             ("monitor", |pool| pool.admin.run_monitor()),
             ("disk-errors", |pool| pool.admin.run_disk_errors()),
             ("enforcer", |pool| pool.migrate.run_schedule()),
             ("fill-levels", |pool| pool.admin.run_fill_levels()),
         ];
-        let staging: Option<(&str, fn(&Pool))> =
+        let staging: Option<(&str, Work)> =
             self.placement.staged.area.is_some().then_some(("staging", |pool| pool.staging.run()));
         let others = others.into_iter().chain(staging).map(|(name, work)| (name.to_owned(), work));
         (0..MOVERS).map(mover).chain(others).collect()

@@ -161,10 +161,10 @@ fn main() {
             "pages" => {
                 for number in 0..PAGES as u32 {
                     let block = number % 1000 / 10 * 20 + number % 10;
-                    if !zone.is_dirty(block) {
-                        zone.enter(black_box(block));
-                    } else {
+                    if zone.is_dirty(block) {
                         zone.leave(black_box(block));
+                    } else {
+                        zone.enter(black_box(block));
                     }
                 }
             }

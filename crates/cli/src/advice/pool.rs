@@ -125,7 +125,7 @@ fn of_branch(error: &BranchError) -> Option<String> {
             format!("to take it in as a new branch: {}", replace_before_mount(name))
         }
         BranchError::ReplacedElsewhere { path, name, .. } => {
-            format!("to take {path:?} in instead: {}", command(["branch", "replace", name, "--pool", "CONFIG"]))
+            format!("to take \"{}\" in instead: {}", path.display(), command(["branch", "replace", name, "--pool", "CONFIG"]))
         }
         BranchError::InUse { .. } => {
             "`umbrella status` lists pools: unmount the one that has it; a disk that this pool uses cannot be added again"

@@ -733,7 +733,9 @@ fn a_fill_level_that_nothing_can_lower_is_found() {
         );
         let config = read_text(&text).unwrap_or_else(|error| panic!("{text}{error}"));
         let found = odd_rules::idle_evicts(&config);
-        found.iter().for_each(|finding| assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}"));
+        for finding in &found {
+            assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}");
+        }
         found.len()
     };
     let films = "[[rule]]\nname = \"films\"\nwhen = { name = \"*.avi\" }\nto = [\"ssd\", \"hdd\"]\n";

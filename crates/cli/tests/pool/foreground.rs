@@ -1,5 +1,6 @@
 //! Moves and those who use the same disks: moves take turns, and give way to everybody else.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -127,7 +128,7 @@ fn moves_of_all_kinds_between_branches_of_one_disk_come_to_their_end() {
     for (number, name) in branches.iter().enumerate() {
         fs::create_dir(at(number)).unwrap();
         builder = builder.branch(name, at(number));
-        rules += &format!("[[rule]]\nname = \"{name}\"\nwhen = {{ path = \"/{name}/**\" }}\nto = [\"{name}\"]\n");
+        writeln!(rules, "[[rule]]\nname = \"{name}\"\nwhen = {{ path = \"/{name}/**\" }}\nto = [\"{name}\"]").unwrap();
     }
     // Everything is on the wrong branch, each way in both directions.
     for (number, name) in branches.iter().enumerate() {

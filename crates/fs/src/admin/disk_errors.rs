@@ -257,5 +257,5 @@ impl Admin {
 
 fn warning(branch: &Branch, errors: &BranchErrors) -> Warning {
     let (name, path) = (branch.spec.name.clone(), branch.spec.path.clone());
-    Warning::Failing { name, path, counted: errors.counted().to_string(), last: errors.last.to_string() }
+    Warning::Failing { name, path, counted: errors.counted(), last: errors.last.clone() }
 }

@@ -41,7 +41,7 @@ impl Admin {
         ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?;
         for branch in self.named_branches() {
             if let Some(spec) = spec_of(&new, &branch) {
-                let unfit = |source| Error::BranchUnfit { name: branch.spec.name.clone(), source };
+                let unfit = |source| Error::BranchUnfit { name: branch.spec.name.clone(), source: Box::new(source) };
                 branch.check_settings(spec).map_err(unfit)?;
             }
         }

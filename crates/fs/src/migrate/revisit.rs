@@ -220,7 +220,9 @@ impl Migrations {
     /// Looks at all that waits, on the calling thread.
     pub(crate) fn revisit_all(&self) {
         let warmed = std::mem::take(&mut self.revisits.due.lock().warmed);
-        warmed.iter().for_each(|warmed| self.warm_neighbours(warmed));
+        for warmed in &warmed {
+            self.warm_neighbours(warmed);
+        }
         loop {
             let part = self.revisits.due.lock().take(true);
             let Some(part) = part else { return };

@@ -88,7 +88,7 @@ impl Placement {
         }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
-            self.context.unwarn(&Subject::List(entry.name.to_string()));
+            self.context.unwarn(&Subject::List(entry.name.clone()));
         }
         self.branches.levels.call();
         Ok(())

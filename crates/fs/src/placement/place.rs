@@ -79,7 +79,7 @@ impl Placement {
         };
         full.store(true, Ordering::Relaxed);
         let warning = Warning::ListFull { list: self.list_of(entry) };
-        self.context.warn(Subject::List(info.name.to_string()), &warning);
+        self.context.warn(Subject::List(info.name.clone()), &warning);
     }
 
     /// A list, for people: whose it is, and its branches.
@@ -186,7 +186,7 @@ impl Placement {
         if full.is_some_and(|full| full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed))
             && let Some(info) = active.rules.entries().get(decision.entry.index())
         {
-            self.context.unwarn(&Subject::List(info.name.to_string()));
+            self.context.unwarn(&Subject::List(info.name.clone()));
         }
     }
 

@@ -63,6 +63,7 @@ enum FitArg {
 /// The machine.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Machine")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct MachineArgs {
     /// The disk (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends in .toml (umbrella lab
     /// disk import).

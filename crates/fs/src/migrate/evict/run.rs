@@ -50,7 +50,7 @@ impl Migrations {
             run.is_moving = false;
             run.rest = rest;
         });
-        self.context.unwarn(&Subject::Evict(evict.of.to_string()));
+        self.context.unwarn(&Subject::Evict(evict.of.clone()));
         rest.and_then(|rest| rest.wakes_at())
     }
 
@@ -114,7 +114,7 @@ impl Migrations {
     /// Below `min_free` the hours of a fill level do not count, and people should know why their disks run.
     fn say_begin(&self, evict: &Evict, urgency: Urgency) {
         if urgency == Urgency::Short && !in_hours(evict) {
-            let of = evict.of.to_string();
+            let of = evict.of.clone();
             self.context.warn(Subject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
         }
         tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
