@@ -130,8 +130,11 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     }
     // Cut off.
     fs::write(house.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
-    let told =
-        ["d.img: the device has 32 MiB, the store needs 64 MiB: ", "`truncate -s 67108864 FILE`", "`check --data`"];
+    let told = [
+        "d.img: the device has 32 MiB, the store needs 64 MiB: ",
+        "`truncate -s 67108864 FILE`",
+        "`umbrella disk check --data`",
+    ];
     for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
         house.refused(command, 1, &told);
     }
