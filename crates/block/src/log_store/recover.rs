@@ -167,10 +167,10 @@ impl LogStore {
 impl StoreShared {
     /// What the superblock noted has been told.
     fn remove_pending_loss(&self) -> Result<(), LogStoreError> {
-        let superblock = &mut self.state.lock().core.superblock;
+        let superblock = self.state.lock().core.superblock.clone();
         if superblock.pending_loss.is_some() {
-            let changed = Superblock { pending_loss: None, ..superblock.clone() };
-            *superblock = self.named.replace_superblock(changed)?;
+            let superblock = self.named.replace_superblock(Superblock { pending_loss: None, ..superblock })?;
+            self.state.lock().core.superblock = superblock;
         }
         Ok(())
     }

@@ -51,11 +51,11 @@ pub use umbrella_policy::log_layout::{Clock, Place, SegmentNo, Stamp, Stream};
 
 pub(in crate::log_store) use area::payload_bytes;
 pub use area::{area_bytes, area_segments};
-pub use checkpoint::{CheckpointHeader, CheckpointNo, Counters, Head, OpenSegment, PayloadSum, Sequence};
+pub use checkpoint::{CheckpointHeader, Counters, Head, OpenSegment, PayloadSum};
 pub use checksum::Checksum;
 pub use chunk::{ChunkBuilder, ChunkHeader, Entry, MAX_ENTRIES};
 pub use error::{Field, FormatError, Limit, Structure};
-pub use ids::{Blocks, MapPageNo, SegmentState, Slot};
+pub use ids::{Blocks, CheckpointNo, MapPageNo, SegmentState, Sequence, Slot};
 pub use map_page::{IndexEntry, MapEntry, MapPage};
 pub use payload::{Payload, PayloadEncoder, SegmentEntry};
 pub use pending_loss::PendingLoss;

@@ -20,8 +20,8 @@
 
 use std::ops::Range;
 
-use super::checkpoint::{CheckpointNo, Sequence};
 use super::error::{Field, FormatError, Limit, Structure};
+use super::ids::{CheckpointNo, Sequence};
 use super::raw::{FieldReader, Writer, check};
 use super::repeat::{fewer, joined};
 

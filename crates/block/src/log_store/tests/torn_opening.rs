@@ -107,19 +107,27 @@ enum Damage {
 
 const DAMAGES: [Damage; 5] = [Damage::Header, Damage::Data, Damage::TwoHeaders, Damage::Checkpoint, Damage::MapPage];
 
+fn flip_in(bytes: &mut [u8], block: usize, random: &mut StdRng) {
+    bytes[block * 4096 + random.random_range(0..4096)] ^= 1 << 3;
+}
+
 /// Damages the store; nothing where it has no such thing.
 fn strike(bytes: &mut [u8], damage: Damage, random: &mut StdRng) -> Option<()> {
     let superblock = superblock(bytes);
     let chunks = newest_chunks(bytes, &superblock);
-    let mut flip = |at: usize, random: &mut StdRng| bytes[at * 4096 + random.random_range(0..4096)] ^= 1 << 3;
     let latest = &chunks[..chunks.len().min(8)];
     match damage {
-        Damage::Header => flip(latest.choose(random)?.0, random),
+        Damage::Header => flip_in(bytes, latest.choose(random)?.0, random),
         Damage::Data => {
-            let (at, header) = latest.iter().filter(|(_, header)| header.blocks() > 1).collect::<Vec<_>>().choose(random).copied()?;
-            flip(at + random.random_range(1..header.blocks() as usize), random);
+            let with_data: Vec<_> = latest.iter().filter(|(_, header)| header.blocks() > 1).collect();
+            let (at, header) = with_data.choose(random)?;
+            let block = at + random.random_range(1..header.blocks() as usize);
+            flip_in(bytes, block, random);
         }
-        Damage::TwoHeaders => latest.choose_multiple(random, 2).for_each(|(at, _)| flip(*at, random)),
+        Damage::TwoHeaders => {
+            let two: Vec<usize> = latest.choose_multiple(random, 2).map(|(at, _)| *at).collect();
+            two.into_iter().for_each(|at| flip_in(bytes, at, random));
+        }
         Damage::Checkpoint => {
             let named = NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
             let found = named.checkpoint(&superblock).ok()?;
@@ -131,7 +139,7 @@ fn strike(bytes: &mut [u8], damage: Damage, random: &mut StdRng) -> Option<()> {
             let named = NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
             let index = named.checkpoint(&superblock).ok()?.index;
             let page = index.into_iter().flatten().collect::<Vec<_>>().choose(random).copied()?;
-            flip(superblock.device_block(page.place()).0 as usize, random);
+            flip_in(bytes, superblock.device_block(page.place()).0 as usize, random);
         }
     }
     Some(())
