@@ -120,8 +120,10 @@ impl Bed<'_> {
 
     fn create(&self) {
         match self.engine {
-            Engine::LogStore => log_store::create(self.file("store", 1 << 30), "store", &CreateOptions::default())
-                .unwrap_or_else(|error| panic!("{error}")),
+            Engine::LogStore => {
+                log_store::create(self.file("store", 1 << 30), "store", &CreateOptions::default())
+                    .unwrap_or_else(|error| panic!("{error}"));
+            }
             Engine::Hybrid => {
                 let (disk, flash) = self.halves();
                 hybrid::create(&disk, &flash).unwrap_or_else(|error| panic!("{error}"));

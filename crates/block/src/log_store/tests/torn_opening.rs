@@ -74,7 +74,7 @@ fn cut_off(bytes: &[u8], access: OpenMode, expected: &Opened, (depth, label): (u
                 let perhaps = |all: &Opened| all.told.iter().filter(perhaps).cloned().collect::<Vec<_>>();
                 assert_eq!(perhaps(&opened), perhaps(expected), "{label}: {state}");
             }
-            if depth > 0 && unfinished % 40 == 1 && checkpoint == begun {
+            if depth > 0 && unfinished % 120 == 1 && checkpoint == begun {
                 let label = format!("{label}: {state}, and once more");
                 unfinished += cut_off(&bytes_of(disk), access, expected, (depth - 1, &label));
             }
@@ -87,9 +87,8 @@ fn cut_off(bytes: &[u8], access: OpenMode, expected: &Opened, (depth, label): (u
 /// The places of the newest chunks, the very newest first.
 fn newest_chunks(bytes: &[u8], superblock: &Superblock) -> Vec<(usize, ChunkHeader)> {
     let first = superblock.first.0 as usize;
-    let header = |at: usize| {
-        ChunkHeader::parse(&bytes[at * 4096..][..4096], superblock, Place((at - first) as u64)).ok()
-    };
+    let header =
+        |at: usize| ChunkHeader::parse(&bytes[at * 4096..][..4096], superblock, Place((at - first) as u64)).ok();
     let mut chunks: Vec<_> = (first..bytes.len() / 4096).filter_map(|at| Some((at, header(at)?))).collect();
     chunks.sort_by_key(|(_, header)| std::cmp::Reverse((header.epoch, header.sequence)));
     chunks
@@ -148,7 +147,7 @@ fn strike(bytes: &mut [u8], damage: Damage, random: &mut StdRng) -> Option<()> {
 #[test]
 fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
     let (mut unfinished, mut table) = (0, BTreeMap::<(Damage, bool, bool), usize>::new());
-    for seed in 0..40 {
+    for seed in 0..15 {
         let (disk, _) = filled([30, 40, 60][seed as usize % 3], "r_lfs", seed);
         let scene = Scene::new(&disk);
         let store = scene.open();
@@ -178,5 +177,5 @@ fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
     }
     let perhaps = table.iter().filter(|((_, salvaged, told), _)| !salvaged && *told).count();
     let certain = table.iter().filter(|((_, salvaged, _), _)| *salvaged).count();
-    assert!(unfinished > 1000 && perhaps > 0 && certain > 0, "{unfinished} openings: {table:?}");
+    assert!(unfinished > 500 && perhaps > 0 && certain > 0, "{unfinished} openings: {table:?}");
 }

@@ -158,7 +158,11 @@ fn a_loss_that_was_not_told_is_kept_under_a_feature_of_its_own() {
     assert_eq!(block[16], 4);
     assert_eq!(parse(&block), Ok(superblock));
     let without = with(&block, CHECKSUM_AT, 16, &[0]);
-    assert_eq!(parse(&without), Err(FormatError::Reserved { structure: THIS, offset: 512 }), "it says that there is none");
+    assert_eq!(
+        parse(&without),
+        Err(FormatError::Reserved { structure: THIS, offset: 512 }),
+        "it says that there is none"
+    );
     let behind = Err(FormatError::Reserved { structure: THIS, offset: 4090 });
     assert_eq!(parse(&with(&block, CHECKSUM_AT, 4090, &[1])), behind);
 }
