@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo docs test test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-moves bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo docs test test-python test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-moves bench-write-back bench-staging build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
@@ -49,6 +49,9 @@ docs: ## the documentation site in target/book; fails on a broken link (builds m
 test: setup docs ## every test, on real mounts (root); the most telling ones on both transports
 	scripts/test.sh
 
+test-python: ## the lab's Python package and its tutorial (CELLS=N: runs of the sweep on a cluster)
+	scripts/python.sh
+
 test-policies: setup ## POSIX suites and property tests with each write-back policy in turn (some 20 minutes)
 	scripts/every-policy.sh
 
@@ -58,6 +61,7 @@ test-conformance: setup ## pjdfstest, fsx, stress-ng, fio, bonnie++ and dbench o
 test-long: setup ## what chance decides, for longer: daemons killed 100 times, a million damaged inputs of each structure (minutes; SEED=N for another run)
 	UMBRELLA_CRASH_ROUNDS=100 UMBRELLA_CRASH_SEED=$(SEED) cargo test --locked -p umbrella --test log_disk --test disk_kills -- kill --nocapture
 	UMBRELLA_FUZZ_ROUNDS=1000000 UMBRELLA_FUZZ_SEED=$(SEED) cargo test --locked -p umbrella-block --lib -- fuzz one_damaged_bit --nocapture
+	CELLS=10000 scripts/python.sh
 	UMBRELLA_CRASH_STATES=100000 cargo test --locked -p umbrella-block --lib -- a_power_cut_and_one_damaged_bit --nocapture
 
 test-schedules: setup ## a model checker decides which thread goes on: renames, moves, staging (SEED=N, RUNS=N; root)

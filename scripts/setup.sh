@@ -9,7 +9,7 @@ readonly tools=target/tools
 # clang compiles the flusher's BPF programs; libbpf is built with make and pkg-config, and linked with libelf and zlib.
 readonly build_packages=(gcc libc6-dev clang make pkg-config libelf-dev zlib1g-dev e2fsprogs util-linux)
 readonly test_packages=(fuse3 fio blktrace postmark dbench bonnie++ stress-ng xfsprogs btrfs-progs attr acl gocryptfs sshfs openssh-server strace mergerfs chromium
-    libnbd-bin python3 python3-libnbd nbdkit nbd-client qemu-utils openssl)
+    libnbd-bin python3 python3-venv python3-libnbd nbdkit nbd-client qemu-utils openssl)
 readonly machine_packages=(qemu-system-x86 busybox-static kmod xz-utils binutils)
 # Where the kernel for an emulated machine is unpacked; it is never installed.
 readonly kernel=target/ublk/kernel

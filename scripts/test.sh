@@ -15,6 +15,8 @@ cargo test "${workspace[@]}"
 # Its locks are those of the model checker: a build of its own.
 cargo test --locked -p umbrella-fs --features model-check --test model_check
 
+scripts/python.sh
+
 # With the tests above the module is loaded, if it is one.
 [[ -e /sys/module/fuse/parameters/enable_uring ]] || exit 0
 

@@ -1,113 +1,54 @@
-//! What to do about an error of a disk, in commands: the library that found it knows of none.
+//! What to do about an error or a warning, in commands: the library that found it knows of none.
+//!
+//! Here for what a command ends with; `umbrella mount` gives it to the pool, for its log, its status and its answers.
+
+mod disk;
+mod pool;
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use umbrella_block::hybrid::{Contents, HybridError};
-use umbrella_block::log_store::LogStoreError;
-use umbrella_block::log_store::format::ChooseError;
+use umbrella_lab::result::shell_words;
 
-/// What to do about an error, if its chain has one of a disk that a command helps with.
-pub(crate) fn advice(error: &anyhow::Error) -> Option<&'static str> {
+use crate::text::visible;
+
+pub(crate) use disk::GO_ON;
+
+/// What to do about an error, if its chain has one that a command helps with.
+pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(of)
 }
 
-fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    if let Some(error) = error.downcast_ref::<HybridError>() {
-        return of_hybrid(error);
+/// What to do about this one, its reasons apart.
+pub(crate) fn of(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(advice) = disk::of(error) {
+        return Some(advice.to_owned());
     }
-    if let Some(error) = error.downcast_ref::<LogStoreError>() {
-        return of_store(error);
+    if let Some(inner) = error.downcast_ref::<Arc<io::Error>>().and_then(|error| error.get_ref()) {
+        // An error of a disk that stands for one of a device.
+        return of(inner);
     }
-    if let Some(error) = error.downcast_ref::<ChooseError>() {
-        return of_superblock(error);
-    }
-    // An error of a disk that stands for one of a device.
-    let inner = error.downcast_ref::<Arc<io::Error>>()?.get_ref()?;
-    of(inner)
+    pool::of(error)
 }
 
-/// About a damaged record of a hybrid disk's log, when what it held was listed.
-pub(crate) const GO_ON: &str = "`umbrella disk attach --salvage` goes on without it";
-
-fn of_hybrid(error: &HybridError) -> Option<&'static str> {
-    Some(match error {
-        HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
-        HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
-        HybridError::FlashLost { .. } => {
-            "if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
-        }
-        HybridError::TagGone { .. } => {
-            "`umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
-        }
-        HybridError::DiskGrew { .. } => {
-            "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), and join it again with `umbrella disk create`; the data on it stays"
-        }
-        HybridError::DiskCut { .. } | HybridError::Stale { .. } => {
-            "to go on with the disk as it is, without what only the flash has: `umbrella disk detach --forget-flash`"
-        }
-        HybridError::Detached { .. } => "`umbrella disk create` joins them again",
-        HybridError::Changed { .. } => {
-            "copy what you need from the disk (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
-        }
-        HybridError::Corrupt { .. } => {
-            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
-        }
-        HybridError::Unreadable { .. } => {
-            "to give these sectors up: `umbrella disk detach --keep-cache`, then `umbrella disk attach --salvage`"
-        }
-        HybridError::Occupied { contents, .. } => of_contents(contents),
-        _ => return None,
-    })
+/// A command of this program to be pasted into a shell, in backquotes.
+pub(crate) fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    format!("`umbrella {}`", visible(&shell_words(words)))
 }
 
-fn of_contents(contents: &Contents) -> &'static str {
-    match contents {
-        Contents::LogOf(_) | Contents::LogInUse => {
-            "`umbrella disk detach --dissolve` ends that pair (--forget-flash where its disk goes on without it); --force writes over it"
-        }
-        Contents::HalfWith(_) => {
-            "`umbrella disk detach` brings it to the disk (with --forget-flash if the flash is lost)"
-        }
-        Contents::OnFlash(_) | Contents::ToTheEnd(_) | Contents::InPlaceOfTag => "--force writes over it",
-    }
-}
-
-fn of_store(error: &LogStoreError) -> Option<&'static str> {
-    Some(match error {
-        LogStoreError::Superblock { source, .. } => return of_superblock(source),
-        LogStoreError::Checkpoints { .. } => "`umbrella disk salvage` copies the data out",
-        LogStoreError::FlushedLost { .. } => {
-            "to go on without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
-        }
-        LogStoreError::LogUnreadable { .. } => "--salvage goes on without it, --read-only reads what is left",
-        LogStoreError::Doubtful { source, .. } => return of_store(source),
-        LogStoreError::MapPage { .. } => {
-            "`umbrella disk salvage` copies the rest, and what the log still has of them; `attach` or `serve` with --salvage goes on without them"
-        }
-        LogStoreError::Damaged { .. } | LogStoreError::Unverified { .. } | LogStoreError::Lost { .. } => {
-            "`umbrella disk salvage` copies what is left"
-        }
-        LogStoreError::Occupied { .. } => "--force does that",
-        LogStoreError::NoRoom { .. } => "`umbrella disk check --data` says which",
-        _ => return None,
-    })
-}
-
-fn of_superblock(error: &ChooseError) -> Option<&'static str> {
-    match error {
-        ChooseError::Foreign => {
-            Some("`umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out")
-        }
-        ChooseError::Damaged { .. } => Some("`umbrella disk salvage` copies the data out"),
-        _ => None,
+/// What is wrong, and what to do about it.
+pub(crate) fn advised(error: &(dyn Error + 'static)) -> String {
+    match of(error) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use umbrella_block::hybrid::Damage;
+    use umbrella_block::hybrid::{Damage, HybridError};
+    use umbrella_block::log_store::LogStoreError;
     use umbrella_block::{BlockError, Operation};
     use umbrella_units::BlockNo;
 
@@ -120,8 +61,8 @@ mod tests {
     #[test]
     fn an_error_of_a_disk_is_told_with_the_command_that_helps() {
         let plain = anyhow::Error::from(no_superblock());
-        assert_eq!(advice(&plain), Some("`umbrella disk create` makes one"));
-        assert_eq!(advice(&plain.context("the flash")), Some("`umbrella disk create` makes one"));
+        assert_eq!(advice(&plain), Some("`umbrella disk create` makes one".to_owned()));
+        assert_eq!(advice(&plain.context("the flash")), Some("`umbrella disk create` makes one".to_owned()));
         assert_eq!(advice(&anyhow::anyhow!("something else")), None);
     }
 
@@ -129,6 +70,6 @@ mod tests {
     fn so_is_one_that_stands_for_an_error_of_a_device() {
         let lost = LogStoreError::Lost { device: "d".to_owned(), block: BlockNo(3) };
         let error = BlockError::io(&"d".into(), Operation::Read, None, io::Error::other(lost));
-        assert_eq!(advice(&error.into()), Some("`umbrella disk salvage` copies what is left"));
+        assert_eq!(advice(&error.into()), Some("`umbrella disk salvage` copies what is left".to_owned()));
     }
 }

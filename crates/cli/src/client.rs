@@ -7,13 +7,17 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
 use thiserror::Error;
+use umbrella_fs::control::STOP;
 use umbrella_fs::control::protocol::{Answer, Progress, Reply, Request};
 
 use crate::text::{visible, visible_path};
@@ -223,6 +227,19 @@ impl<L: Language> ClientOf<L> {
         self.converse(request, Limit::Life, on_progress)
     }
 
+    /// As [`ClientOf::work`], with work that a first Ctrl-C (or SIGTERM) stops: the daemon answers how far it came. A second one ends the program.
+    pub(crate) fn work_until_stopped(
+        &self,
+        request: &L::Request,
+        on_progress: &mut dyn FnMut(L::Progress),
+    ) -> Result<L::Answer, ClientError> {
+        let stream = self.say(request)?;
+        let asked = stream.try_clone().and_then(StopSignals::heed).map_err(|error| self.failed(error))?;
+        let answer = self.hear(stream, Limit::Life, on_progress);
+        drop(asked);
+        answer
+    }
+
     /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent is given up.
     pub(crate) fn work_with_pulse(
         &self,
@@ -238,13 +255,28 @@ impl<L: Language> ClientOf<L> {
         limit: Limit,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
+        self.hear(self.say(request)?, limit, on_progress)
+    }
+
+    /// Connects, and says what is wanted.
+    fn say(&self, request: &L::Request) -> Result<UnixStream, ClientError> {
         let mut stream = connect(&self.socket).map_err(|error| self.no_connection(error))?;
         let mut line =
             serde_json::to_vec(request).map_err(|error| ClientError::Garbled { reason: error.to_string() })?;
         line.push(b'\n');
         stream.set_write_timeout(Some(self.patience)).map_err(|error| self.failed(error))?;
         stream.write_all(&line).map_err(|error| self.failed(error))?;
+        Ok(stream)
+    }
+
+    fn hear(
+        &self,
+        stream: UnixStream,
+        limit: Limit,
+        on_progress: &mut dyn FnMut(L::Progress),
+    ) -> Result<L::Answer, ClientError> {
         let mut replies = BufReader::new(stream);
+        let mut line = Vec::new();
         loop {
             line.clear();
             self.read_line(&mut replies, &mut line, limit.deadline())?;
@@ -330,6 +362,38 @@ impl<L: Language> ClientOf<L> {
             BrokenPipe | ConnectionReset => ClientError::HungUp,
             _ => ClientError::Io { socket: self.socket.clone(), source: error },
         }
+    }
+}
+
+/// While it lives, the first signal to end asks the daemon to stop.
+struct StopSignals {
+    signals: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StopSignals {
+    fn heed(mut daemon: UnixStream) -> std::io::Result<StopSignals> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let handle = signals.handle();
+        let heed = move || {
+            let mut is_asked = false;
+            for signal in signals.forever() {
+                if is_asked || daemon.write_all(STOP).is_err() {
+                    let _it_ends_here = signal_hook::low_level::emulate_default_handler(signal);
+                }
+                is_asked = true;
+                tell!("stopping: what is being copied stays where it is (once more ends this program at once)");
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed)?;
+        Ok(StopSignals { signals: handle, thread: Some(thread) })
+    }
+}
+
+impl Drop for StopSignals {
+    fn drop(&mut self) {
+        self.signals.close();
+        let _panicked = self.thread.take().map(JoinHandle::join);
     }
 }
 

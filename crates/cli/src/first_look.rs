@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use umbrella_fs::spec::PoolSpec;
 
+use crate::advice::command;
 use crate::mounts;
 use crate::survey::{Contents, Root, Totals, walk};
-use crate::text::{count, visible_path};
+use crate::text::count;
 
 /// Somebody has ended it.
 struct Ended;
@@ -23,9 +24,9 @@ pub(crate) fn look(spec: &PoolSpec, config: &Path, goes_on: &dyn Fn() -> bool) -
         return None;
     }
     Some(format!(
-        "first look at the branches: {} (`umbrella check --import {}` says which, and what to do)",
+        "first look at the branches: {} ({} says which, and what to do)",
         summary(&totals),
-        visible_path(config)
+        command(["check", "--import", &config.to_string_lossy()])
     ))
 }
 

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 use umbrella_fs::control::protocol::{Answer, Request};
 use umbrella_fs::spec::PoolSpec;
 
+use crate::advice;
 use crate::client::{Client, ClientError};
 use crate::daemon::Starter;
 use crate::mount_options::MountOptions;
@@ -53,6 +54,7 @@ pub(crate) struct Session {
 
 /// Mounts, and serves until the pool is unmounted.
 pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
+    umbrella_fs::set_advice(advice::of);
     if let Some(dir) = session.pool.socket.parent() {
         private_dir(dir)?;
     }

@@ -297,6 +297,10 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
     }
     if summary.stopped {
         text.push_str("; stopped before the end");
+        if summary.files_left > 0 {
+            let _ = write!(text, ", {} left of those found", count(summary.files_left, "file"));
+        }
+        text.push_str("; the same command goes on");
     }
     text
 }
@@ -321,8 +325,15 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool) -> String {
         files_failed: summary.files_failed,
         files_no_room: summary.files_no_room,
         stopped: summary.stopped,
+        files_left: summary.files_left,
     };
-    format!("{}{}\n", lines(&table), self::summary(&walk, dry_run))
+    let left = summary.bytes_planned.0.saturating_sub(summary.bytes_moved.0);
+    let left = if summary.stopped && left > 0 {
+        format!("{} of {} are left to move\n", ByteSize(left), summary.bytes_planned)
+    } else {
+        String::new()
+    };
+    format!("{}{}\n{left}", lines(&table), self::summary(&walk, dry_run))
 }
 
 /// A directory whose copies differ, in one line.

@@ -21,31 +21,16 @@ mod told;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use support::house::{House, Killed};
 use support::process::as_nobody;
-use support::{MIB, bytes, eventually, poll, require_root_and_fuse, run, temp_dir};
-use tempfile::TempDir;
-
-/// A folder with the files of some disks, and a run folder for their daemons. Whatever they are, they end with it.
-struct House {
-    dir: TempDir,
-}
+use support::{MIB, bytes, eventually, first, poll, require_root_and_fuse, run, said, temp_dir};
 
 impl House {
-    fn new() -> House {
-        require_root_and_fuse();
-        House { dir: temp_dir("disk") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// A hybrid disk of files that sleeps after `sleep`, without more options than a user would give.
     fn hybrid(&self, name: &str, sleep: &str) -> PathBuf {
         let (disk, flash) = (self.path(&format!("{name}.disk")), self.path(&format!("{name}.flash")));
@@ -67,51 +52,6 @@ impl House {
         config
     }
 
-    fn umbrella(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
-        command
-            .arg("disk")
-            .args(args)
-            .current_dir(self.dir.path())
-            .env("UMBRELLA_RUN_DIR", self.path("run"))
-            .env("UMBRELLA_LOG_DIR", self.path("log"))
-            .env("UMBRELLA_STATE_DIR", self.path("state"))
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let output = self.umbrella(args).output().expect("the program can be started");
-        assert!(!said(&output).contains("panicked"), "{args:?}: {}", said(&output));
-        output
-    }
-
-    /// Standard output of what must succeed.
-    fn given(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}\n{}", said(&output), self.logs());
-        String::from_utf8(output.stdout).expect("text")
-    }
-
-    fn json(&self, args: &[&str]) -> Value {
-        serde_json::from_str(&self.given(&[args, &["--json"]].concat())).expect("one JSON document")
-    }
-
-    /// Must end with that code, and say all of it.
-    fn refused(&self, args: &[&str], code: i32, parts: &[&str]) {
-        let output = self.run(args);
-        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
-        for part in parts {
-            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
-        }
-    }
-
-    fn status(&self, name: &str) -> Value {
-        self.json(&["status", name])
-    }
-
     fn pid(&self, name: &str) -> Pid {
         let pid = self.status(name)["pid"].as_i64().expect("a process");
         Pid::from_raw(pid as i32).expect("a process")
@@ -123,89 +63,15 @@ impl House {
         pid
     }
 
-    fn nbd(&self, name: &str) -> String {
-        format!("nbd+unix:///{name}?socket={}", self.path(&format!("run/disks/{name}.nbd")).display())
-    }
-
-    /// Copies bytes to the start of a disk that is served.
-    fn write(&self, name: &str, data: &[u8]) {
-        let file = self.path("data");
-        fs::write(&file, data).expect("the folder can be written");
-        run("nbdcopy", ["--flush".as_ref(), file.as_os_str(), self.nbd(name).as_ref()]);
-    }
-
-    /// The first bytes of a disk that is served.
-    fn read(&self, name: &str, length: usize) -> Vec<u8> {
-        let file = self.path("copy");
-        run("nbdcopy", [self.nbd(name).as_ref(), file.as_os_str()]);
-        first(&file, length)
-    }
-
-    fn logs(&self) -> String {
-        let logs = fs::read_dir(self.path("log")).into_iter().flatten().flatten();
-        logs.map(|log| fs::read_to_string(log.path()).unwrap_or_default()).collect()
-    }
-
     /// Starts a daemon in the foreground.
-    fn foreground(&self, args: &[&str]) -> Foreground {
+    fn foreground(&self, args: &[&str]) -> Killed {
         let child = self.umbrella(&[&["serve"], args].concat()).stderr(Stdio::piped()).spawn();
-        Foreground(child.expect("the program can be started"))
+        Killed(child.expect("the program can be started"))
     }
 
     fn is_served(&self, name: &str) -> bool {
         self.run(&["status", name]).status.success()
     }
-}
-
-impl Drop for House {
-    fn drop(&mut self) {
-        let Ok(sockets) = fs::read_dir(self.path("run/disks")) else { return };
-        for socket in sockets.flatten().map(|entry| entry.path()) {
-            let Some(name) = socket.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")) else { continue };
-            let status = self.run(&["status", name, "--json"]);
-            let Ok(status) = serde_json::from_slice::<Value>(&status.stdout) else { continue };
-            let _ = Command::new("umount").arg("-l").arg(self.path("mnt")).output();
-            self.run(&["detach", name, "--keep-cache", "--force"]);
-            if let Some(pid) = status["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            let _ = Command::new("umount").arg("-l").arg(self.path(&format!("run/disks/{name}"))).output();
-        }
-    }
-}
-
-/// A daemon in the foreground, killed when it is dropped.
-struct Foreground(Child);
-
-impl Foreground {
-    /// How it ended, and what it said.
-    fn ended(mut self) -> (Option<i32>, String) {
-        let ended = poll(Duration::from_secs(60), || self.0.try_wait().expect("it is our child"));
-        let mut text = String::new();
-        if let Some(stderr) = &mut self.0.stderr
-            && ended.is_some()
-        {
-            std::io::Read::read_to_string(stderr, &mut text).expect("text");
-        }
-        (ended.expect("it ends").code(), text)
-    }
-}
-
-impl Drop for Foreground {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn first(file: &Path, length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    File::open(file).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("it is long enough");
-    bytes
 }
 
 fn ends(pid: Pid) {

@@ -7,14 +7,15 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use support::house::Killed;
 use support::nbd::{BLOCK, Client};
-use support::{PATIENCE, eventually, poll, require_root_and_fuse, run, temp_dir};
+use support::{PATIENCE, number_from_env, poll, require_root_and_fuse, run, temp_dir};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself.
@@ -131,25 +132,20 @@ impl House {
         self.dir.path().join("run/disks/k.nbd")
     }
 
-    fn serve(&self) -> Server {
-        let mut server = Server(self.umbrella(&["serve"]).stdout(Stdio::null()).spawn().expect("it starts"));
-        eventually("it serves", || {
-            assert!(server.0.try_wait().expect("a child").is_none(), "the daemon has ended");
-            Client::connect(&self.socket(), "k").is_ok()
-        });
-        server
+    fn serve(&self) -> Killed {
+        Killed::serving(&mut self.umbrella(&["serve"]), &self.socket(), "k")
     }
 }
 
 /// A daemon with a loop device.
 struct Attached {
-    server: Server,
+    server: Killed,
     device: PathBuf,
 }
 
 impl Attached {
     fn new(house: &House) -> Attached {
-        let server = Server(house.umbrella(&["serve", "--attach"]).stdout(Stdio::null()).spawn().expect("it starts"));
+        let server = Killed(house.umbrella(&["serve", "--attach"]).stdout(Stdio::null()).spawn().expect("it starts"));
         let device = poll(PATIENCE, || {
             let status = house.umbrella(&["status", "--json"]).stderr(Stdio::null()).output().expect("it runs");
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
@@ -189,8 +185,8 @@ const VERIFY: [&str; 3] = ["--verify_only=1", "--verify_state_load=1", "--verify
 
 #[test]
 fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
-    let rounds = variable("UMBRELLA_CRASH_ROUNDS").unwrap_or(4);
-    let seed = variable("UMBRELLA_CRASH_SEED").unwrap_or(1);
+    let rounds = number_from_env("UMBRELLA_CRASH_ROUNDS", 4);
+    let seed = number_from_env("UMBRELLA_CRASH_SEED", 1);
     println!("{rounds} rounds, seed {seed}");
     require_root_and_fuse();
     let house = House::new("fio-kills");
@@ -237,24 +233,9 @@ impl Drop for House {
     }
 }
 
-struct Server(Child);
-
-impl Drop for Server {
-    /// The only way in which it ever ends.
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 #[test]
 fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
-    let (rounds, seed) =
-        (variable("UMBRELLA_CRASH_ROUNDS").unwrap_or(12), variable("UMBRELLA_CRASH_SEED").unwrap_or(1));
+    let (rounds, seed) = (number_from_env("UMBRELLA_CRASH_ROUNDS", 12), number_from_env("UMBRELLA_CRASH_SEED", 1));
     println!("{rounds} rounds, seed {seed}");
     let house = House::new("disk-kills");
     let zero = Known { acknowledged: vec![0; BLOCKS as usize], open: vec![None; BLOCKS as usize] };

@@ -67,10 +67,6 @@ fn snapshot(disks: &[Disk]) -> Vec<String> {
     found
 }
 
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
 fn json_lines(output: &Output) -> Vec<Value> {
     String::from_utf8_lossy(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
@@ -84,7 +80,7 @@ fn a_look_at_used_disks_tells_what_they_become_and_changes_nothing() {
     let before = snapshot(&disks);
     let output =
         pool.umbrella(["check".as_ref(), "--import".as_ref(), "--compare".as_ref(), pool.config_path().as_os_str()]);
-    let text = said(&output);
+    let text = text(&output);
     assert!(output.status.success(), "{text}");
     for expected in [
         "same        /films/same  two 5 B, one 5 B",
@@ -116,9 +112,9 @@ fn a_hostile_name_cannot_steer_the_terminal() {
     }
     let pool = Pool::builder().branch("one", disks[0].path()).branch("two", disks[1].path()).prepare();
     let output = pool.umbrella(["check".as_ref(), "--import".as_ref(), pool.config_path().as_os_str()]);
-    assert!(said(&output).contains(r"/a\u{1b}[2J\nwarning: all is well"), "{}", said(&output));
+    assert!(text(&output).contains(r"/a\u{1b}[2J\nwarning: all is well"), "{}", text(&output));
     let output = repair(&pool, &["--dry-run"]);
-    assert!(!said(&output).contains('\u{1b}'), "{}", said(&output));
+    assert!(!text(&output).contains('\u{1b}'), "{}", text(&output));
 }
 
 fn repair(pool: &Pool, more: &[&str]) -> Output {
@@ -137,23 +133,23 @@ fn equal_copies_go_only_while_no_daemon_has_the_disks_and_the_tree_stays_the_sam
     };
     let before = tree(&pool);
     let mounted = repair(&pool, &["--yes"]);
-    assert!(!mounted.status.success() && said(&mounted).contains("unmount it"), "{}", said(&mounted));
+    assert!(!mounted.status.success() && text(&mounted).contains("unmount it"), "{}", text(&mounted));
     pool.stop();
     std::thread::sleep(OLD_ENOUGH);
 
     let unasked = repair(&pool, &[]);
-    assert!(!unasked.status.success() && said(&unasked).contains("--yes"), "{}", said(&unasked));
+    assert!(!unasked.status.success() && text(&unasked).contains("--yes"), "{}", text(&unasked));
     let dry = repair(&pool, &["--dry-run", "--keep", "newest"]);
     assert!(
-        said(&dry).contains("would delete /films/same") && said(&dry).contains("other (from one).mkv"),
+        text(&dry).contains("would delete /films/same") && text(&dry).contains("other (from one).mkv"),
         "{}",
-        said(&dry)
+        text(&dry)
     );
     assert!(disks[0].path().join("films/same").exists());
 
     let done = repair(&pool, &["--yes"]);
-    assert!(done.status.success(), "{}", said(&done));
-    assert!(said(&done).contains("deleted      /films/same  on one (5 B), kept on two"), "{}", said(&done));
+    assert!(done.status.success(), "{}", text(&done));
+    assert!(text(&done).contains("deleted      /films/same  on one (5 B), kept on two"), "{}", text(&done));
     assert!(!disks[0].path().join("films/same").exists());
     assert!(disks[0].path().join("films/other.mkv").exists(), "a different copy stays unless somebody asks");
     pool.start();
@@ -166,7 +162,7 @@ fn different_copies_are_all_in_the_tree_after_a_rename() {
     let mut pool = builder.prepare();
     std::thread::sleep(OLD_ENOUGH);
     let done = repair(&pool, &["--yes", "--keep", "newest", "--json"]);
-    assert!(done.status.success(), "{}", said(&done));
+    assert!(done.status.success(), "{}", text(&done));
     let lines = json_lines(&done);
     let renamed = lines.iter().find(|line| line["outcome"] == "renamed").unwrap();
     assert_eq!(
@@ -186,7 +182,7 @@ fn a_copy_that_a_program_has_open_stays() {
     let _open = File::open(disks[0].path().join("films/same")).unwrap();
     std::thread::sleep(OLD_ENOUGH);
     let done = repair(&pool, &["--yes"]);
-    assert!(said(&done).contains("a program has it open"), "{}", said(&done));
+    assert!(text(&done).contains("a program has it open"), "{}", text(&done));
     assert!(disks[0].path().join("films/same").exists());
 }
 
@@ -198,7 +194,7 @@ fn a_pool_whose_daemon_was_killed_is_mounted_once_before_its_copies_go() {
     pool.wait_for_end();
     std::thread::sleep(OLD_ENOUGH);
     let refused = repair(&pool, &["--yes"]);
-    assert!(!refused.status.success(), "{}", said(&refused));
+    assert!(!refused.status.success(), "{}", text(&refused));
     assert!(disks[0].path().join("films/same").exists());
     pool.say(["unmount".as_ref(), pool.mount_point().as_os_str()]);
 }
@@ -253,12 +249,12 @@ fn the_first_mount_over_used_disks_looks_at_them_and_later_ones_do_not() {
 fn a_first_configuration_asks_and_never_writes_over_a_file() {
     let dir = temp_dir("init");
     let unasked = umbrella(dir.path(), &["init"]);
-    assert!(!unasked.status.success() && said(&unasked).contains("--yes"), "{}", said(&unasked));
+    assert!(!unasked.status.success() && text(&unasked).contains("--yes"), "{}", text(&unasked));
     fs::write(dir.path().join("pool.toml"), "mine").unwrap();
     let refused = umbrella(dir.path(), &["init", "/tmp", "--output", "pool.toml"]);
-    assert!(!refused.status.success() && said(&refused).contains("left as it is"), "{}", said(&refused));
+    assert!(!refused.status.success() && text(&refused).contains("left as it is"), "{}", text(&refused));
     let missing = umbrella(dir.path(), &["init", "/does/not/exist"]);
-    assert!(!missing.status.success() && said(&missing).contains("/does/not/exist"), "{}", said(&missing));
+    assert!(!missing.status.success() && text(&missing).contains("/does/not/exist"), "{}", text(&missing));
     assert_eq!(fs::read(dir.path().join("pool.toml")).unwrap(), b"mine");
 }
 
@@ -270,9 +266,9 @@ fn a_first_configuration_can_be_mounted() {
     let paths = [&disks[0], &disks[1]].map(|disk| disk.path().to_str().unwrap().to_owned());
     let args = ["init", "--mount", mount.to_str().unwrap(), "--output", "pool.toml", &paths[0], &paths[1]];
     let written = umbrella(dir.path(), &args);
-    assert!(written.status.success(), "{}", said(&written));
+    assert!(written.status.success(), "{}", text(&written));
     let mounted = umbrella(dir.path(), &["mount", "pool.toml", "--daemon", "--log", "log"]);
-    assert!(mounted.status.success(), "{}", said(&mounted));
+    assert!(mounted.status.success(), "{}", text(&mounted));
     fs::write(mount.join("file"), "x").unwrap();
     assert!(umbrella(dir.path(), &["unmount", "pool.toml"]).status.success());
 }
@@ -284,21 +280,21 @@ fn a_mount_of_mergerfs_is_found_in_fstab_and_becomes_a_configuration() {
     fs::write(dir.path().join("fstab"), fstab).unwrap();
     let json = umbrella(dir.path(), &["from-mergerfs", "--json", "/srv/pool"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
-    let text = json["configuration"].as_str().unwrap();
-    assert!(text.contains("spread = \"most-free\"") && text.contains("min_free = \"4GiB\""), "{text}");
+    let written = json["configuration"].as_str().unwrap();
+    assert!(written.contains("spread = \"most-free\"") && written.contains("min_free = \"4GiB\""), "{written}");
     assert_eq!(json["no_equal"][0]["option"], "symlinkify=true");
     assert_eq!(json["mount_options"][0], "nofail");
 
     let unknown = umbrella(dir.path(), &["from-mergerfs", "/srv/other"]);
-    assert!(!unknown.status.success() && said(&unknown).contains("no line for"), "{}", said(&unknown));
+    assert!(!unknown.status.success() && text(&unknown).contains("no line for"), "{}", text(&unknown));
     let words = umbrella(
         dir.path(),
         &["from-mergerfs", "mergerfs", "-o", "category.create=ff", "/mnt/one disk:/mnt/b", "/srv/p"],
     );
-    assert!(said(&words).contains("path = \"/mnt/one disk\""), "{}", said(&words));
+    assert!(text(&words).contains("path = \"/mnt/one disk\""), "{}", text(&words));
     fs::write(dir.path().join("pool.toml"), "mine").unwrap();
     let refused = umbrella(dir.path(), &["from-mergerfs", "--output", "pool.toml", "/srv/pool"]);
-    assert!(!refused.status.success() && said(&refused).contains("left as it is"), "{}", said(&refused));
+    assert!(!refused.status.success() && text(&refused).contains("left as it is"), "{}", text(&refused));
 }
 
 fn doctor(pool: &Pool, more: &[&str]) -> (Option<i32>, Value) {
@@ -307,7 +303,7 @@ fn doctor(pool: &Pool, more: &[&str]) -> (Option<i32>, Value) {
     let output = pool.umbrella(args.into_iter().chain(more.iter().map(OsStr::new)));
     (
         output.status.code(),
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output))),
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output))),
     )
 }
 

@@ -939,12 +939,13 @@ fn keeps_what_has_finished(signal: &str, number: i32) {
     assert!(last["interrupted"].is_boolean());
 }
 
-#[test]
-fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
+/// A comparison of two long runs, one after the other; Ctrl-C cuts the first.
+fn interrupted(options: &[&str]) -> Output {
     let mut child = lab("compare")
         .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
         .args(ONE_SEED)
         .args(["--threads", "1"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -953,7 +954,12 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
     works_for(&child, Duration::from_secs(1));
     interrupt(&child);
     ends_within(&mut child, Duration::from_secs(60)).expect("an end");
-    let done = child.wait_with_output().expect("output");
+    child.wait_with_output().expect("output")
+}
+
+#[test]
+fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
+    let done = interrupted(&[]);
     assert_eq!(done.status.code(), Some(130));
     assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
     assert!(String::from_utf8_lossy(&done.stdout).contains("file (cut short)"));
@@ -963,20 +969,7 @@ fn ctrl_c_says_what_is_missing_and_the_cut_run_says_so() {
 fn ctrl_c_says_what_is_missing_beside_json_and_on_the_page() {
     let folder = TempDir::new().expect("a folder");
     let page = folder.path().join("page.html");
-    let mut child = lab("compare")
-        .args(["--workload", "rnd-write:duration=1000h", "--disk", "cheetah_10k7", "--policy", "file,zone"])
-        .args(ONE_SEED)
-        .args(["--threads", "1", "--json", "--html"])
-        .arg(&page)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be started");
-    takes_ctrl_c(&child);
-    works_for(&child, Duration::from_secs(1));
-    interrupt(&child);
-    ends_within(&mut child, Duration::from_secs(60)).expect("an end");
-    let done = child.wait_with_output().expect("output");
+    let done = interrupted(&["--json", "--html", page.to_str().expect("text")]);
     assert!(said(&done).contains("interrupted: 1 of 2 runs are shown"), "{}", said(&done));
     assert_eq!(serde_json::from_slice::<Vec<Value>>(&done.stdout).expect("JSON").len(), 1);
     assert!(fs::read_to_string(page).expect("a page").contains("1 of 2 runs are shown."));
@@ -1318,4 +1311,39 @@ fn the_prototype_of_r_lfs_is_run_live_and_judged() {
         claim["claim"].as_str().is_some_and(|claim| claim.starts_with("90/10") && claim.contains("cleaner"))
     });
     assert!(copies.is_some_and(|claim| claim["measured"].as_f64() > Some(10.0)), "{asked:?}");
+}
+
+/// A Python of our own making: whether it has the package is its first answer; then it says what it was handed.
+fn python(folder: &Path, has_package: bool) -> PathBuf {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = folder.join("python");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&path).unwrap();
+    let check = if has_package { "0" } else { "1" };
+    write!(file, "#!/bin/sh\n[ \"$1\" = -c ] && exit {check}\necho \"$@\"\nexit 7\n").unwrap();
+    path
+}
+
+#[test]
+fn a_sweep_on_a_cluster_is_handed_to_the_python_package() {
+    let folder = TempDir::new().unwrap();
+    let mut sweep = lab("sweep");
+    sweep.args(["--cluster", "tcp://localhost:8786", "--results", "out", "--policy", "file,zone:zone=2MiB"]);
+    sweep.args(["--workload", "rnd-write", "--sweep", "seed=1, 2", "--set", "scale=0.1", "--python"]);
+    let done = output(sweep.arg(python(folder.path(), true)));
+    assert_eq!(done.status.code(), Some(7), "its exit code is ours: {}", said(&done));
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout).trim(),
+        "-m umbrella_lab --cluster tcp://localhost:8786 --results out --policy file --policy zone:zone=2MiB \
+         --workload rnd-write --sweep seed=1,2 --set scale=0.1"
+    );
+}
+
+#[test]
+fn a_sweep_on_a_cluster_without_the_package_says_what_to_install() {
+    let folder = TempDir::new().unwrap();
+    let mut sweep = lab("sweep");
+    sweep.args(["--cluster", "tcp://localhost:8786", "--results", "out", "--policy", "file"]);
+    sweep.args(["--workload", "rnd-write", "--sweep", "seed=1", "--python"]);
+    sweep.arg(python(folder.path(), false));
+    refused(&mut sweep, 1, &["pip install './python[pandas,cluster]'", "--python PROGRAM"]);
 }

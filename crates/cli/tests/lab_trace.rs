@@ -190,9 +190,15 @@ fn a_trace_goes_through_every_format_and_comes_back() {
     converted(&fixture("sample.iotrace.csv"), &first, &[]);
     let expected = fs::read_to_string(&first).unwrap();
     assert_eq!(expected.lines().nth(2), Some("250,0,W,1052672,8192,"));
-    for (format, ending) in
-        [("msr", ""), ("spc", ".gz"), ("fio2", ".zst"), ("fio3", ".gz"), ("vscsi", ".zst"), ("csv", "")]
-    {
+    for (format, ending) in [
+        ("msr", ""),
+        ("spc", ".gz"),
+        ("fio2", ".zst"),
+        ("fio3", ".gz"),
+        ("vscsi", ".zst"),
+        ("parquet", ""),
+        ("csv", ""),
+    ] {
         let there = folder.path().join(format!("there.{format}{ending}"));
         converted(&first, &there, &["--to", format]);
         let magic = fs::read(&there).unwrap();

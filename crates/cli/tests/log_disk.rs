@@ -21,9 +21,10 @@ mod support;
 
 use std::fs;
 
-use house::{House, text};
+use house::text;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use support::house::House;
 use support::{MIB, bytes, eventually, run};
 
 #[test]

@@ -9,13 +9,13 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::disk::Disk;
 use support::process::NOBODY;
-use support::{MIB, eventually, run, temp_dir};
+use support::{MIB, eventually, run, said, temp_dir};
 
 const SOON: Duration = Duration::from_secs(60);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
@@ -31,10 +31,6 @@ fn refusal(mut command: Command) -> String {
     let output = command.stdin(Stdio::null()).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(1), "it should have failed: {}", said(&output));
     said(&output)
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Whether this kernel can do it. One that cannot must have been told of clearly.

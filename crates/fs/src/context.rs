@@ -14,10 +14,12 @@ use crate::branch::StateDir;
 use crate::branch::mounts::MountId;
 use crate::control::protocol::TransportStatus;
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::{Metric, Metrics};
 use crate::node::{NodeId, PassthroughToken};
 use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
+use crate::warning::{Subject, Warning};
 
 /// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
 /// nobody.
@@ -58,8 +60,8 @@ pub(crate) struct Context {
     ends: OwnedFd,
     /// Can be read from after a reload.
     reloads: OwnedFd,
-    /// Things a person should look at, by subject.
-    warnings: RankedMutex<rank::ContextWarnings, BTreeMap<String, String>>,
+    /// Things a person should look at, with what to do about them.
+    warnings: RankedMutex<rank::ContextWarnings, BTreeMap<Subject, String>>,
 }
 
 impl Context {
@@ -111,6 +113,11 @@ impl Context {
         let _ = rustix::io::read(&self.reloads, &mut [0_u8; 8]);
     }
 
+    /// Whether the kernel offers passthrough.
+    pub(crate) fn set_passthrough(&self, offered: bool) {
+        self.passthrough.store(offered, Ordering::Relaxed);
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
@@ -142,24 +149,24 @@ impl Context {
         }
     }
 
-    /// Keeps something for `umbrella status`; the newest text of a subject wins, and their number is bounded. The log has all of them.
-    pub(crate) fn warn(&self, subject: impl Into<String>, text: impl Into<String>) {
+    /// Keeps something for the status; the newest of a subject wins, and their number is bounded. The log has all of them.
+    pub(crate) fn warn(&self, subject: Subject, warning: &Warning) {
         const MOST: usize = 1000;
         // Of files that cannot move there may be many: what is said of anything else must not go under.
         const MOST_OF_FILES: usize = 900;
-        let (subject, text) = (subject.into(), text.into());
+        let text = advised(warning);
         let mut warnings = self.warnings.lock();
         if warnings.get(&subject) == Some(&text) {
             return;
         }
         tracing::warn!("{text}");
-        let most = if subject.starts_with("move ") { MOST_OF_FILES } else { MOST };
+        let most = if matches!(subject, Subject::Move(_)) { MOST_OF_FILES } else { MOST };
         if warnings.len() < most || warnings.contains_key(&subject) {
             warnings.insert(subject, text);
         }
     }
 
-    pub(crate) fn unwarn(&self, subject: &str) {
+    pub(crate) fn unwarn(&self, subject: &Subject) {
         self.warnings.lock().remove(subject);
     }
 

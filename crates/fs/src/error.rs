@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::branch::BranchError;
 use crate::branch::not_mounted::NotMounted;
+use crate::ground::advice::advised;
 use crate::ground::shortage::Shortage;
 use crate::relocate::RelocateError;
 
@@ -94,11 +95,20 @@ fn left_shown(counts: [(u64, &str); 3], twice: Option<&Twice>, clash: Option<&Tw
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
 }
 
-/// Why the pool as a whole, or long work on it, failed.
+/// As what a branch is taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comes {
+    /// As one more.
+    New,
+    /// In the place of another.
+    InPlace,
+}
+
+/// Why the pool as a whole, or long work on it, failed. What to do about it in commands, the program says: see [`crate::set_advice`].
 #[derive(Debug, Error)]
 pub enum Error {
     /// A branch that is not optional cannot be used.
-    #[error("branch {name:?}: {reason} (start with --allow-missing {name} to go on without it)")]
+    #[error("branch {name:?}: {reason}")]
     BranchMissing {
         /// Name of the branch.
         name: String,
@@ -130,21 +140,17 @@ pub enum Error {
         reason: String,
     },
     /// Not everything could be made durable.
-    #[error("not everything is on disk: {0} (see `umbrella status` for files that cannot leave the staging area)")]
+    #[error("not everything is on disk: {0}")]
     Sync(#[source] OpError),
     /// Files would be in memory only after an unmount.
-    #[error(
-        "{files} staged files find no branch, and would stay in memory only; see `umbrella status`, make room and try again (with \
-         --lazy they stay in memory until the next mount, and are lost with the power)"
-    )]
+    #[error("{files} staged files find no branch, and would stay in memory only")]
     StagedLeft {
         /// How many.
         files: u64,
     },
     /// Branches hold up files that would be in memory only after an unmount.
     #[error(
-        "staged files ({files}) are not on their branches: {} {} not answered for {} s (with --lazy they stay in memory until the next mount, and are \
-         lost with the power)",
+        "staged files ({files}) are not on their branches: {} {} not answered for {} s",
         branches.join(", "), if branches.len() == 1 { "has" } else { "have" }, waited.as_secs()
     )]
     BranchesHang {
@@ -183,18 +189,18 @@ pub enum Error {
         reason: String,
     },
     /// The disk that was meant is not there.
-    #[error("branch {name:?}: {reason}; mount the disk first (or {anyway}, to use the directory itself)")]
+    #[error("branch {name:?}: {reason}; mount the disk first")]
     BranchNotMounted {
         /// Name of the branch.
         name: String,
         /// What is missing.
         reason: NotMounted,
-        /// How to do it all the same.
-        anyway: &'static str,
+        /// As what it was to be taken in.
+        comes: Comes,
     },
     /// A branch was to be emptied and is not empty.
     #[error(
-        "branch {name:?} is not empty yet (for example {example}){}; correct that and run the command again, or place new files there again with `umbrella branch drain {name} --stop`",
+        "branch {name:?} is not empty yet (for example {example}){}",
         left_shown(
             [(*.busy, "busy"), (*.no_room, "without room elsewhere"), (*.failed, "failed")],
             .twice.as_deref(),
@@ -218,9 +224,7 @@ pub enum Error {
         clash: Option<Box<Twice>>,
     },
     /// Nothing can be moved from a branch that is not there.
-    #[error(
-        "branch {name:?} is offline ({reason}): no file can be moved from it; bring its disk back and run the command again, or take another disk in its place with `umbrella branch replace {name:?} PATH`"
-    )]
+    #[error("branch {name:?} is offline ({reason}): no file can be moved from it")]
     DrainOffline {
         /// Name of the branch.
         name: String,
@@ -228,9 +232,7 @@ pub enum Error {
         reason: String,
     },
     /// It cannot be seen whether the branch is empty.
-    #[error(
-        "branch {name:?} cannot be read to its end ({source}), so it may still hold files; see `umbrella status`, and run the command again, or place new files there again with `umbrella branch drain {name:?} --stop`"
-    )]
+    #[error("branch {name:?} cannot be read to its end ({source}), so it may still hold files")]
     DrainUnread {
         /// Name of the branch.
         name: String,
@@ -238,16 +240,14 @@ pub enum Error {
         source: OpError,
     },
     /// Somebody stopped it.
-    #[error(
-        "branch {name:?} is no longer drained: `umbrella branch drain --stop` ended it; files that have moved stay where they are"
-    )]
+    #[error("branch {name:?} is no longer drained: somebody ended that; files that have moved stay where they are")]
     DrainStopped {
         /// Name of the branch.
         name: String,
     },
     /// The pool is being unmounted.
     #[error(
-        "branch {name:?} is not empty yet: the pool is being unmounted; nothing new is placed there after the next mount either, and `umbrella branch drain {name}` goes on then"
+        "branch {name:?} is not empty yet: the pool is being unmounted; nothing new is placed there after the next mount either"
     )]
     DrainEnded {
         /// Name of the branch.
@@ -268,6 +268,18 @@ pub enum Error {
         name: String,
         /// Why.
         reason: String,
+    },
+    /// The kernel decides a branch's write-back.
+    #[error("branch {name:?}: the kernel decides its write-back, so there is nothing to record")]
+    NothingToRecord {
+        /// Name of the branch.
+        name: String,
+    },
+    /// One record of a branch's write-back at a time.
+    #[error("branch {name:?}: a record is being written already")]
+    RecordUnderWay {
+        /// Name of the branch.
+        name: String,
     },
     /// No such branch.
     #[error("no branch is called {name:?}; the branches are: {known}")]
@@ -345,9 +357,7 @@ pub enum Error {
         other: String,
     },
     /// The branch still holds files.
-    #[error(
-        "branch {name:?} still holds files (for example {example}): run `umbrella branch drain {name}` first, or remove it with --force to hide them"
-    )]
+    #[error("branch {name:?} still holds files (for example {example})")]
     BranchNotEmpty {
         /// Name of the branch.
         name: String,
@@ -355,9 +365,7 @@ pub enum Error {
         example: String,
     },
     /// The branch that is to be replaced still shows files.
-    #[error(
-        "branch {name:?} is online and holds files (for example {example}), which would vanish from the tree: run `umbrella branch drain {name}` first, or replace it with --force"
-    )]
+    #[error("branch {name:?} is online and holds files (for example {example}), which would vanish from the tree")]
     ReplacesFiles {
         /// Name of the branch.
         name: String,
@@ -365,9 +373,7 @@ pub enum Error {
         example: String,
     },
     /// It cannot be seen whether the branch holds files.
-    #[error(
-        "branch {name:?} cannot be listed ({source}), so it may hold files, which would vanish from the tree; to go on anyway, add --force"
-    )]
+    #[error("branch {name:?} cannot be listed ({source}), so it may hold files, which would vanish from the tree")]
     BranchUnreadable {
         /// Name of the branch.
         name: String,
@@ -386,7 +392,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The mount cannot be taken away.
-    #[error("cannot unmount {path}: {source} (find who uses it: `lsof {path}`; detach it anyway: `umbrella unmount --lazy {path}`)", path = path.display())]
+    #[error("cannot unmount {path}: {source}", path = path.display())]
     Unmount {
         /// Mount point.
         path: PathBuf,
@@ -394,7 +400,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The pool is mounted already.
-    #[error("{path} is already mounted by process {pid} (see `umbrella status {path}`)", path = path.display())]
+    #[error("{path} is already mounted by process {pid}", path = path.display())]
     AlreadyMounted {
         /// Mount point.
         path: PathBuf,
@@ -430,6 +436,14 @@ pub enum Error {
     /// A relocation failed.
     #[error(transparent)]
     Relocate(#[from] RelocateError),
+    /// A configuration asks for what a branch cannot do.
+    #[error("branch {name:?}: {source}")]
+    BranchUnfit {
+        /// Name of the branch.
+        name: String,
+        /// Why.
+        source: BranchError,
+    },
     /// Anything else from the system.
     #[error("{doing}: {source}")]
     Io {
@@ -443,7 +457,7 @@ pub enum Error {
 impl Error {
     /// A branch that the pool needs does not come online.
     pub(crate) fn of_branch(name: &str, error: &BranchError) -> Error {
-        let (name, reason) = (name.to_owned(), error.to_string());
+        let (name, reason) = (name.to_owned(), advised(error));
         match error.shortage() {
             None => Error::BranchMissing { name, reason },
             // It says so itself.

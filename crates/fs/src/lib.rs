@@ -23,9 +23,11 @@ mod rights;
 pub mod spec;
 mod staging;
 mod tree;
+pub mod warning;
 mod write_back;
 
 pub use error::{Error, OpError, OpResult};
+pub use ground::advice::{Advice, set_advice};
 pub use ground::at::calls_on_branches;
 pub use ground::creds::Caller;
 pub use ground::inode_flags;
@@ -33,3 +35,4 @@ pub use ground::lease::{Lease, NoLease};
 pub use ground::listing::{Entry, Listing};
 pub use ground::meta::Meta;
 pub use node::{DataPath, HandleId, NodeId, PassthroughToken};
+pub use warning::Warning;

@@ -21,8 +21,12 @@ metrics! {
     Relocations = "umbrella_relocations_done_count", "files moved to another branch";
     RelocationBytes = "umbrella_relocations_moved_bytes", "bytes moved to another branch";
     RelocationsPending = "umbrella_relocations_pending_count", "files waiting to be moved or being moved now (gauge)";
+    Promotions = "umbrella_promotions_done_count", "files moved because a rule wants warm files";
+    PromotionBytes = "umbrella_promotions_moved_bytes", "bytes of those files";
+    HeatFiles = "umbrella_heat_files_count", "files whose opens are counted (gauge)";
     RelocationsBusy = "umbrella_relocations_busy_count", "moves put off because the file was open or changing";
     RelocationsFailed = "umbrella_relocations_failed_count", "moves that failed; the file stayed where it was";
+    RelocationRests = "umbrella_relocations_rests_count", "times that moves stopped reading and writing because others used the disk";
     Overflows = "umbrella_overflows_done_count", "files moved under an open writer because their branch was full";
     NoRoom = "umbrella_placements_refused_count", "writes and creations refused because no allowed branch had room";
     Creates = "umbrella_files_created_count", "files created";

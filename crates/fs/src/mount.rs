@@ -12,9 +12,9 @@ use crate::control::server::PoolService;
 use crate::error::Error;
 use crate::fuse;
 use crate::fuse::RequestTrace;
-use crate::migrate::MOVERS;
 use crate::pool::Pool;
 use crate::spec::PoolSpec;
+use crate::warning::{Subject, Warning};
 
 /// How a pool is mounted.
 pub struct Options {
@@ -54,42 +54,24 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     // Nobody else has the pool now.
     uncover_all(&spec.mount);
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
-    let mount = pool.context.spec.mount.clone();
+    let mount = pool.context().spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
     let observer = trace.as_ref().map(RequestTrace::observer);
-    let serving = fuse::Serving { threads: pool.context.settings().threads_kept(), observer };
+    let serving = fuse::Serving { threads: pool.context().settings().threads_kept(), observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
-        let _ = pool.context.mounted_as.set(id);
-    }
-    pool.migrate.begin_use();
-    if let Some(short) = pool.admin.descriptor_warning() {
-        tracing::warn!("{short}");
+        let _ = pool.context().mounted_as.set(id);
     }
     let mut helpers = Vec::new();
-    for number in 0..MOVERS {
-        let mover = Arc::clone(&pool);
-        helpers.push(spawn(&format!("mover-{number}"), move || mover.migrate.run_mover())?);
+    for (name, work) in pool.begin() {
+        let pool = Arc::clone(&pool);
+        helpers.push(spawn(&name, move || work(&pool))?);
     }
-    let revisits = Arc::clone(&pool);
-    helpers.push(spawn("revisits", move || revisits.migrate.run_revisits())?);
-    let monitor = Arc::clone(&pool);
-    helpers.push(spawn("monitor", move || monitor.admin.run_monitor())?);
-    let listener = Arc::clone(&pool);
-    helpers.push(spawn("disk-errors", move || listener.admin.run_disk_errors())?);
-    if pool.placement.staged.area.is_some() {
-        let stager = Arc::clone(&pool);
-        helpers.push(spawn("staging", move || stager.staging.run())?);
-    }
-    let clock = Arc::clone(&pool);
-    helpers.push(spawn("enforcer", move || clock.migrate.run_schedule())?);
-    let levels = Arc::clone(&pool);
-    helpers.push(spawn("fill-levels", move || levels.admin.run_fill_levels())?);
     if let Some(look) = options.first_look {
-        let context = Arc::clone(&pool.context);
+        let context = Arc::clone(pool.context());
         let look = move || {
             if let Some(found) = look(&|| !context.is_stopping()) {
-                context.warn("first look", found);
+                context.warn(Subject::FirstLook, &Warning::FirstLook(found));
             }
         };
         // Nobody waits for its end: a disk may hang.
@@ -102,7 +84,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         unmount: Box::new(mounted.unmounter()),
     });
     (options.ready)();
-    tracing::info!(mount = %mount.display(), passthrough = pool.context.passthrough.load(Ordering::Relaxed), "mounted");
+    tracing::info!(mount = %mount.display(), passthrough = pool.context().passthrough.load(Ordering::Relaxed), "mounted");
     let ended = mounted.serve();
     drop(trace);
     pool.close_staging();
@@ -111,8 +93,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         // A panic of a helper was logged when it happened; the tree is unmounted either way.
         let _ = helper.join();
     }
-    pool.migrate.end_use();
-    pool.admin.close_branches();
+    pool.close();
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })

@@ -10,7 +10,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
@@ -22,14 +21,15 @@ use crate::area;
 use crate::area::Staged;
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
-use crate::control::protocol::{BranchStatus, EnforceSummary, Explanation, Progress, Status};
+use crate::control::protocol::{Answer, EnforceSummary, Explanation, Progress, Request, Status};
 use crate::error::{Error, OpResult};
+use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
 use crate::ground::inode_flags::FsXattr;
 use crate::ground::listing::{Entry, Listing};
 use crate::inode_map::InodeMap;
 use crate::io::Io;
-use crate::migrate::Migrations;
+use crate::migrate::{MOVERS, Migrations};
 use crate::names::Names;
 use crate::node::{HandleId, NodeId, NodeTable};
 use crate::placement::{ActiveRules, Holdings, Placement};
@@ -49,15 +49,14 @@ pub use crate::tree::Attr;
 
 /// See the module. Its doors are `fuse`, `control` and `mount`.
 pub struct Pool {
-    pub(crate) context: Arc<Context>,
-    pub(crate) write_back: Arc<WriteBack>,
-    pub(crate) placement: Arc<Placement>,
-    pub(crate) tree: Arc<Tree>,
-    pub(crate) migrate: Arc<Migrations>,
-    pub(crate) staging: Arc<Staging>,
-    pub(crate) io: Arc<Io>,
-    pub(crate) names: Names,
-    pub(crate) admin: Admin,
+    context: Arc<Context>,
+    placement: Arc<Placement>,
+    tree: Arc<Tree>,
+    migrate: Arc<Migrations>,
+    staging: Arc<Staging>,
+    io: Arc<Io>,
+    names: Names,
+    admin: Admin,
 }
 
 impl Pool {
@@ -78,7 +77,7 @@ impl Pool {
                 if !branch.settings().optional && !missing.contains(&branch.spec.name) {
                     return Err(Error::of_branch(&branch.spec.name, &error));
                 }
-                tracing::warn!(branch = %branch.spec.name, %error, "branch is missing; going on without it");
+                tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; going on without it");
             }
             branches.push(branch);
         }
@@ -107,7 +106,7 @@ impl Pool {
         let io = Io::new(&tree, &migrate, &staging);
         let names = Names::new(&tree, &migrate, &staging, &io);
         let admin = Admin::new(&tree, &migrate, &staging, &io, disk_errors);
-        let pool = Arc::new(Pool { context, write_back, placement, tree, migrate, staging, io, names, admin });
+        let pool = Arc::new(Pool { context, placement, tree, migrate, staging, io, names, admin });
         pool.admin.load_branches();
         Ok(pool)
     }
@@ -116,11 +115,44 @@ impl Pool {
     pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
         // Set once, by the mount; a second call would be a second mount of one pool.
         let _ = self.context.kernel.set(kernel);
+        self.admin.announce_passthrough();
     }
 
-    /// Whether the kernel offers passthrough.
-    pub fn set_passthrough(&self, offered: bool) {
-        self.context.passthrough.store(offered, Ordering::Relaxed);
+    /// What all rooms use.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Notes that the pool is in use. Returns the names of its threads and their work, which goes on until the pool ends.
+    pub(crate) fn begin(&self) -> Vec<(String, fn(&Pool))> {
+        self.migrate.begin_use();
+        if let Some(short) = self.admin.descriptor_warning() {
+            tracing::warn!("{short}");
+        }
+        let mover =
+            |number: usize| -> (String, fn(&Pool)) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
+        let others: [(&str, fn(&Pool)); 5] = [
+            ("revisits", |pool| pool.migrate.run_revisits()),
+            ("monitor", |pool| pool.admin.run_monitor()),
+            ("disk-errors", |pool| pool.admin.run_disk_errors()),
+            ("enforcer", |pool| pool.migrate.run_schedule()),
+            ("fill-levels", |pool| pool.admin.run_fill_levels()),
+        ];
+        let staging: Option<(&str, fn(&Pool))> =
+            self.placement.staged.area.is_some().then_some(("staging", |pool| pool.staging.run()));
+        let others = others.into_iter().chain(staging).map(|(name, work)| (name.to_owned(), work));
+        (0..MOVERS).map(mover).chain(others).collect()
+    }
+
+    /// Lets go of the branches; all threads have ended.
+    pub(crate) fn close(&self) {
+        self.migrate.end_use();
+        self.admin.close_branches();
+    }
+
+    /// Carries out what is asked over the control socket; of an unmount all but that itself.
+    pub(crate) fn answer(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
+        self.admin.answer(request, tell)
     }
 
     /// Uses other rules from now on. Their counters begin at zero.
@@ -185,14 +217,9 @@ impl Pool {
     }
 
     /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Pool::stop_drain`].
+    /// over unmounts too, until that is taken back.
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
-    }
-
-    /// Places new files on a branch again, and ends the walk that empties it.
-    pub fn stop_drain(&self, name: &str) -> Result<(), Error> {
-        self.migrate.stop_drain(name)
     }
 
     /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
@@ -412,11 +439,6 @@ impl Pool {
         self.admin.probe_now();
     }
 
-    /// All branches.
-    pub fn branch_statuses(&self) -> Vec<BranchStatus> {
-        self.admin.branch_statuses()
-    }
-
     /// Why a file is where it is. The path begins with `/`.
     pub fn explain(&self, path: &[u8]) -> Result<Explanation, Error> {
         self.admin.explain(path)
@@ -430,11 +452,6 @@ impl Pool {
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub fn shut_down(&self) {
         self.admin.shut_down();
-    }
-
-    /// The kernel's passthrough became known: branches that are online are tried.
-    pub fn announce_passthrough(&self) {
-        self.admin.announce_passthrough();
     }
 
     /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on

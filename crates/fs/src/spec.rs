@@ -40,6 +40,9 @@ pub struct PoolSpec {
     /// Where new files wait; `None`: they go to their branch at once.
     #[serde(default)]
     pub staging: Option<StagingSpec>,
+    /// How opens of files are counted, and what comes of it. `None`: as by default, where a rule asks.
+    #[serde(default)]
+    pub heat: Option<HeatSpec>,
     /// From the options of the mount, not from the configuration.
     #[serde(default)]
     pub access_times: AccessTimes,
@@ -147,6 +150,23 @@ impl StagingSpec {
     /// Whether a pool can do without, if there can be no area: nobody asked for it.
     pub(crate) fn is_optional(&self) -> bool {
         self.mode == StagingMode::Auto && self.path.is_none()
+    }
+}
+
+/// How opens of files are counted, and what comes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeatSpec {
+    /// After this time an open counts half.
+    pub half_life: Duration,
+    /// Bytes that may move in a day because of heat; `None`: no limit.
+    pub max_move: Option<ByteSize>,
+    /// So many next files of a directory come along with a warm one.
+    pub neighbours: u32,
+}
+
+impl Default for HeatSpec {
+    fn default() -> HeatSpec {
+        HeatSpec { half_life: Duration::from_secs(7 * 24 * 3600), max_move: Some(ByteSize(50 << 30)), neighbours: 3 }
     }
 }
 

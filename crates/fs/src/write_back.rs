@@ -20,12 +20,14 @@ use crate::branch::{Branch, Branches, ErrorSource};
 use crate::context::Context;
 use crate::control::protocol::WriteBackStatus;
 use crate::error::{Error, OpError, OpResult};
+use crate::ground::advice::advised;
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
+use crate::warning::{Subject, Warning};
 
 /// The flushers of a pool, by branch.
 pub(crate) struct WriteBack {
@@ -152,12 +154,12 @@ impl WriteBack {
         match started.transpose() {
             Ok(flusher) => {
                 self.flushers.replace(branch.id, flusher.as_ref());
-                self.context.unwarn(&format!("write-back {name}"));
+                self.context.unwarn(&Subject::WriteBack(name.clone()));
             }
             Err(error) => {
                 self.flushers.replace(branch.id, None);
-                self.context
-                    .warn(format!("write-back {name}"), format!("{error}; the kernel decides when it is written back"));
+                let why = advised(&error);
+                self.context.warn(Subject::WriteBack(name.clone()), &Warning::KernelWritesBack { why });
             }
         }
     }
@@ -348,7 +350,7 @@ impl WriteBack {
             (None, _) => {}
         }
         self.flushers.chosen.lock().insert(branch.id, wanted);
-        self.context.unwarn(&format!("write-back {name}"));
+        self.context.unwarn(&Subject::WriteBack(name.to_owned()));
         Ok(())
     }
 
@@ -363,12 +365,8 @@ impl WriteBack {
     pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };
-        let flusher = self.flushers.of(branch.id).ok_or_else(|| {
-            failed(
-                "the kernel decides its write-back, so there is nothing to record (set a policy with `umbrella write-back set`)"
-                    .to_owned(),
-            )
-        })?;
+        let nothing = || Error::NothingToRecord { name: name.to_owned() };
+        let flusher = self.flushers.of(branch.id).ok_or_else(nothing)?;
         // As it is written first: in the mount, looking for links would ask this daemon.
         let mount = &self.context.spec.mount;
         if file.is_some_and(|file| file.starts_with(mount) || resolve(file).starts_with(mount)) {
@@ -376,7 +374,7 @@ impl WriteBack {
         }
         let done = match file {
             Some(_) if flusher.status().recording => {
-                return Err(failed("a record is being written already (end it with --stop first)".to_owned()));
+                return Err(Error::RecordUnderWay { name: name.to_owned() });
             }
             Some(file) => flusher.record_to(file, most),
             None if !flusher.status().recording => {

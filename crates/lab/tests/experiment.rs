@@ -143,3 +143,23 @@ fn the_work_of_a_workload_does_not_depend_on_the_policy() {
         assert!(work.iter().all(|other| *other == work[0]), "{spec}: {work:?}");
     }
 }
+
+#[test]
+fn a_measured_drive_in_a_file_is_a_disk_of_its_own() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/drive.toml");
+    let file = file.to_str().unwrap();
+    let trace = trace(&["0,a,W,8192,4096,", "10,a,R,16384,4096,"]);
+    let run = |disk: &str| {
+        let mut cell = cell(input(trace.path(), None).unwrap(), "file");
+        cell.machine.set_disk(disk).unwrap();
+        let outcome = experiment::run(&[cell], 1, &()).unwrap().unless_failed().unwrap();
+        outcome.into_iter().next().flatten().unwrap()
+    };
+    let (measured, modern) = (run(file), run("modern"));
+    assert_eq!((measured.setting.disk.as_str(), modern.setting.disk.as_str()), (file, "modern"));
+    assert!((measured.drained_s - modern.drained_s).abs() > 1e-6, "another drive takes another time: {measured:?}");
+    let mut machine = MachineSpec::default();
+    assert!(matches!(machine.set_disk("/nowhere/drive.toml"), Err(LabError::Drive { .. })));
+    machine.set_disk("modern").unwrap();
+    assert_eq!(machine, MachineSpec::default());
+}

@@ -71,7 +71,7 @@ fn options_of(format: Format) -> OpenOptions {
 }
 
 fn is_text(format: Format) -> bool {
-    ![Format::Vscsi, Format::Srt, Format::Blktrace].contains(&format)
+    ![Format::Vscsi, Format::Srt, Format::Blktrace, Format::Parquet].contains(&format)
 }
 
 fn read_lenient(bytes: &[u8]) -> (Vec<Record>, Skipped) {
@@ -379,7 +379,7 @@ proptest! {
     fn formats_with_devices_keep_them(records in plain_records(), devices in prop::collection::vec(0u32..12, 60)) {
         let records = records.into_iter().zip(devices).map(|(record, device)| Record { device, ..record }).collect();
         let records = renumbered(records);
-        for format in [Format::Csv, Format::Msr, Format::Spc, Format::Fio2, Format::Fio3] {
+        for format in [Format::Csv, Format::Msr, Format::Spc, Format::Fio2, Format::Fio3, Format::Parquet] {
             let bytes = write(&records, format).unwrap();
             let expected = at_resolution(&records, resolution(format));
             prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}", format);
@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0usize..10) {
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), format in 0usize..Format::ALL.len()) {
         trace::fuzz_one(Some(Format::ALL[format]), &bytes);
         trace::fuzz_one(None, &bytes);
     }
@@ -433,7 +433,7 @@ fn what_a_format_cannot_hold_is_said() {
     for format in [Format::Spc, Format::Vscsi] {
         assert_eq!(why(&misaligned, format), Some(Unwritable::Misaligned), "{format}");
     }
-    for format in [Format::Csv, Format::Fio2, Format::Fio3] {
+    for format in [Format::Csv, Format::Fio2, Format::Fio3, Format::Parquet] {
         assert_eq!(why(&discard, format), None, "{format}");
         assert_eq!(why(&misaligned, format), None, "{format}");
     }

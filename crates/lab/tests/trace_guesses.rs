@@ -69,7 +69,7 @@ fn lines(format: Format) -> &'static [&'static str] {
             "0.1 jbd2/sda1-8 300 sda FF -1 0 0.010 0.090",
             "11.5 Web Content 7 nvme0n1 RAM 0 4096 0.000 12.5",
         ],
-        Format::Vscsi | Format::Blktrace | Format::Srt => &[],
+        Format::Vscsi | Format::Blktrace | Format::Srt | Format::Parquet => &[],
     }
 }
 
@@ -99,7 +99,9 @@ fn guess(bytes: &[u8]) -> Result<Format, Vec<Format>> {
 }
 
 fn of_text() -> impl Iterator<Item = Format> {
-    Format::ALL.into_iter().filter(|format| ![Format::Vscsi, Format::Blktrace, Format::Srt].contains(format))
+    Format::ALL
+        .into_iter()
+        .filter(|format| ![Format::Vscsi, Format::Blktrace, Format::Srt, Format::Parquet].contains(format))
 }
 
 /// Those that their lines alone can tell: times of `ascii` in ns could be times of `disksim` in ms.
@@ -346,7 +348,9 @@ fn any_line(format: Format) -> BoxedStrategy<String> {
                 format!("{time} {process} {pid} {disk} {kind} {sector} {bytes} {wait}")
             })
             .boxed(),
-        Format::Fio2 | Format::Fio3 | Format::Vscsi | Format::Blktrace | Format::Srt => "[ -~]{0,40}".boxed(),
+        Format::Fio2 | Format::Fio3 | Format::Vscsi | Format::Blktrace | Format::Srt | Format::Parquet => {
+            "[ -~]{0,40}".boxed()
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, Offline, PathPart, RuleKindSpec, RuleSpec,
     RulesSpec, SpaceField, Treatment,
@@ -57,6 +58,7 @@ fn file(path: &[u8]) -> FileFacts<'_> {
         mtime: now,
         ctime: now,
         btime: Some(now),
+        heat: Opens(0),
         now,
         stage: Stage::Settled,
         xattrs: Some(&[]),

@@ -3,6 +3,7 @@
 pub mod balance;
 mod error;
 pub mod flash_cache;
+pub mod heat;
 pub mod log_layout;
 mod param_info;
 mod params;

@@ -92,6 +92,11 @@ impl Measured {
         Measured { name: name.into(), value, reading: None, input: None }
     }
 
+    /// The claim's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The value.
     pub(crate) fn value(&self) -> f64 {
         self.value

@@ -14,6 +14,7 @@ mod kernel;
 pub mod mram;
 pub mod nvcache;
 pub mod on_inputs;
+mod processor;
 pub mod r_lfs;
 pub mod tesa;
 pub mod umbrellafs;

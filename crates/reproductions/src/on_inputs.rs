@@ -89,15 +89,16 @@ pub(crate) fn traces_in(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
 pub(crate) fn with_traces<I: Named>(
     mut inputs: Vec<I>,
     traces: &[PathBuf],
-    read: impl Fn(&Path) -> Result<I, LabError>,
+    read: impl Fn(&Path) -> Result<Vec<I>, LabError>,
 ) -> Result<Vec<Arc<I>>, LabError> {
     for path in traces {
-        let mut input = read(path)?;
-        let same = inputs.iter().filter(|other| other.name() == input.name()).count();
-        if same > 0 {
-            input.rename(format!("{} ({})", input.name(), same + 1));
+        for mut input in read(path)? {
+            let same = inputs.iter().filter(|other| other.name() == input.name()).count();
+            if same > 0 {
+                input.rename(format!("{} ({})", input.name(), same + 1));
+            }
+            inputs.push(input);
         }
-        inputs.push(input);
     }
     Ok(inputs.into_iter().map(Arc::new).collect())
 }

@@ -160,6 +160,22 @@ pub(crate) const GROUPS: &[Group] = &[
         rows: &[time("create-1000-rules", 2.8)],
     },
     Group {
+        name: "open-close",
+        about: "opening and closing 5,000 known files of 1 KiB, without a rule on heat",
+        rules: Rules::None,
+        about_rules: true,
+        work: work::heat::run_without,
+        rows: &[aimless("open-close")],
+    },
+    Group {
+        name: "open-close-heat",
+        about: "the same under a rule on heat: each open is counted",
+        rules: Rules::Heat,
+        about_rules: true,
+        work: work::heat::run_with,
+        rows: &[aimless("open-close-heat")],
+    },
+    Group {
         name: "small",
         about: "creating 3,000 files of 1 KiB under a rule that sends small files to the second branch, and until all are there",
         rules: Rules::SmallFiles,

@@ -94,6 +94,8 @@ pub(crate) enum Rules {
     Unmatched(u32),
     /// Files below 64 KiB belong on the second branch: they wait for their size.
     SmallFiles,
+    /// Files belong on the second branch that are warmer than any gets here.
+    Heat,
     /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
     BySize {
         /// 0: none.
@@ -215,6 +217,9 @@ fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: Sy
         Rules::None => {}
         Rules::SmallFiles => {
             text.push_str("[[rule]]\nname = \"small files\"\nwhen = { size = \"< 64KiB\" }\nto = [\"b\", \"any\"]\n");
+        }
+        Rules::Heat => {
+            text.push_str("[[rule]]\nname = \"warm\"\nwhen = { heat = \"> 1000000\" }\nto = [\"b\", \"any\"]\n");
         }
         Rules::BySize { hysteresis_kib } => {
             let hysteresis =

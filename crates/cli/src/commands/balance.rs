@@ -17,7 +17,7 @@ pub(super) const TO: u32 = 5_000;
 /// Move files between the members of a group until they are about equally full.
 ///
 /// It moves as few bytes as it can, and files only between branches that their own rule treats alike. A directory that is kept together moves as a whole.
-/// It is safe to stop at any moment; run it again to go on. Ends with 1 when a file could not be moved.
+/// Ctrl-C stops it: it says what is done and what is left, and another run goes on. Ends with 1 when it was stopped, or when a file could not be moved.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -55,7 +55,7 @@ impl BalanceArgs {
 /// Lets the daemon even out a group, shows how far it is and what it moves, and the members at the end.
 pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = View::new(json);
-    let answer = client.work(request, &mut |progress| view.show(&progress));
+    let answer = client.work_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Balanced(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
@@ -67,7 +67,11 @@ pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: b
 }
 
 fn exit_code(summary: &BalanceSummary) -> ExitCode {
-    if summary.files_failed > 0 || summary.files_no_room > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// `5%`, in thousandths of a percent.

@@ -11,6 +11,7 @@ use serde_json::json;
 use umbrella_fs::control::protocol::{Answer, BranchStatus, Request, RuleStatus};
 
 use super::{PoolOption, enforce};
+use crate::advice::command;
 use crate::client::{Client, ClientError};
 use crate::text::quoted;
 use crate::{output, render};
@@ -98,9 +99,14 @@ impl BranchArgs {
                 }
                 let code = enforce::walk(&client, &Request::BranchDrain { name: name.clone() }, false, json)?;
                 if !json && code == ExitCode::SUCCESS {
-                    let shown = quoted(&name);
+                    let (shown, remove) = (quoted(&name), command(["branch", "remove", &name]));
                     output::line(&format!(
-                        "branch {shown} is empty and gets no new files; remove it from the pool with `umbrella branch remove {name}`"
+                        "branch {shown} is empty and gets no new files; remove it from the pool with {remove}"
+                    ))?;
+                } else if !json {
+                    output::line(&format!(
+                        "branch {} still gets no new files; `umbrella branch drain {name} --stop` changes that",
+                        quoted(&name)
                     ))?;
                 }
                 Ok(code)

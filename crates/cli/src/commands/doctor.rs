@@ -118,7 +118,7 @@ impl DoctorArgs {
         report.items.extend(at_boot(file, &config));
         if !self.quick {
             let totals = import::survey(&config, Contents::Sizes, Show::Nothing)?;
-            let advice = render::advice(&totals, &visible_path(file));
+            let advice = render::advice(&totals, &file.to_string_lossy());
             report.items.extend(advice.into_iter().map(|advice| Item::remark("files", advice)));
             report.survey = Some(totals);
         }

@@ -13,6 +13,7 @@ use umbrella_units::ByteSize;
 
 use super::ask::{Asker, Reply};
 use super::import;
+use crate::advice::command;
 use crate::config::{self, Config};
 use crate::duplicates::{self, Branch, Copy, Left, Verdict};
 use crate::pool::{self, Pool};
@@ -132,9 +133,10 @@ fn configuration(path: &Path) -> anyhow::Result<Config> {
         }
         pool
     };
-    let mount = visible_path(&pool.mount);
     bail!(
-        "the pool at {mount} is mounted, and its daemon may change the same files: unmount it (`umbrella unmount {mount}`), and name its configuration"
+        "the pool at {} is mounted, and its daemon may change the same files: unmount it ({}), and name its configuration",
+        visible_path(&pool.mount),
+        command(["unmount", &pool.mount.to_string_lossy()])
     )
 }
 

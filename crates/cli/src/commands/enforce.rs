@@ -19,8 +19,8 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Walk the pool and move every file to where it belongs.
 ///
-/// Access times are not touched, files that are open for writing stay, and it is safe to stop at any moment. Ends with 1 when a
-/// file could not be moved, also because no branch of its list has room.
+/// Access times are not touched, and files that are open for writing stay. Ctrl-C stops it: it says what is done and what is left, and another run goes
+/// on. Ends with 1 when it was stopped, or when a file could not be moved, also because no branch of its list has room.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -52,7 +52,7 @@ impl EnforceArgs {
 /// Lets the daemon walk, shows how far it is and what it moves, and the totals at the end.
 pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = View::new(json);
-    let answer = client.work(request, &mut |progress| view.show(&progress));
+    let answer = client.work_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
@@ -64,7 +64,11 @@ pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool
 }
 
 fn exit_code(summary: &EnforceSummary) -> ExitCode {
-    if summary.files_failed > 0 || summary.files_no_room > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if summary.files_failed > 0 || summary.files_no_room > 0 || summary.stopped {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 /// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere; and a line for each file that moves.

@@ -50,7 +50,7 @@ pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Re
         return Ok(output::json_line(&Summary { summary: &totals })?);
     }
     output::line(&render::branches(&totals))?;
-    let advice = render::advice(&totals, &visible_path(config.source.name()));
+    let advice = render::advice(&totals, &config.source.name().to_string_lossy());
     if totals.is_clean() {
         output::line("no file is on several branches, and all directories agree")?;
     }

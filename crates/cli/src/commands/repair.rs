@@ -10,9 +10,10 @@ use umbrella_fs::control::protocol::{Answer, EqualiseSummary, Progress, Request}
 
 use super::duplicates::{self, Keep, Wanted};
 use super::{PoolOption, explain};
+use crate::advice::command;
 use crate::client::{Client, ClientError};
 use crate::pool::{self, Pool};
-use crate::text::{quoted, visible_path};
+use crate::text::quoted;
 use crate::{output, render};
 
 /// Make the copies of directories equal on all branches, or delete equal copies of files.
@@ -96,10 +97,10 @@ fn branch_as_path(path: &Path, named: Option<&Pool>) -> Option<anyhow::Error> {
     let pool = named.cloned().or_else(|| pool::find(None).ok())?;
     let Ok(Answer::Status(status)) = Client::new(&pool.socket).ask(&Request::Status) else { return None };
     let branch = status.branches.into_iter().find(|branch| path == Path::new(&branch.name))?.name;
-    let mount = visible_path(&pool.mount);
     Some(anyhow!(
-        "{} is a branch, not a path: name a directory in the pool, and give the branch with --like (`umbrella repair --equalise {mount} --like {branch}`)",
-        quoted(&branch)
+        "{} is a branch, not a path: name a directory in the pool, and give the branch with --like ({})",
+        quoted(&branch),
+        command(["repair", "--equalise", &pool.mount.to_string_lossy(), "--like", &branch])
     ))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::unistd::{Group, User};
 use toml::Spanned;
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::check_glob;
 use umbrella_policy::placement::spec::{Access, Comparison, Condition, FileKind, PathPart, SpaceField, TimeField};
 use umbrella_units::{Amount, ByteSize, parse_duration};
@@ -68,6 +69,11 @@ fn table(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: us
         let Some(values) = values else { continue };
         for (is, value) in parsed(c, key, values, age_of) {
             conditions.push(Condition::Age { of, is, value, hysteresis: hysteresis.age });
+        }
+    }
+    if let Some(values) = &when.heat {
+        for (is, value) in parsed(c, "heat", values, opens_of) {
+            conditions.push(Condition::Heat { is, value, hysteresis: hysteresis.heat });
         }
     }
     if let Some(values) = &when.links {
@@ -217,6 +223,15 @@ fn share_of(key: &'static str, text: &str) -> Result<Amount, Problem> {
 
 fn age_of(key: &'static str, text: &str) -> Result<Duration, Problem> {
     parse_duration(text).map_err(|error| Problem::Duration { key, error })
+}
+
+fn opens_of(key: &'static str, text: &str) -> Result<Opens, Problem> {
+    text.parse().map_err(|_| Problem::BadValue {
+        key,
+        given: text.to_owned(),
+        what: "a number of opens, with at most six decimals",
+        examples: "\"> 5\" or \">= 0.5\"",
+    })
 }
 
 fn number_of(key: &'static str, text: &str) -> Result<u32, Problem> {
@@ -443,6 +458,7 @@ struct Hysteresis {
     size: ByteSize,
     age: Duration,
     space: Amount,
+    heat: Opens,
     /// Of inodes.
     share: Amount,
 }
@@ -451,7 +467,8 @@ impl Hysteresis {
     /// One `hysteresis` serves every threshold of the rule whose unit it has.
     fn read(c: &mut Conversion, when: &WhenFile) -> Hysteresis {
         let nothing = Amount::Bytes(ByteSize(0));
-        let mut hysteresis = Hysteresis { size: ByteSize(0), age: Duration::ZERO, space: nothing, share: nothing };
+        let mut hysteresis =
+            Hysteresis { size: ByteSize(0), age: Duration::ZERO, space: nothing, heat: Opens(0), share: nothing };
         let Some(given) = &when.hysteresis else { return hysteresis };
         let tables = when.tables();
         let has = |key: fn(&WhenFile) -> bool| tables.iter().any(|table| key(table));
@@ -460,8 +477,14 @@ impl Hysteresis {
             has(|table| [&table.atime, &table.mtime, &table.ctime, &table.btime].into_iter().any(Option::is_some));
         let has_space = has(|table| !table.free.is_empty() || !table.used.is_empty());
         let has_share = has(|table| !table.inodes.is_empty());
+        let has_heat = has(|table| table.heat.is_some());
         let text = given.get_ref().text();
-        if !has_size && !has_age && !has_space && !has_share {
+        // A number without a unit: sizes and ages beside it have none then.
+        if let Some(heat) = text.parse().ok().filter(|_| has_heat) {
+            hysteresis.heat = heat;
+            return hysteresis;
+        }
+        if !has_size && !has_age && !has_space && !has_share && !has_heat {
             c.fail(given.span(), Problem::BandWithoutThreshold);
             return hysteresis;
         }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
-use umbrella_fs::spec::{AccessTimes, BranchSpec, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
+use umbrella_fs::spec::{
+    AccessTimes, BranchSpec, EnforceSpec, HeatSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
+};
 use umbrella_policy::placement::spec::{ANY, DEFAULT, RulesSpec};
 use umbrella_units::{Amount, ByteSize};
 use umbrella_writeback::FlusherError;
@@ -14,7 +16,7 @@ use super::branch_paths;
 use super::complaints::Complaints;
 use super::conversion::Conversion;
 use super::evict;
-use super::file::{BranchFile, EnforceFile, PoolFile, StagingFile};
+use super::file::{BranchFile, EnforceFile, HeatFile, PoolFile, StagingFile};
 use super::groups;
 use super::problem::{ConfigErrors, Problem};
 use super::rules;
@@ -26,6 +28,8 @@ use super::{Config, Spans};
 const MOST_BRANCHES: usize = 1024;
 const DEFAULT_CACHE_TIMEOUT: Duration = Duration::from_secs(3600);
 const MOST_THREADS: i64 = 256;
+/// Each is looked up when a warm file is closed.
+const MOST_NEIGHBOURS: u32 = 1000;
 /// The write-back that is left to the kernel.
 const KERNEL: &str = "kernel";
 
@@ -65,6 +69,7 @@ pub(super) fn pool(file: &PoolFile, source: Source, at: Option<&Path>) -> Result
         threads: threads(c, file.threads.as_ref()),
         transport: file.transport.unwrap_or_default(),
         staging: Some(file.staging.as_ref().map_or_else(StagingSpec::default, |table| staging(c, table))),
+        heat: file.heat.as_ref().map(|table| heat(c, table)),
         access_times: AccessTimes::default(),
     };
     if conversion.complaints.is_empty() {
@@ -181,6 +186,43 @@ fn enforce(c: &mut Conversion, file: &EnforceFile) -> EnforceSpec {
     let valid = "more than 0 bytes a second (leave it out for no limit)";
     let bandwidth = c.complaints.size("bandwidth", file.bandwidth.as_ref(), valid);
     EnforceSpec { window, bandwidth }
+}
+
+/// `[heat]`: bytes that move are of a day, which the value says.
+fn heat(c: &mut Conversion, file: &HeatFile) -> HeatSpec {
+    let default = HeatSpec::default();
+    let half_life = file.half_life.as_ref().map_or(default.half_life, |value| c.interval("half_life", Some(value)));
+    let max_move = match &file.max_move {
+        None => default.max_move,
+        Some(value) if value.get_ref().text() == "unlimited" => None,
+        Some(value) => {
+            let (key, given) = ("max_move", value.get_ref().text());
+            let a_day = given.strip_suffix("/day").map(|size| size.trim().parse::<ByteSize>());
+            match a_day {
+                Some(Ok(size)) => Some(size),
+                Some(Err(error)) => {
+                    c.fail(value.span(), Problem::Size { key, error });
+                    None
+                }
+                None => {
+                    let examples = "\"50GiB/day\" or \"unlimited\"";
+                    c.fail(value.span(), Problem::BadValue { key, given, what: "a size a day", examples });
+                    None
+                }
+            }
+        }
+    };
+    let neighbours = match &file.neighbours {
+        None => default.neighbours,
+        Some(given) => {
+            u32::try_from(*given.get_ref()).ok().filter(|count| *count <= MOST_NEIGHBOURS).unwrap_or_else(|| {
+                let (key, valid) = ("neighbours", "0 (none) to 1000");
+                c.fail(given.span(), Problem::OutOfRange { key, given: given.get_ref().to_string(), valid });
+                default.neighbours
+            })
+        }
+    };
+    HeatSpec { half_life, max_move, neighbours }
 }
 
 /// `[staging]`: in memory that loses its contents unless it says otherwise.

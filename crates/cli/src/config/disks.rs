@@ -252,6 +252,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
     }
     findings.extend(odd_rules::findings(config));
+    findings.extend(odd_rules::idle_evicts(config));
     findings.extend(odd_rules::unnoted_reads(config, seen));
     findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);

@@ -12,10 +12,11 @@ use super::conversion::Conversion;
 use super::file::{EvictFile, PoolFile};
 use super::problem::Problem;
 
-const ORDERS: [(&str, EvictOrder); 3] = [
+const ORDERS: [(&str, EvictOrder); 4] = [
     ("oldest", EvictOrder::Oldest),
     ("least-recently-used", EvictOrder::LeastRecentlyUsed),
     ("largest", EvictOrder::Largest),
+    ("coldest", EvictOrder::Coldest),
 ];
 
 /// Converts the fill levels of all branches, then those of groups.
@@ -40,7 +41,9 @@ pub(super) fn evicts(c: &mut Conversion, file: &PoolFile, groups: &[GroupSpec]) 
     if c.complaints.is_empty() {
         check(c, &evicts, groups);
     }
-    evicts.into_iter().map(|(spec, _)| spec).collect()
+    let (evicts, spans) = evicts.into_iter().unzip();
+    c.spans.evicts = spans;
+    evicts
 }
 
 fn spec(c: &mut Conversion, file: &EvictFile) -> Option<EvictSpec> {

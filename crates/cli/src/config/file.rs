@@ -31,6 +31,7 @@ pub(super) struct PoolFile {
     #[serde(default)]
     pub(super) enforce: EnforceFile,
     pub(super) staging: Option<Spanned<StagingFile>>,
+    pub(super) heat: Option<HeatFile>,
     #[serde(default)]
     pub(super) branch: Vec<Spanned<BranchFile>>,
     #[serde(default)]
@@ -57,6 +58,15 @@ pub(super) struct StagingFile {
     pub(super) size: Option<Spanned<Scalar>>,
     pub(super) max_file: Option<Spanned<Scalar>>,
     pub(super) max_age: Option<Spanned<Scalar>>,
+}
+
+/// `[heat]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a table: write [heat] on a line of its own, below the keys of the pool")]
+pub(super) struct HeatFile {
+    pub(super) half_life: Option<Spanned<Scalar>>,
+    pub(super) max_move: Option<Spanned<Scalar>>,
+    pub(super) neighbours: Option<Spanned<i64>>,
 }
 
 /// `[[branch]]`
@@ -194,6 +204,7 @@ pub(super) struct WhenFile {
     pub(super) mtime: Option<Spanned<Values>>,
     pub(super) ctime: Option<Spanned<Values>>,
     pub(super) btime: Option<Spanned<Values>>,
+    pub(super) heat: Option<Spanned<Values>>,
     pub(super) links: Option<Spanned<Values>>,
     #[serde(default)]
     pub(super) free: PerBranch,
@@ -257,7 +268,7 @@ impl<'de> Deserialize<'de> for Alternatives {
 }
 
 /// The keys of [`PoolFile`] that are no lists of tables.
-const POOL_KEYS: [&str; 11] = [
+const POOL_KEYS: [&str; 12] = [
     "mount",
     "default",
     "on_branch_error",
@@ -269,6 +280,7 @@ const POOL_KEYS: [&str; 11] = [
     "transport",
     "enforce",
     "staging",
+    "heat",
 ];
 
 /// Keys that had another name: the old one, and the new one.

@@ -103,6 +103,8 @@ pub(crate) struct Spans {
     pub(crate) rules: Vec<Range<usize>>,
     /// Each pattern of the name table.
     pub(crate) globs: HashMap<String, Range<usize>>,
+    /// Each fill level, in order.
+    pub(crate) evicts: Vec<Range<usize>>,
 }
 
 /// Reads a configuration and checks everything that can be known without looking at the disks.

@@ -11,6 +11,7 @@ use thiserror::Error;
 use umbrella_fs::spec::AtimeUpdate;
 use umbrella_units::{Amount, ByteSize};
 
+use crate::advice::command;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// No longer than this for all paths together.
@@ -34,10 +35,10 @@ pub(crate) enum Notice {
     )]
     BranchMissing { name: String, path: PathBuf, optional: bool },
     #[error(
-        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with `umbrella branch replace {}`",
+        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with {}",
         quoted(name),
         visible_path(path),
-        quoted(name)
+        command(["branch", "replace", name])
     )]
     OtherDisk { name: String, path: PathBuf },
     #[error(
@@ -102,10 +103,26 @@ pub(crate) enum Notice {
     #[error("rule {}: all of its branches are read-only, so it can place no file", quoted(rule))]
     RuleReadOnly { rule: String },
     #[error(
+        "evict of {}: no file can ever leave, as no list names a branch that it may go to; add one to the lists of rules, to `default` or to `to`",
+        quoted(of)
+    )]
+    EvictIdle { of: String },
+    #[error(
         "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
         quoted(rule)
     )]
     AgeEquality { rule: String },
+    #[error(
+        "rule {}: files cool by themselves, so one that moved here soon belongs elsewhere again; write for example hysteresis = 2",
+        quoted(rule)
+    )]
+    WarmWithoutHysteresis { rule: String },
+    #[error(
+        "rule {} brings warm files to {}, whose evict does not look at heat and may send them away again; write order = \"coldest\"",
+        quoted(rule),
+        quoted(of)
+    )]
+    WarmAgainstEvict { rule: String, of: String },
     #[error("rule {}: {unnoted}", quoted(rule))]
     ReadsUnnoted { rule: String, unnoted: Unnoted },
     #[error(

@@ -1,10 +1,12 @@
 //! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
 //! access time.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::{
-    ANY, Comparison, Condition, DestinationSpec, PathPart, RuleKindSpec, TimeField,
+    ANY, Comparison, Condition, DestinationSpec, EvictOrder, EvictSpec, PathPart, RuleKindSpec, TimeField,
 };
 
 use super::Config;
@@ -70,6 +72,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
                 if only_read_only(to) {
                     findings.push(at_rule(Notice::RuleReadOnly { rule: rule.name.clone() }));
                 }
+                findings.extend(odd_warmth(config, &rule.name, conditions, to).into_iter().map(at_rule));
                 findings.extend(odd_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
             }
             RuleKindSpec::Treat { conditions } => {
@@ -88,6 +91,34 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A rule that wants warm files, and does not keep them.
+fn odd_warmth(config: &Config, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Vec<Notice> {
+    let bands = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
+        Condition::Heat { is: Comparison::Greater | Comparison::GreaterOrEqual, hysteresis, .. } => Some(*hysteresis),
+        _ => None,
+    });
+    let Some(narrowest) = bands.min() else { return Vec::new() };
+    let without_band = (narrowest == Opens(0)).then(|| Notice::WarmWithoutHysteresis { rule: rule.to_owned() });
+    let first = to.branches.first();
+    let sends_away = |evict: &&EvictSpec| first == Some(&evict.of) && evict.order != EvictOrder::Coldest;
+    let against = config.spec.rules.evicts.iter().find(sends_away);
+    let against = against.map(|evict| Notice::WarmAgainstEvict { rule: rule.to_owned(), of: evict.of.clone() });
+    without_band.into_iter().chain(against).collect()
+}
+
+/// Fill levels that nothing can ever lower.
+pub(super) fn idle_evicts(config: &Config) -> Vec<Finding> {
+    let Ok(rules) = config.rules() else { return Vec::new() };
+    let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
+    let idle = spans
+        .filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict)));
+    let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
+        let notice = Notice::EvictIdle { of: spec.of.clone() };
+        Finding { span: span.clone(), notice }
+    };
+    idle.map(finding).collect()
 }
 
 /// Conditions that hardly mean what they say.

@@ -12,6 +12,7 @@ use umbrella_units::{ByteSize, ParseDurationError, ParseSizeError};
 
 use super::disk::{BadDiskName, BadListen, BadSleep, Listen};
 use super::source::Source;
+use crate::advice::advised;
 use crate::text::{self, quoted, quoted_list, visible_path};
 
 /// One mistake. The texts are lower case and say what to write instead.
@@ -113,9 +114,9 @@ pub(crate) enum Problem {
         "\"spill\" is gone, because a list is complete now: when its branches are full, there is no space. For spill = false delete the key; for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
     )]
     SpillIsGone,
-    #[error("{error}")]
+    #[error("{}", advised(error))]
     Group { error: RuleError },
-    #[error("{error}")]
+    #[error("{}", advised(error))]
     Evict { error: RuleError },
     #[error("evict moves files away, and read_only = true forbids that: leave one of the two out")]
     EvictReadOnly,
@@ -205,7 +206,7 @@ pub(crate) enum Problem {
     )]
     BandWithoutThreshold,
     #[error(
-        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\") nor a share (\"2%\") that fits the conditions of this rule",
+        "hysteresis: {} is neither a size (\"64KiB\"), a duration (\"1d\"), a share (\"2%\") nor a number of opens (2) that fits the conditions of this rule",
         quoted(given)
     )]
     BadBand { given: String },
@@ -233,7 +234,7 @@ pub(crate) enum Problem {
     BadXattrName { name: String },
     #[error("pattern {}: {reason}", quoted(glob))]
     BadGlob { glob: String, reason: GlobError },
-    #[error("{error}")]
+    #[error("{}", advised(error))]
     Rules { error: RuleError },
     #[error(
         "branch {}: {} lies inside the branch {} ({}); every file would be there twice",

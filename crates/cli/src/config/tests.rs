@@ -636,7 +636,7 @@ fn the_texts_of_all_errors_are_as_agreed() {
         evict("{ above = \"80%\", until = \"1GiB\" }"),
         evict("{ above = \"80%\" }"),
         evict("\"80%\""),
-        evict("{ above = \"80%\", until = \"70%\", order = \"coldest\" }"),
+        evict("{ above = \"80%\", until = \"70%\", order = \"no-such\" }"),
         evict("{ above = \"80%\", until = \"70%\", to = [\"last\"] }"),
         evict("{ above = \"80%\", until = \"70%\", to = [\"any\"] }"),
         evict("{ above = \"80%\", until = \"70%\", only = { siz = 3 } }"),
@@ -722,4 +722,26 @@ proptest! {
             prop_assert!(!errors.reports().is_empty());
         }
     }
+}
+
+#[test]
+fn a_fill_level_that_nothing_can_lower_is_found() {
+    let idle = |default: &str, to: &str, rest: &str| {
+        let text = format!(
+            "mount = \"/pool\"\n{default}\n[[branch]]\nname = \"ssd\"\npath = \"/ssd\"\nevict = {{ above = \"80%\", until = \"70%\"{to} }}\n\
+             [[branch]]\nname = \"hdd\"\npath = \"/hdd\"\n[[branch]]\nname = \"tape\"\npath = \"/tape\"\n{rest}"
+        );
+        let config = read_text(&text).unwrap_or_else(|error| panic!("{text}{error}"));
+        let found = odd_rules::idle_evicts(&config);
+        found.iter().for_each(|finding| assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}"));
+        found.len()
+    };
+    let films = "[[rule]]\nname = \"films\"\nwhen = { name = \"*.avi\" }\nto = [\"ssd\", \"hdd\"]\n";
+    assert_eq!(idle("default = [\"ssd\"]", "", ""), 1, "the only list names the branch alone");
+    assert_eq!(idle("default = [\"ssd\"]", "", films), 0);
+    assert_eq!(idle("default = [\"ssd\", \"hdd\"]", "", ""), 0);
+    assert_eq!(idle("", "", ""), 0, "any branch will do");
+    assert_eq!(idle("default = [\"hdd\", \"ssd\"]", "", ""), 1, "nothing comes after the branch");
+    assert_eq!(idle("default = [\"ssd\"]", ", to = [\"tape\"]", films), 1, "no list allows it");
+    assert_eq!(idle("default = [\"ssd\", \"tape\"]", ", to = [\"tape\"]", films), 0);
 }

@@ -81,22 +81,12 @@ pub(crate) struct DiskService {
     pub(crate) scrubs: Arc<Scrubs>,
 }
 
-/// An error in words for a client.
-pub(crate) struct Refusal(String);
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 impl Service for DiskService {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
-    type Error = Refusal;
 
-    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Refusal> {
+    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, String> {
         let answer = match request {
             Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
             Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
@@ -113,7 +103,7 @@ impl Service for DiskService {
             Request::Scrub { bandwidth, restart } => self.scrub(bandwidth, restart, tell).map(Answer::Scrubbed),
             Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
-        answer.map_err(|error| Refusal(reasons(&error)))
+        answer.map_err(|error| reasons(&error))
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::Item;
+use crate::advice::command;
 use crate::text::visible_path;
 use crate::{client, mounts, pool};
 
@@ -117,9 +118,9 @@ fn left_behind() -> Vec<Item> {
     let pools = mounts::pools();
     for mount in &pools {
         if client::is_refused(&pool::Pool::at(mount).socket) {
-            let mount = visible_path(mount);
-            let text = format!("the daemon of {mount} is gone and left a dead mount");
-            items.push(Item::problem("mount", text).todo(format!("mount it again, or `umbrella unmount {mount}`")));
+            let text = format!("the daemon of {} is gone and left a dead mount", visible_path(mount));
+            let unmount = command(["unmount", &mount.to_string_lossy()]);
+            items.push(Item::problem("mount", text).todo(format!("mount it again, or {unmount}")));
         }
     }
     for socket in old_sockets(&pool::run_dir(), &pools) {

@@ -3,6 +3,7 @@
 use umbrella_fs::control::protocol::{BranchState, Status};
 
 use super::Item;
+use crate::advice::command;
 use crate::text::{quoted, visible};
 
 pub(crate) fn items(status: &Status) -> Vec<Item> {
@@ -16,8 +17,8 @@ pub(crate) fn items(status: &Status) -> Vec<Item> {
             );
         }
         if branch.failing {
-            let todo =
-                format!("copy what you need, and replace the disk (`umbrella branch drain {}`)", visible(&branch.name));
+            let drain = command(["branch", "drain", &branch.name]);
+            let todo = format!("copy what you need, and replace the disk ({drain})");
             items.push(Item::problem(about, "its disk reports errors").todo(todo));
         }
     }

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use crate::advice::command;
 use crate::survey::{BranchTotals, Content, Copied, Finding, Totals};
 use crate::text::{count, visible};
 
@@ -87,10 +88,11 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
             kinds.iter().filter(|(number, _)| *number > 0).map(|(number, kind)| format!("{number} {kind}")).collect();
         let (on, are) = if several == 1 { ("is", "its") } else { ("are", "their") };
         advice.push(format!(
-            "{} {on} on several branches: {}. The pool shows {are} newest copy and leaves the others alone ({}). `umbrella repair --duplicates {pool}` deletes equal copies",
+            "{} {on} on several branches: {}. The pool shows {are} newest copy and leaves the others alone ({}). {} deletes equal copies",
             count(several, "file"),
             kinds.join(", "),
-            totals.bytes_hidden
+            totals.bytes_hidden,
+            command(["repair", "--duplicates", pool])
         ));
     }
     if totals.directories_differing > 0 {

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use umbrella_fs::branch::BranchErrors;
 use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays, ExplainPart, ExplainStep};
+use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{Amount, Timestamp};
 
 use super::*;
@@ -75,6 +76,7 @@ fn pool() -> Status {
         staging: Some(StagingStatus {
             path: "/var/lib/umbrella/staging".into(),
             volatile: true,
+            mode: StagingMode::Always,
             accepts: true,
             files: 3,
             used: ByteSize(12 << 10),

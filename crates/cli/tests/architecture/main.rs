@@ -3,6 +3,7 @@
 
 mod cycles;
 mod modules;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +19,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("umbrella-model", &["umbrella-units"]),
     ("umbrella-lab", &["umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-reproductions", &["umbrella-units", "umbrella-policy", "umbrella-model", "umbrella-lab"]),
+    ("umbrella-lab-python", &["umbrella-lab"]),
     ("umbrella-block", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-model"]),
     ("umbrella-writeback", &["umbrella-units", "umbrella-policy"]),
     ("umbrella-fs", &["umbrella-fuse", "umbrella-units", "umbrella-policy", "umbrella-writeback"]),

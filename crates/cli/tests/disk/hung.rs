@@ -2,7 +2,7 @@
 //!
 //! A FUSE request that the daemon has not read yet can be given up; for one that it has read, the asker cannot even be killed. Both are tested.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::support::foreign::{Mirror, delay};
 use super::support::looped::Looped;

@@ -43,15 +43,15 @@ fn qemus_programs_refuse_an_image_that_is_served() {
 }
 
 /// A program of QEMU's that has an image open, until it is dropped.
-struct Open(Child);
+struct Open(Killed);
 
 impl Open {
     fn new(image: &str, read_only: bool) -> Open {
         let mut command = Command::new("qemu-io");
         command.args(read_only.then_some("-r")).args(["-f", "raw", image]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let open = Open(child.expect("qemu-utils: run `make setup` first"));
-        let fds = format!("/proc/{}/fdinfo", open.0.id());
+        let open = Open(Killed(child.expect("qemu-utils: run `make setup` first")));
+        let fds = format!("/proc/{}/fdinfo", open.0.0.id());
         eventually("it has locks", || {
             let mut files = fs::read_dir(&fds).into_iter().flatten().flatten();
             files.any(|file| fs::read_to_string(file.path()).is_ok_and(|text| text.contains("OFDLCK")))
@@ -60,14 +60,7 @@ impl Open {
     }
 
     fn named(&self) -> String {
-        format!("in use by qemu-io (process {})", self.0.id())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        format!("in use by qemu-io (process {})", self.0.0.id())
     }
 }
 

@@ -17,9 +17,8 @@ fn mounts(folder: &Path) -> Vec<String> {
 fn what_a_killed_test_left_mounted_is_taken_away_and_the_living_is_left_alone() {
     require_root_and_fuse();
     let folder = temp_dir("left");
-    let house = || House {
-        dir: tempfile::Builder::new().prefix("umbrella-disk-").tempdir_in(folder.path()).expect("a folder"),
-    };
+    let house =
+        || House::at(tempfile::Builder::new().prefix("umbrella-disk-").tempdir_in(folder.path()).expect("a folder"));
     let (killed, living) = (house(), house());
     let mut devices = Vec::new();
     for house in [&killed, &living] {
@@ -32,16 +31,16 @@ fn what_a_killed_test_left_mounted_is_taken_away_and_the_living_is_left_alone() 
     let pid = killed.pid("ram");
     kill_process(pid, Signal::KILL).expect("it runs");
     ends(pid);
-    assert_eq!(mounts(killed.dir.path()).len(), 2, "the file system and the file below it");
+    assert_eq!(mounts(&killed.path("")).len(), 2, "the file system and the file below it");
 
     let output = Command::new(SCRIPT).env("UMBRELLA_TEST_DIR", folder.path()).output().expect("it can be started");
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).matches("left behind").count(), 2);
-    assert_eq!(mounts(killed.dir.path()), [""; 0]);
+    assert_eq!(mounts(&killed.path("")), [""; 0]);
     let backing = |device: &str| Path::new("/sys/block").join(device.trim_start_matches("/dev/")).join("loop");
     assert!(!backing(&devices[0]).exists(), "the loop device is free again");
     assert!(backing(&devices[1]).exists());
-    assert_eq!(mounts(living.dir.path()).len(), 2);
+    assert_eq!(mounts(&living.path("")).len(), 2);
 
     run("umount", [living.path("mnt")]);
     living.given(&["detach"]);

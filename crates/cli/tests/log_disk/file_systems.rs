@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::House;
 use crate::support::tools::tool;
 use crate::support::{KIB, MIB, bytes, number_from_env, run, temp_dir};
 

@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::io::Write;
 
-use crate::house::{House, text};
+use crate::house::text;
 use crate::support::disk::Disk;
+use crate::support::house::House;
 use crate::support::{MIB, bytes, run};
 
 #[test]

@@ -4,7 +4,8 @@ use std::fs::{self, OpenOptions};
 
 use serde_json::json;
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::House;
 use crate::support::{MIB, bytes, number_from_env, run};
 
 fn enlarge(house: &House, image: &str, size: u64) {

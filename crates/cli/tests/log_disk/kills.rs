@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::{House, Killed};
 use crate::support::nbd::{BLOCK, Client};
 use crate::support::{MIB, PATIENCE, bytes, eventually, number_from_env, poll, run};
 
@@ -110,27 +111,8 @@ fn verify(server: &mut Client, client: u64, known: &mut Known) {
     }
 }
 
-struct Server(Child);
-
-impl Server {
-    fn start(house: &House, disk: &str) -> Server {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_umbrella"));
-        command.args(["disk", "serve", disk]).env("UMBRELLA_RUN_DIR", house.path("run")).env("RUST_LOG", "error");
-        let mut server = Server(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts"));
-        eventually("it serves", || {
-            assert!(server.0.try_wait().expect("a child").is_none(), "the daemon has ended");
-            Client::connect(&socket(house), NAME).is_ok()
-        });
-        server
-    }
-}
-
-impl Drop for Server {
-    /// The only way in which it ever ends.
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn serve(house: &House, disk: &str) -> Killed {
+    Killed::serving(house.umbrella(&["serve", disk]).env("RUST_LOG", "error"), &socket(house), NAME)
 }
 
 fn socket(house: &House) -> std::path::PathBuf {
@@ -153,7 +135,7 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
     let (mut cleaned, mut cleaning) = (0, 0);
     for round in 0..rounds {
-        let mut server = Server::start(&house, &image);
+        let mut server = serve(&house, &image);
         let socket = socket(&house);
         let after = Duration::from_millis(random.random_range(20..400));
         let written = AtomicU64::new(0);
@@ -169,7 +151,7 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
         });
         drop(server);
         house.given(&["check", &image, "--data"]);
-        let _server = Server::start(&house, &image);
+        let _server = serve(&house, &image);
         let stats = house.json(&["stats", NAME]);
         let before =
             std::mem::replace(&mut cleaned, stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number"));

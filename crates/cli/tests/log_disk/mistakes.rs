@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::House;
 use crate::support::looped::Looped;
 use crate::support::{MIB, bytes, run};
 
@@ -366,7 +367,7 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
         let mut shell = Command::new("sh");
         shell.args(limited).arg(command.get_program()).args(command.get_args()).current_dir(house.path("."));
         let output = shell.env("UMBRELLA_RUN_DIR", house.path("run")).output().expect("sh(1) runs");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = crate::support::said(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a path on another file system"] {
             assert!(told.contains(part), "{part:?} is not in {told:?}");
@@ -432,7 +433,7 @@ fn an_image_that_may_not_be_read_is_not_called_something_else() {
     // The folder is the test's, and so is the program; the image alone is not for others.
     let output = check.args(["disk", "check"]).arg(house.path("own.img")).uid(65534).gid(65534).output();
     let Ok(output) = output else { return };
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = crate::support::said(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("ermission denied") && !told.contains("--force"), "{told}");
 }

@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::House;
 use crate::support::nbd::Client;
 use crate::support::{MIB, bytes, eventually};
 

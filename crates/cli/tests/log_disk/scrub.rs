@@ -5,7 +5,8 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::json;
 
-use crate::house::{House, text};
+use crate::house::text;
+use crate::support::house::House;
 use crate::support::{MIB, bytes, eventually};
 
 /// Where a block of this data lies in a file.

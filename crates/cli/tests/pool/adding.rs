@@ -31,13 +31,13 @@ fn a_directory_of_the_root_file_system_is_no_disk() {
         &pool,
         &["branch", "add", "b"],
         dir.path(),
-        "lies on the root file system; mount the disk first (or --require-mount false",
+        "lies on the root file system; mount the disk first; with --require-mount false",
     );
     refused(
         &pool,
         &["branch", "replace", "a"],
         dir.path(),
-        "lies on the root file system; mount the disk first (or --force",
+        "lies on the root file system; mount the disk first; with --force",
     );
     let add = ["branch", "add", "b", dir.path().to_str().unwrap(), "--require-mount", "false"];
     pool.say(add);

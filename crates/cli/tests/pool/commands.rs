@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -202,19 +202,17 @@ fn a_branch_of_a_mounted_pool_cannot_serve_another() {
     fs::write(first.join("file"), "x").unwrap();
 }
 
+fn mount_as_daemon(pool: &Pool) -> Output {
+    let mut mount = pool.command();
+    mount.arg("mount").arg(pool.config_path()).args(["--daemon", "--log"]).arg(pool.dir().join("log"));
+    mount.output().unwrap()
+}
+
 #[test]
 fn a_daemon_detaches_once_the_mount_is_ready() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.prepare();
-    let output = pool
-        .command()
-        .arg("mount")
-        .arg(pool.config_path())
-        .arg("--daemon")
-        .arg("--log")
-        .arg(pool.dir().join("log"))
-        .output()
-        .unwrap();
+    let output = mount_as_daemon(&pool);
     assert!(output.status.success(), "{}", text(&output));
     fs::write(pool.join("file"), "at once").expect("it is ready when the command returns");
     let pid = pool.status().pid;
@@ -229,15 +227,7 @@ fn a_daemon_detaches_once_the_mount_is_ready() {
 fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
     let (_disks, builder) = disks(["a"]);
     let pool = builder.branch("gone", "/does/not/exist").prepare();
-    let output = pool
-        .command()
-        .arg("mount")
-        .arg(pool.config_path())
-        .arg("--daemon")
-        .arg("--log")
-        .arg(pool.dir().join("log"))
-        .output()
-        .unwrap();
+    let output = mount_as_daemon(&pool);
     assert!(!output.status.success());
     assert!(text(&output).contains("gone"), "{}", text(&output));
 }

@@ -24,7 +24,9 @@ mod failing_disks;
 mod failures;
 mod file_systems;
 mod following;
+mod foreground;
 mod groups;
+mod heating;
 mod hiding;
 mod idle;
 mod modes;
@@ -39,6 +41,7 @@ mod returning;
 mod scenarios;
 mod staging;
 mod states;
+mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;

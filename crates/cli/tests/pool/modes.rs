@@ -91,3 +91,23 @@ fn max_files_needs_a_file_system_of_its_own() {
     let told = pool.try_start().unwrap_err();
     assert!(told.contains("cannot have max_files: it is no mount point"), "{told}");
 }
+
+#[test]
+fn a_reload_refuses_max_files_where_files_cannot_be_counted() {
+    let shared = Disk::tmpfs(8 * MIB);
+    fs::create_dir(shared.join("part")).unwrap();
+    let own = Disk::tmpfs(8 * MIB);
+    let mut pool = Pool::builder().branch("own", own.path()).branch("part", shared.join("part")).mount();
+    pool.write_branch("part", "max_files = 10");
+    for args in [&["rules", "reload"][..], &["rules", "reload", "--dry-run"]] {
+        let refused = pool.umbrella(args);
+        let told = text(&refused);
+        assert!(!refused.status.success(), "{told}");
+        assert!(told.contains("branch \"part\": ") && told.contains("it is no mount point"), "{told}");
+    }
+    assert_eq!(pool.branch_status("part").max_files, None);
+    pool.write_branch("part", "");
+    pool.write_branch("own", "max_files = 1000");
+    pool.say(["rules", "reload"]);
+    assert_eq!(pool.branch_status("own").max_files, Some(1000));
+}

@@ -33,7 +33,7 @@ fn a_configuration_that_names_the_place_of_a_replaced_disk_is_refused() {
     pool.stop();
     let error = pool.try_start().unwrap_err();
     let by = format!("\"b\" was replaced by the disk at \"{}\"", new.path().display());
-    assert!(error.contains(&by) && error.contains("umbrella branch replace 'b'"), "{error}");
+    assert!(error.contains(&by) && error.contains("umbrella branch replace b --pool CONFIG`"), "{error}");
 
     let config = pool.config_path();
     let old_text = fs::read_to_string(&config).unwrap();

@@ -196,7 +196,7 @@ fn a_drain_that_an_unmount_ends_says_so_and_is_kept() {
     eventually("the drain is under way", || pool.status().walks.iter().any(|walk| walk.progress.files_moved > 0));
     pool.stop();
     let output = drain.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = crate::support::said(&output);
     assert!(!output.status.success() && said.contains("the pool is being unmounted"), "{said}");
     pool.start();
     assert!(pool.branch_status("a").draining);

@@ -27,7 +27,7 @@ fn chattr(change: &str, path: &Path) {
 fn refused_to(uid: u32, change: &str, path: &Path) -> bool {
     let mut chattr = Command::new("chattr");
     let output = chattr.arg(change).arg(path).uid(uid).gid(uid).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = crate::support::said(&output);
     assert_eq!(output.status.success(), !text.contains("Operation not permitted"), "{text}");
     !output.status.success()
 }

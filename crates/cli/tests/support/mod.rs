@@ -15,6 +15,7 @@ pub mod choices;
 pub mod disk;
 pub mod foreign;
 pub mod group;
+pub mod house;
 pub mod looped;
 pub mod nbd;
 pub mod pool;
@@ -23,10 +24,10 @@ pub mod tools;
 pub mod tree;
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -70,13 +71,20 @@ where
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("{program} cannot be started ({error}): run `make setup` first"));
-    assert!(
-        output.status.success(),
-        "{command:?} failed ({}):\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, said(&output));
     output
+}
+
+/// What a command printed to standard error.
+pub fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The first bytes of a file.
+pub fn first(file: &Path, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    File::open(file).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("it is long enough");
+    bytes
 }
 
 /// How long is waited for what comes in a moment on an idle machine: this one may be slow, or do much else.

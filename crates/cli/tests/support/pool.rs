@@ -18,7 +18,7 @@ use umbrella_fs::control::protocol::{BranchState, BranchStatus, EnforceSummary, 
 
 use super::disk::{is_mount_point, unmount};
 use super::group::Group;
-use super::{PATIENCE, poll, process, require_root_and_fuse, temp_dir};
+use super::{PATIENCE, poll, process, require_root_and_fuse, said, temp_dir};
 
 /// The binary under test.
 pub const UMBRELLA: &str = env!("CARGO_BIN_EXE_umbrella");
@@ -661,5 +661,5 @@ fn mounts_below(dir: &Path) -> Vec<PathBuf> {
 
 /// What a command printed, both streams.
 pub fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), said(output))
 }

@@ -10,7 +10,9 @@ use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize, format_duration};
 
 use crate::control::protocol::Change;
-use crate::spec::{BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec};
+use crate::spec::{
+    BranchSpec, DirectoryRule, EnforceSpec, HeatSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
+};
 
 /// A configuration against what is in force.
 #[derive(Debug, Default)]
@@ -38,6 +40,7 @@ impl Difference {
             threads,
             transport,
             staging,
+            heat,
             // Not from the configuration.
             access_times: _,
         } = old;
@@ -51,6 +54,12 @@ impl Difference {
         it.live("threads", threads, &new.threads);
         it.live("enforce.window", window, &new.enforce.window);
         it.live("enforce.bandwidth", bandwidth, &new.enforce.bandwidth);
+        match (heat, &new.heat) {
+            (Some(old), Some(new)) => it.of_heat(old, new),
+            (Some(_), None) => it.live.push(Change::gone("[heat]")),
+            (None, Some(_)) => it.live.push(Change::new("[heat]")),
+            (None, None) => {}
+        }
         match (staging, &new.staging) {
             (Some(old), Some(new)) => it.of_staging(old, new),
             (Some(_), None) => it.live.push(Change::gone("[staging]")),
@@ -58,6 +67,13 @@ impl Difference {
             (None, None) => {}
         }
         it
+    }
+
+    fn of_heat(&mut self, old: &HeatSpec, new: &HeatSpec) {
+        let HeatSpec { half_life, max_move, neighbours } = old;
+        self.live("heat.half_life", half_life, &new.half_life);
+        self.live("heat.max_move", max_move, &new.max_move);
+        self.live("heat.neighbours", neighbours, &new.neighbours);
     }
 
     fn of_staging(&mut self, old: &StagingSpec, new: &StagingSpec) {
@@ -218,7 +234,7 @@ macro_rules! displayed {
     })* };
 }
 
-displayed!(bool, u16, u64, ByteSize, Amount);
+displayed!(bool, u16, u32, u64, ByteSize, Amount);
 
 impl<T: Value> Value for Option<T> {
     fn text(&self) -> String {

@@ -18,8 +18,10 @@ use crate::disk::file_system;
 use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
+use crate::warning::Warning;
 
 /// What is listened to.
 pub(crate) struct DiskErrors {
@@ -142,7 +144,7 @@ impl Admin {
             if let Err(error) = poll(&mut wanted, None)
                 && error != Errno::INTR
             {
-                tracing::warn!(%error, "stopped watching for disk errors: `umbrella status` may miss some until the next mount");
+                tracing::warn!("{}", advised(&Warning::DiskErrorsUnwatched { why: error.to_string() }));
                 return;
             }
             if let Some(open) = &mut log
@@ -201,7 +203,7 @@ impl Admin {
     pub(crate) fn tell_failing(&self) {
         for branch in self.branches.all_named() {
             let Some(errors) = branch.errors_to_tell() else { continue };
-            tracing::warn!("{}", told(&branch, &errors));
+            tracing::warn!("{}", advised(&warning(&branch, &errors)));
             self.keep_errors_of(&branch, &errors);
         }
     }
@@ -219,10 +221,10 @@ impl Admin {
         }
     }
 
-    /// What `umbrella status` says of branches that are failing.
-    pub(crate) fn failing_warnings(&self) -> Vec<String> {
+    /// Of branches that are failing.
+    pub(crate) fn failing_warnings(&self) -> Vec<Warning> {
         let failing = self.branches.all_named().into_iter().map(|branch| (branch.errors(), branch));
-        failing.filter(|(errors, _)| errors.is_failing()).map(|(errors, branch)| told(&branch, &errors)).collect()
+        failing.filter(|(errors, _)| errors.is_failing()).map(|(errors, branch)| warning(&branch, &errors)).collect()
     }
 
     /// Brings the metrics of errors up to date.
@@ -253,12 +255,7 @@ impl Admin {
     }
 }
 
-fn told(branch: &Branch, errors: &BranchErrors) -> String {
-    let (name, path) = (&branch.spec.name, branch.spec.path.display());
-    format!(
-        "branch {name:?} is failing: {} (the last: {}); check the disk below {path} with `dmesg` and `smartctl`; move its files with `umbrella branch drain '{name}'`, or reset the counts with \
-         `umbrella branch clear-errors '{name}'`",
-        errors.counted(),
-        errors.last
-    )
+fn warning(branch: &Branch, errors: &BranchErrors) -> Warning {
+    let (name, path) = (branch.spec.name.clone(), branch.spec.path.clone());
+    Warning::Failing { name, path, counted: errors.counted().to_string(), last: errors.last.to_string() }
 }

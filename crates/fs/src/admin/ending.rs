@@ -3,8 +3,25 @@
 use std::sync::atomic::Ordering;
 
 use crate::admin::Admin;
+use crate::error::Error;
+use crate::staging::HANGS;
 
 impl Admin {
+    /// Before an unmount, while the tree can be used and asked: files leave memory. With `keep_staged` those that cannot stay for the next mount;
+    /// what comes meanwhile follows at the end.
+    pub(crate) fn empty_staging(&self, keep_staged: bool) -> Result<(), Error> {
+        self.staging.empty_staging();
+        let files = self.status().staging.map_or(0, |staging| staging.files);
+        if files == 0 || keep_staged {
+            return Ok(());
+        }
+        let branches = self.staging.hanging_branches();
+        if branches.is_empty() {
+            return Err(Error::StagedLeft { files });
+        }
+        Err(Error::BranchesHang { files, branches, waited: HANGS })
+    }
+
     /// Lets go of all branches: from now on another daemon may have them.
     pub(crate) fn close_branches(&self) {
         for branch in self.branches.list.load().iter() {
@@ -32,6 +49,7 @@ impl Admin {
         for branch in self.branches.list.load().iter() {
             if branch.is_online() && !hanging.contains(&branch.spec.name) {
                 self.keep_numbers_of(branch);
+                self.keep_heat_of(branch);
             }
         }
     }

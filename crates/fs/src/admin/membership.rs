@@ -34,18 +34,15 @@ use crate::admin::monitor::Asked;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
 use crate::branch::{Branch, Online, look_within};
-use crate::error::{Error, OpError, OpResult};
+use crate::error::{Comes, Error, OpError, OpResult};
+use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
 use crate::metrics::Metric;
 use crate::node::Body;
 use crate::relocate;
 use crate::relocate::{BranchUuid, RecoverBranch, Recovery, Returned};
 use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
-
-/// The warning of a branch that is remembered and not configured.
-fn forgotten(name: &str) -> String {
-    format!("forgotten {name}")
-}
+use crate::warning::{Subject, Warning};
 
 /// How long the path of a branch that is to be added may take to be looked at.
 const A_LOOK: Duration = Duration::from_secs(10);
@@ -66,29 +63,21 @@ impl Admin {
                 branch.set_shown(online.epoch);
             }
             if branch.draining() {
-                let name = &branch.spec.name;
-                tracing::warn!(
-                    "branch {name:?} is being drained: it gets no new files (continue with `umbrella branch drain {name}`, end it with --stop)"
-                );
+                let name = branch.spec.name.clone();
+                tracing::warn!("{}", advised(&Warning::Draining { name }));
             }
         }
         *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
         for name in self.context.state.branch_names() {
             if self.branches.named(&name).is_err() && name != STAGING {
-                self.context.warn(
-                    forgotten(&name),
-                    format!(
-                        "branch {name:?} was in this pool and is not in the configuration: its files are not shown (bring it back with `umbrella branch add` or in the configuration, or forget it with \
-                         `umbrella branch remove {name}`)"
-                    ),
-                );
+                self.context.warn(Subject::Forgotten(name.clone()), &Warning::Forgotten { name });
             }
         }
     }
 
     fn report_recovery(&self, recovery: &Recovery) {
         for warning in &recovery.warnings {
-            self.context.warn(format!("recovery {warning}"), warning.clone());
+            self.context.warn(Subject::Recovery(warning.clone()), &Warning::Recovery(warning.clone()));
         }
         if recovery.finished + recovery.undone + recovery.leftovers > 0 {
             tracing::info!(
@@ -118,16 +107,19 @@ impl Admin {
         let inodes = Arc::clone(&self.tree.inodes);
         let loaded = branch.io(move |online| {
             Ok(match &online.hidden {
-                Some(hidden) => inodes.load(online.slot, hidden.dir.as_fd()),
+                Some(hidden) => {
+                    if let Err(error) = inodes.load_heat(online.slot, hidden.dir.as_fd()) {
+                        tracing::warn!(%error, "the heat of files cannot be read; they begin cold");
+                    }
+                    inodes.load(online.slot, hidden.dir.as_fd())
+                }
                 None => inodes.load_read_only(online.slot, online.root()),
             }
             .map_err(|error| error.to_string()))
         });
         if let Err(error) = loaded.map_err(|errno| errno.to_string()).and_then(|loaded| loaded) {
-            self.context.warn(
-                format!("inodes {}", branch.spec.name),
-                format!("branch {:?}: {error}; files that moved there may show new inode numbers", branch.spec.name),
-            );
+            let name = branch.spec.name.clone();
+            self.context.warn(Subject::Inodes(name.clone()), &Warning::InodesUnread { name, why: error });
         }
         if let (Some(dir), Ok(at)) = (self.tree.root.dir(), DirAt::root(branch))
             && let Ok(meta) = at.stat_self()
@@ -314,7 +306,7 @@ impl Admin {
         // Before the lock: looking at paths may take long.
         self.no_overlap(&spec)?;
         if spec.require_mount != Some(false) {
-            is_mounted(&spec, "--require-mount false")?;
+            is_mounted(&spec, Comes::New)?;
         }
         let mut told = self.branches.told.lock();
         if self.branches.named(&spec.name).is_ok() {
@@ -325,7 +317,7 @@ impl Admin {
         branch.set_access_times(self.context.spec.access_times);
         branch
             .bring_online()
-            .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: error.to_string() })?;
+            .map_err(|error| Error::BranchUnusable { name: branch.spec.name.clone(), reason: advised(&error) })?;
         branches.push(Arc::clone(&branch));
         self.branches.list.store(Arc::new(branches));
         self.placement.rebind_rules();
@@ -365,7 +357,7 @@ impl Admin {
     pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
-                self.context.unwarn(&forgotten(name));
+                self.context.unwarn(&Subject::Forgotten(name.to_owned()));
                 return self.context.state.forget(name).map_err(|error| Error::Io {
                     doing: format!("forget branch {name:?}"),
                     source: std::io::Error::other(error),
@@ -440,9 +432,9 @@ impl Admin {
 }
 
 /// An error where a new branch is a directory whose disk is missing.
-pub(crate) fn is_mounted(spec: &BranchSpec, anyway: &'static str) -> Result<(), Error> {
+pub(crate) fn is_mounted(spec: &BranchSpec, comes: Comes) -> Result<(), Error> {
     let name = || spec.name.clone();
-    look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, anyway }))
+    look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, comes }))
 }
 
 /// Looks at the path of a branch that nothing is known of; it may hang.

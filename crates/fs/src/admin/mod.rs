@@ -1,7 +1,7 @@
 //! Branches that come and go, what is said of a pool, and its end.
 //!
 //! - `membership`: branches that join and leave; `replace`: a disk in another's place; `monitor`: who lives; `disk_errors`: whose disk fails; `levels`: when fill levels are looked at
-//! - `report`: what `status` and `explain` say; `what_if`: `explain` of a file that does not exist; `repair`: directories made equal; `reload`: a configuration that was edited while the pool is mounted; `difference`: what it changes
+//! - `requests`: what is asked over the control socket; `report`: what `status` and `explain` say; `what_if`: `explain` of a file that does not exist; `repair`: directories made equal; `reload`: a configuration that was edited while the pool is mounted; `difference`: what it changes
 
 mod difference;
 mod disk_errors;
@@ -13,6 +13,7 @@ mod reload;
 mod repair;
 mod replace;
 mod report;
+mod requests;
 mod what_if;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use std::time::Instant;
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::ground::advice::advised;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::io::Io;
 use crate::migrate::Migrations;
@@ -30,7 +32,7 @@ use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
 pub(crate) use disk_errors::DiskErrors;
-pub(crate) use reload::Reloaded;
+use reload::Reloaded;
 pub use repair::Equalise;
 
 /// See the module.
@@ -75,12 +77,13 @@ impl Admin {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings: Vec<String> = self.context.warnings();
-        warnings.extend(self.failing_warnings());
-        warnings.extend(self.tree.differing_warning());
-        warnings.extend(self.staging.hanging_warnings());
-        warnings.extend(self.staging.stuck_warning());
-        warnings.extend(self.descriptor_warning());
+        let mut current = self.failing_warnings();
+        current.extend(self.tree.differing_warning());
+        current.extend(self.staging.hanging_warnings());
+        current.extend(self.staging.stuck_warning());
+        current.extend(self.descriptor_warning());
+        let mut warnings = self.context.warnings();
+        warnings.extend(current.iter().map(|warning| advised(warning)));
         warnings.extend(self.context.kernel.get().and_then(|kernel| kernel.shortage()));
         warnings
     }

@@ -7,11 +7,16 @@ use std::time::{Duration, Instant};
 
 use crate::admin::Admin;
 use crate::branch::Branch;
+use crate::ground::meta::now;
+use crate::metrics::Metric;
+use crate::warning::{Subject, Warning};
 
 /// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
 const AGAIN: Duration = Duration::from_millis(200);
 /// When nobody has used the tree for so long, local branches are asked no more often than this.
 const REST: Duration = Duration::from_secs(60);
+/// The heat of files is written down where it changed, once in so many rounds: each minute, unless `probe_interval` says otherwise.
+const HEAT_ROUNDS: u32 = 12;
 
 /// Which branches are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +36,13 @@ struct Rounds {
     all: Instant,
     /// Those that may hang were.
     guarded: Instant,
+    /// The heat of files was written down last.
+    heat: Instant,
 }
 
 impl Rounds {
     fn new(every: Duration, now: Instant) -> Rounds {
-        Rounds { every, used: now, all: now, guarded: now }
+        Rounds { every, used: now, all: now, guarded: now, heat: now }
     }
 
     fn next_of_all(&self, now: Instant) -> Instant {
@@ -81,6 +88,10 @@ impl Admin {
                 self.branches.used.store(false, Ordering::Relaxed);
                 self.probe_branches(asked);
                 self.keep_numbers();
+                if rounds.heat.elapsed() >= rounds.every * HEAT_ROUNDS {
+                    self.keep_heat();
+                    rounds.heat = Instant::now();
+                }
                 self.ask_file_systems();
                 rounds.done(asked, Instant::now());
             }
@@ -131,15 +142,10 @@ impl Admin {
             Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
             None => Ok(false),
         });
-        let (name, subject) = (&branch.spec.name, format!("hidden {}", branch.spec.name));
+        let name = branch.spec.name.clone();
+        let subject = Subject::HiddenFolder(name.clone());
         match gone {
-            Ok(true) => self.context.warn(
-                subject,
-                format!(
-                    "branch {name:?}: its folder .umbrella was deleted: no file can move there, and the next mount will not recognise the disk (after the unmount: \
-                     `umbrella branch replace '{name}' --pool CONFIG`, then mount again)"
-                ),
-            ),
+            Ok(true) => self.context.warn(subject, &Warning::HiddenFolderGone { name }),
             Ok(false) => self.context.unwarn(&subject),
             Err(_) => {}
         }
@@ -151,6 +157,27 @@ impl Admin {
             if branch.online().is_some_and(|online| online.guarded) {
                 self.keep_numbers_of(branch);
             }
+        }
+    }
+
+    /// Writes down the heat of files.
+    fn keep_heat(&self) {
+        self.context.metrics.set(Metric::HeatFiles, self.tree.inodes.heats().count() as u64);
+        for branch in self.branches.list.load().iter() {
+            self.keep_heat_of(branch);
+        }
+    }
+
+    /// Writes down the heat of a branch's files. It is worth no more than a line in the log when that fails.
+    pub(crate) fn keep_heat_of(&self, branch: &Branch) {
+        let (inodes, half_life) = (Arc::clone(&self.tree.inodes), self.placement.heat_settings().half_life);
+        let kept = branch.io(move |online| {
+            let Some(hidden) = &online.hidden else { return Ok(Ok(())) };
+            let kept = inodes.keep_heat(online.slot, hidden.dir.as_fd(), (now(), half_life));
+            Ok(kept.map_err(|error| error.to_string()))
+        });
+        if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
+            tracing::debug!(branch = %branch.spec.name, error, "the heat of files could not be kept");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A configuration that was edited while the pool is mounted: what it changes, and how it is put in force.
 //!
-//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there.
+//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there, and what a branch cannot do.
 //! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
 //! 3. The rules, the branches, the pool and the staging area get what the configuration says; whoever waits by an old value is woken.
 //! 4. The kernel forgets what it keeps by old values.
@@ -16,9 +16,11 @@ use crate::area::Intake;
 use crate::branch::Branch;
 use crate::control::protocol::Change;
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::node::Handle;
 use crate::placement::ActiveRules;
 use crate::spec::{BranchSpec, PoolSpec, StagingSpec, ThresholdChange, WriteBackChange, WriteBackSpec};
+use crate::warning::{Subject, Warning};
 
 /// What a reload did, or would do.
 #[derive(Debug)]
@@ -37,6 +39,12 @@ impl Admin {
             return Err(Error::FixedKeys { keys: fixed });
         }
         ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?;
+        for branch in self.named_branches() {
+            if let Some(spec) = spec_of(&new, &branch) {
+                let unfit = |source| Error::BranchUnfit { name: branch.spec.name.clone(), source };
+                branch.check_settings(spec).map_err(unfit)?;
+            }
+        }
         if !dry_run {
             self.close_to_writers(&new)?;
             self.put_in_force(new)?;
@@ -160,7 +168,7 @@ impl Admin {
         });
         let name = &branch.spec.name;
         if let Err(error) = self.write_back.set_write_back(name, change) {
-            self.context.warn(format!("write-back {name}"), format!("{error}; its write-back stays as it was"));
+            self.context.warn(Subject::WriteBack(name.clone()), &Warning::WriteBackUnchanged { why: advised(&error) });
         }
     }
 

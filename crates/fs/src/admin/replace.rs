@@ -12,7 +12,8 @@ use crate::admin::Admin;
 use crate::admin::membership::is_mounted;
 use crate::branch::Branch;
 use crate::branch::state::Remembered;
-use crate::error::Error;
+use crate::error::{Comes, Error};
+use crate::ground::advice::advised;
 use crate::spec::BranchSpec;
 
 impl Admin {
@@ -28,7 +29,7 @@ impl Admin {
         let spec = BranchSpec { path, require_mount, ..BranchSpec::clone(&old.settings()) };
         self.no_overlap(&spec)?;
         if !force && spec.path != old.spec.path && require_mount != Some(false) {
-            is_mounted(&spec, "--force")?;
+            is_mounted(&spec, Comes::InPlace)?;
         }
         let was_draining = old.draining();
         if !force && old.is_online() {
@@ -95,7 +96,7 @@ impl Admin {
         self.context.state.forget(&name).map_err(|error| error.to_string())?;
         let new = Branch::new(id, spec, Arc::clone(&self.context.state));
         new.set_access_times(self.context.spec.access_times);
-        new.bring_online().map_err(|error| error.to_string())?;
+        new.bring_online().map_err(|error| advised(&error))?;
         self.context.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
         Ok(new)
     }

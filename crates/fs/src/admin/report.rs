@@ -20,6 +20,7 @@ use crate::control::protocol::{
 use crate::error::{Error, OpError};
 use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
+use crate::warning::Warning;
 
 /// So few are short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
@@ -60,15 +61,10 @@ impl Admin {
     }
 
     /// What to do where the daemon may soon have no descriptor left.
-    pub(crate) fn descriptor_warning(&self) -> Option<String> {
+    pub(crate) fn descriptor_warning(&self) -> Option<Warning> {
         let limit = getrlimit(Resource::Nofile).current?;
         let used = (self.io.open_handles().len() + self.tree.dir_fds.len()) as u64;
-        (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then(|| {
-            format!(
-                "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; when none is left, further opens \
-                 fail. Raise the daemon's hard limit (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
-            )
-        })
+        (limit < FEW_DESCRIPTORS || used > limit / 4 * 3).then_some(Warning::FewDescriptors { used, limit })
     }
 
     /// All branches.
@@ -202,8 +198,7 @@ impl Admin {
         let names = self.placement.other_names(&dir.branch, meta);
         let every = names.iter().map(Vec::as_slice).chain([path.as_slice()]);
         let xattrs = self.placement.xattrs(&path, meta, &dir.branch);
-        let born = self.placement.born(&dir.branch, meta);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(&path, meta, born) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(&path, meta, &dir.branch) };
         let decides = active.rules.deciding_name(every, &facts, &views, resident.as_ref()).unwrap_or(&path);
         let explained = active.rules.explain(
             &FileFacts { path: decides, ..facts },
@@ -239,6 +234,9 @@ impl Admin {
         };
         if turn == Turn::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
             let _ = write!(outcome, ", if its size is still {}", facts.size);
+        }
+        if moves && active.rules.promotes(explained.decision.entry) && !self.placement.may_move_by_heat() {
+            outcome.push_str("; it has to wait: max_move of [heat] is used up for now");
         }
         if decides != path {
             let _ = write!(outcome, "; its name {} decides", String::from_utf8_lossy(decides));
@@ -358,7 +356,9 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &
             Turn::Staged { leaves } => format!("it waits in memory; it goes to {there} {leaves} ({why})"),
             Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
             Turn::Unknown => {
-                format!("it moves from {here} to {there} at its next close or at the next `umbrella enforce` ({why})")
+                format!(
+                    "it moves from {here} to {there} at its next close, or when the rules are enforced next ({why})"
+                )
             }
         },
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
@@ -409,6 +409,7 @@ pub(super) fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
         fact("mtime", age(file.mtime)),
         fact("ctime", age(file.ctime)),
         fact("btime", file.btime.map_or_else(|| "unknown".to_owned(), age)),
+        fact("heat", file.heat.rounded().to_string()),
     ];
     let xattr = |xattr: &Xattr| fact(&xattr.name, String::from_utf8_lossy(&xattr.value).into_owned());
     facts.extend(file.xattrs.unwrap_or_default().iter().map(xattr));

@@ -85,6 +85,7 @@ fn facts(file: &Supposed, now: Timestamp) -> FileFacts<'_> {
         mtime: ago(file.mtime),
         ctime: ago(file.ctime.or(file.mtime)),
         btime: Some(ago(file.btime.or(file.mtime))),
+        heat: file.heat.unwrap_or_default(),
         now,
         stage: Stage::Settled,
         xattrs: None,

@@ -384,6 +384,7 @@ impl Staged {
         Some(StagingStatus {
             path: area.branch.spec.path.parent().unwrap_or(&area.branch.spec.path).to_owned(),
             volatile: area.spec.volatile,
+            mode: area.settings().mode,
             accepts: area.open.load(Ordering::Relaxed),
             files,
             used,

@@ -19,6 +19,7 @@ use crate::area::{Area, Intake};
 use crate::branch::mounts::{fs_kind, mounted_at};
 use crate::branch::{Branch, StateDir};
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::spec::{BranchSpec, PoolSpec, STAGING, StagingSpec, resolve};
 
 /// Below the area's path.
@@ -127,7 +128,7 @@ fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
 
 /// Takes the area at `base` as a branch.
 fn take(spec: StagingSpec, base: &Path, intake: Intake, branch: Arc<Branch>) -> Result<Area, Error> {
-    branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: error.to_string() })?;
+    branch.bring_online().map_err(|error| Error::Staging { path: base.to_owned(), reason: advised(&error) })?;
     let area = Area::new(spec, branch, intake);
     area.watch_memory();
     Ok(area)

@@ -13,7 +13,7 @@ use crate::ground::shortage::Shortage;
 const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was the mistake, files that were written since lie \
                      hidden below the mount point";
 
-/// Why a branch does not come online. The text is for people and is what `umbrella status` shows.
+/// Why a branch does not come online. The text is for people and is shown in the status.
 #[derive(Debug, Error)]
 pub enum BranchError {
     /// The path is gone or cannot be opened.
@@ -39,9 +39,7 @@ pub enum BranchError {
         why: &'static str,
     },
     /// A plain directory that carries no marker any more.
-    #[error(
-        "{path:?} is not the branch: .umbrella/branch.json is gone (mount the file system that holds it; if the folder was deleted: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`)"
-    )]
+    #[error("{path:?} is not the branch: .umbrella/branch.json is gone (mount the file system that holds it)")]
     NoMarker {
         /// Path of the branch.
         path: PathBuf,
@@ -50,9 +48,9 @@ pub enum BranchError {
     },
     /// Something is mounted there, but it is not what was there before.
     #[error(
-        "{path:?} holds another file system than before ({found}{hint}{advice})",
+        "{path:?} holds another file system than before ({found}{hint}{whose})",
         hint = if *hides { HIDES } else { "" },
-        advice = advice(name, theirs.as_deref())
+        whose = theirs.as_deref().map_or_else(String::new, of_another)
     )]
     Another {
         /// Path of the branch.
@@ -80,7 +78,7 @@ pub enum BranchError {
     },
     /// The configuration still names the place of a disk that was replaced.
     #[error(
-        "{path:?} is not the branch: {name:?} was replaced by the disk at {by:?} (set its path to that in the configuration; to take {path:?} in instead: `umbrella branch replace '{name}' --pool CONFIG`)"
+        "{path:?} is not the branch: {name:?} was replaced by the disk at {by:?} (set its path to that in the configuration)"
     )]
     ReplacedElsewhere {
         /// Path of the branch.
@@ -101,9 +99,7 @@ pub enum BranchError {
         other: String,
     },
     /// Another daemon uses the branch.
-    #[error(
-        "{path:?} is in use by a mounted pool (`umbrella status` lists pools: unmount the one that has it; a disk that this pool uses cannot be added again)"
-    )]
+    #[error("{path:?} is in use by a mounted pool")]
     InUse {
         /// Path of the branch.
         path: PathBuf,
@@ -119,9 +115,7 @@ pub enum BranchError {
         problem: HiddenProblem,
     },
     /// The marker is damaged.
-    #[error(
-        "{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it; or remove it, and take the branch in as a new one with `umbrella branch replace`)"
-    )]
+    #[error("{path:?}/.umbrella/branch.json cannot be read: {detail} (restore it)")]
     Marker {
         /// Path of the branch.
         path: PathBuf,
@@ -186,14 +180,9 @@ pub enum HiddenProblem {
     },
 }
 
-/// What to do about another disk at a branch's place.
-fn advice(name: &str, theirs: Option<&str>) -> String {
-    match theirs {
-        Some(theirs) => format!(
-            ": it is the disk of branch {theirs:?}; correct the mount points, or the paths in the configuration; nothing else is needed"
-        ),
-        None => format!(
-            "; to take it in as a new branch: `umbrella branch replace '{name}'`, before the mount with `--pool CONFIG`"
-        ),
-    }
+/// Says that the disk at a branch's place is another branch's.
+fn of_another(branch: &str) -> String {
+    format!(
+        ": it is the disk of branch {branch:?}; correct the mount points, or the paths in the configuration; nothing else is needed"
+    )
 }

@@ -28,7 +28,7 @@ use super::private_mount::clone_mount;
 use super::prober::look_within;
 use super::state::{Remembered, StateDir};
 use super::status::Abilities;
-use super::{BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath, cover};
+use super::{Branch, BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath, cover};
 use crate::disk::block_device;
 use crate::ground::workers;
 use crate::ground::workers::Workers;
@@ -106,7 +106,7 @@ impl Plan {
         let writable = !read_only && !self.spec.read_only;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
-        self.check_countable(&kind, vfs.f_files)?;
+        check_countable(&self.spec, kind.is_mount, vfs.f_files)?;
         // A clone of the mount is in no table.
         let source = mount_of(root.as_fd()).map(|(_, source)| source);
         if !(kind.guarded || self.guarded) {
@@ -208,16 +208,6 @@ impl Plan {
             None => self.remembered().is_some_and(|known| known.was_mount),
         };
         if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
-    }
-
-    /// `max_files` goes by the inodes of the file system, which must be the branch's own.
-    fn check_countable(&self, kind: &FsKind, inodes: u64) -> Result<(), BranchError> {
-        let why = match self.spec.max_files {
-            Some(_) if !kind.is_mount => "it is no mount point, and its file system holds other files too",
-            Some(_) if inodes == 0 => "its file system does not count inodes",
-            _ => return Ok(()),
-        };
-        Err(BranchError::Uncountable { path: self.path(), why })
     }
 
     fn identify(
@@ -423,4 +413,22 @@ fn holds_something(root: BorrowedFd<'_>) -> bool {
     const OWN: [&[u8]; 4] = [b".", b"..", b"lost+found", HIDDEN.as_bytes()];
     let Ok(names) = rustix::fs::Dir::read_from(root) else { return true };
     names.into_iter().any(|name| name.map_or(true, |name| !OWN.contains(&name.file_name().to_bytes())))
+}
+
+impl Branch {
+    /// Whether a configuration may be put in force while the branch is online. One that is offline is looked at when it comes.
+    pub(crate) fn check_settings(&self, spec: &BranchSpec) -> Result<(), BranchError> {
+        let Some(online) = self.online() else { return Ok(()) };
+        check_countable(spec, online.is_mount, self.space().files_total)
+    }
+}
+
+/// `max_files` goes by the inodes of the file system, which must be the branch's own.
+fn check_countable(spec: &BranchSpec, is_mount: bool, inodes: u64) -> Result<(), BranchError> {
+    let why = match spec.max_files {
+        Some(_) if !is_mount => "it is no mount point, and its file system holds other files too",
+        Some(_) if inodes == 0 => "its file system does not count inodes",
+        _ => return Ok(()),
+    };
+    Err(BranchError::Uncountable { path: spec.path.clone(), why })
 }

@@ -16,6 +16,7 @@ use super::establish::{Candidate, Plan};
 use super::prober::{Unasked, look_within};
 use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
+use crate::ground::advice::advised;
 use crate::spec::{AccessTimes, BranchSpec};
 
 /// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
@@ -127,7 +128,7 @@ impl Branch {
                 Ok(())
             }
             Err(error) => {
-                self.drop_online(error.to_string());
+                self.drop_online(advised(&error));
                 Err(error)
             }
         }
@@ -206,7 +207,7 @@ impl Branch {
         let Some(online) = self.online() else {
             return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
                 Ok(()) => ProbeResult::CameBack,
-                Err(error) => ProbeResult::StillOffline { reason: error.to_string() },
+                Err(error) => ProbeResult::StillOffline { reason: advised(&error) },
             };
         };
         let suspect = self.suspect.swap(false, Ordering::Relaxed);
@@ -224,7 +225,7 @@ impl Branch {
             }
             Look::Same { read_only } => self.note_read_only(&online, read_only, timeout),
             Look::Gone(error) => {
-                let reason = error.to_string();
+                let reason = advised(&error);
                 self.take_offline_if(&online, reason.clone());
                 let changed = !matches!(error, BranchError::Hung { .. });
                 drop(online);
@@ -248,7 +249,7 @@ impl Branch {
             self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
             return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
                 Ok(()) => ProbeResult::CameBack,
-                Err(error) => ProbeResult::WentOffline { reason: error.to_string() },
+                Err(error) => ProbeResult::WentOffline { reason: advised(&error) },
             };
         }
         self.refuses_writes.store(read_only, Ordering::Relaxed);

@@ -38,6 +38,8 @@ pub(super) struct CachedSpace {
     pub(super) read_at: Option<Instant>,
     /// Counts calls of `invalidate_space`, so that a reading that began before one is not taken for fresh.
     pub(super) changes: u64,
+    /// `changes` when the reading of `value` began: one that began earlier and ends later does not replace it.
+    pub(super) value_began: u64,
     pub(super) refreshing: bool,
 }
 
@@ -60,10 +62,10 @@ impl Drop for Reading {
     fn drop(&mut self) {
         let mut cache = self.cache.lock();
         cache.refreshing = false;
-        let is_newest = cache.changes == self.changes;
         if let Some(stat) = self.found.take()
-            && (is_newest || cache.read_at.is_none())
+            && self.changes >= cache.value_began
         {
+            cache.value_began = self.changes;
             let block = stat.f_frsize.max(1);
             cache.value = Space {
                 total: ByteSize(stat.f_blocks.saturating_mul(block)),
@@ -74,7 +76,7 @@ impl Drop for Reading {
             };
         }
         // Also after a failure: an offline branch is not asked again for each file.
-        if is_newest {
+        if cache.changes == self.changes {
             cache.read_at = Some(Instant::now());
         }
     }
@@ -185,5 +187,39 @@ impl Branch {
             None => ByteSize((total.0 / 10).max(LEAST_HEADROOM)),
         };
         wanted.max(self.settings().min_free.of(total))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(cache: &Arc<RankedMutex<rank::BranchSpace, CachedSpace>>, free: u64) -> Reading {
+        let mut found = rustix::fs::statvfs("/").unwrap();
+        (found.f_frsize, found.f_bavail) = (1, free);
+        Reading { cache: Arc::clone(cache), changes: cache.lock().changes, found: Some(found) }
+    }
+
+    #[test]
+    fn a_reading_that_began_earlier_does_not_replace_a_newer_one() {
+        let cache = Arc::new(RankedMutex::new(CachedSpace::default()));
+        let first = reading(&cache, 1);
+        cache.lock().changes += 1;
+        let second = reading(&cache, 2);
+        drop(second);
+        cache.lock().read_at = None;
+        cache.lock().changes += 1;
+        drop(first);
+        assert_eq!(cache.lock().value.free, ByteSize(2));
+    }
+
+    #[test]
+    fn a_reading_that_something_changed_meanwhile_is_better_than_an_older_one() {
+        let cache = Arc::new(RankedMutex::new(CachedSpace::default()));
+        drop(reading(&cache, 1));
+        let second = reading(&cache, 2);
+        cache.lock().changes += 1;
+        drop(second);
+        assert_eq!(cache.lock().value.free, ByteSize(2));
     }
 }

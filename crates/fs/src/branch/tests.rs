@@ -117,7 +117,7 @@ fn a_directory_that_lost_its_marker_is_not_the_branch_and_stays_empty() {
     branch.bring_online().unwrap_err();
     let told = reason(&branch);
     let begin = format!("\"{}\" is not the branch: .umbrella/branch.json is gone", dir.display());
-    assert!(told.starts_with(&begin) && told.contains("umbrella branch replace"), "{told}");
+    assert!(told.starts_with(&begin), "{told}");
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
 

@@ -24,6 +24,9 @@ pub struct BalanceSummary {
     pub files_no_room: u64,
     /// It was ended before its end.
     pub stopped: bool,
+    /// Files that were to move next then.
+    #[serde(default)]
+    pub files_left: u64,
 }
 
 /// How full a member is.

@@ -7,3 +7,5 @@ mod evict;
 pub mod protocol;
 pub(crate) mod server;
 pub mod socket;
+
+pub use socket::STOP;

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbrella_policy::placement::spec::FileKind;
+use umbrella_policy::heat::Opens;
+use umbrella_policy::placement::spec::{FileKind, StagingMode};
 use umbrella_units::ByteSize;
 
 pub use super::balance::{BalanceSummary, MemberShare};
@@ -313,6 +314,9 @@ pub struct EnforceSummary {
     /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,
+    /// Files that it had found in the wrong place then, and did not move.
+    #[serde(default)]
+    pub files_left: u64,
 }
 
 /// The whole pool at a glance.
@@ -392,6 +396,9 @@ pub struct StagingStatus {
     pub path: PathBuf,
     /// A power loss empties it.
     pub volatile: bool,
+    /// Which new files wait, as configured.
+    #[serde(default)]
+    pub mode: StagingMode,
     /// Whether new files come; otherwise it is what an earlier configuration left.
     pub accepts: bool,
     /// Files that wait.
@@ -517,6 +524,9 @@ pub struct Supposed {
     pub ctime: Option<Duration>,
     /// Time since its birth; `None`: as `mtime`.
     pub btime: Option<Duration>,
+    /// How warm it is; `None`: cold.
+    #[serde(default)]
+    pub heat: Option<Opens>,
     /// Its extended attributes.
     pub xattrs: BTreeMap<String, String>,
 }
@@ -535,6 +545,7 @@ impl Default for Supposed {
             mtime: None,
             ctime: None,
             btime: None,
+            heat: None,
             xattrs: BTreeMap::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{major, minor};
 
@@ -15,6 +16,8 @@ pub(crate) struct Stack {
     whole: BTreeSet<String>,
     /// Disks of which it has partitions.
     disks: BTreeSet<String>,
+    /// Disks that are made of no others.
+    physical: BTreeSet<String>,
 }
 
 impl Stack {
@@ -32,6 +35,29 @@ impl Stack {
     /// Devices of which it has all.
     pub(crate) fn whole(&self) -> impl Iterator<Item = &str> {
         self.whole.iter().map(String::as_str)
+    }
+
+    /// Disks that are made of no others: what has heads to move, or a queue of its own.
+    pub(crate) fn physical(&self) -> impl Iterator<Item = &str> {
+        self.physical.iter().map(String::as_str)
+    }
+}
+
+/// What a disk is doing and has done, as the kernel counts it. Source: the kernel's `Documentation/block/stat.rst`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DiskLoad {
+    /// Requests that it has and has not answered.
+    pub(crate) in_flight: u64,
+    /// For how long all requests together have waited for an answer.
+    pub(crate) in_queue: Duration,
+}
+
+impl DiskLoad {
+    fn parse(stat: &str) -> Option<DiskLoad> {
+        let mut fields = stat.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
+        let in_flight = fields.nth(8)??;
+        let in_queue = fields.nth(1)??;
+        Some(DiskLoad { in_flight, in_queue: Duration::from_millis(in_queue) })
     }
 }
 
@@ -77,16 +103,25 @@ impl Sysfs {
             return;
         }
         let folder = self.block(name);
-        let mut made_of = names(&folder.join("slaves"));
+        let (mut made_of, mut itself) = (names(&folder.join("slaves")), name.to_owned());
         if folder.join("partition").exists()
             && let Some(disk) = self.disk_of(name)
         {
             made_of.extend(names(&self.block(&disk).join("slaves")));
-            stack.disks.insert(disk);
+            stack.disks.insert(disk.clone());
+            itself = disk;
+        }
+        if made_of.is_empty() {
+            stack.physical.insert(itself);
         }
         for below in made_of {
             self.add(stack, &below, depth - 1);
         }
+    }
+
+    /// What a device is doing; `None` where the kernel does not say.
+    pub(crate) fn load(&self, device: &str) -> Option<DiskLoad> {
+        DiskLoad::parse(&std::fs::read_to_string(self.block(device).join("stat")).ok()?)
     }
 
     /// The partition of a disk in which a sector lies.
@@ -249,6 +284,39 @@ mod tests {
         }
         assert!(stack.has("sdb", Some("sdb2")) && !stack.has("sdb", Some("sdb1")));
         assert_eq!(below("3-4-5"), Stack::default());
+    }
+
+    #[test]
+    fn the_physical_disks_are_found_below_partitions_arrays_and_volumes() {
+        let machine = Machine::new();
+        let physical = |(major, minor)| {
+            let stack = machine.sysfs().below(makedev(major, minor), None, None);
+            stack.physical().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(physical((8, 0)), ["sda"], "a whole disk");
+        assert_eq!(physical((9, 1)), ["sdb"], "a partition");
+        assert_eq!(physical((11, 0)), ["sda", "sdb"], "a volume on an array of partitions");
+        assert_eq!(physical((8, 2)), ["sda", "sdb"], "a btrfs on two");
+        assert_eq!(physical((77, 7)), <[&str; 0]>::default());
+    }
+
+    #[test]
+    fn the_load_of_a_disk_is_what_its_statistics_say() {
+        let machine = Machine::new();
+        let stat = machine.0.path().join("devices/block/sda/stat");
+        for (text, load) in [
+            // Linux 4.14 has 11 fields, newer ones have more.
+            ("  1 2 3 4  5 6 7 8  9 10 1500\n", Some((9, 1500))),
+            ("1 2 3 4 5 6 7 8 0 10 11 12 13 14 15 16 17\n", Some((0, 11))),
+            ("1 2 3 4 5 6 7 8 9 10\n", None),
+            ("1 2 3 4 5 6 7 8 -9 10 11\n", None),
+            ("", None),
+        ] {
+            fs::write(&stat, text).unwrap();
+            let load = load.map(|(in_flight, ms)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) });
+            assert_eq!(machine.sysfs().load("sda"), load, "{text}");
+        }
+        assert_eq!(machine.sysfs().load("nowhere"), None);
     }
 
     #[test]

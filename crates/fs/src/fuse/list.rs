@@ -26,7 +26,7 @@ impl Fuse {
         } else {
             self.attribute_use.is_expected(thread)
         };
-        let (strict, mut given) = (self.pool.context.is_strict(), Vec::new());
+        let (strict, mut given) = (self.pool.context().is_strict(), Vec::new());
         for entry in rest {
             let name = Listed {
                 ino: InodeNumber(entry.ino.0),

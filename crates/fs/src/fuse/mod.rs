@@ -65,7 +65,7 @@ impl Fuse {
 
     /// How long the kernel may keep what it is told.
     fn ttl(&self) -> Duration {
-        self.pool.context.settings().cache_timeout
+        self.pool.context().settings().cache_timeout
     }
 }
 
@@ -91,7 +91,7 @@ impl Filesystem for Fuse {
         agreement.max_stack_depth = 1;
         agreement.max_background = MOST_IN_BACKGROUND;
         agreement.congestion_threshold = MOST_IN_BACKGROUND / 4 * 3;
-        self.pool.set_passthrough(offer.flags.contains(InitFlags::PASSTHROUGH));
+        self.pool.context().set_passthrough(offer.flags.contains(InitFlags::PASSTHROUGH));
         if offer.minor < MINOR_WITH_EPOCH {
             self.most_negative_ttl = BLIND_NEGATIVE_TTL;
         }

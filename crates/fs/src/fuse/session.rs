@@ -38,7 +38,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         subtype: "umbrella".to_owned(),
         options: MountOptions::DEFAULT_PERMISSIONS | MountOptions::ALLOW_OTHER,
     };
-    let wanted = pool.context.spec.transport;
+    let wanted = pool.context().spec.transport;
     let config = Config {
         transport: transport(wanted),
         threads: serving.threads,
@@ -47,14 +47,13 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
         observer: serving.observer,
         ..Config::default()
     };
-    let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.context.spec.mount, &spec, config)?;
+    let session = Session::mount(Fuse::new(Arc::clone(pool)), &pool.context().spec.mount, &spec, config)?;
     let transport = in_use(wanted, session.transport());
     pool.set_kernel(Box::new(KernelNotifier {
         notifier: session.notifier(),
         transport,
         threads: session.device_threads(),
     }));
-    pool.announce_passthrough();
     Ok(Mounted { session })
 }
 

@@ -17,6 +17,7 @@ use crate::ground::fd_path::proc_path;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::scheduling_point;
 use crate::ground::meta::{Meta, WANTED};
+use crate::ground::write_out;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -380,9 +381,9 @@ impl FileAt {
         Ok(self.branch.noted(ErrorSource::Sync, done)?)
     }
 
-    /// As [`crate::relocate::failed_writes`].
+    /// As [`write_out::failed_writes`].
     pub(crate) fn failed_writes(&self) -> OpResult<()> {
-        self.run_as(ErrorSource::Write, crate::relocate::failed_writes)
+        self.run_as(ErrorSource::Write, write_out::failed_writes)
     }
 
     /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.

@@ -1,5 +1,6 @@
 //! What the rooms stand on: calls on one branch, threads for calls that may hang, attributes, listings, who asks.
 
+pub(crate) mod advice;
 pub(crate) mod at;
 pub(crate) mod attention;
 pub(crate) mod creds;
@@ -12,3 +13,4 @@ pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod shortage;
 pub(crate) mod workers;
+pub(crate) mod write_out;

@@ -146,7 +146,7 @@ fn rewrite(hidden: BorrowedFd<'_>, records: &[Record]) -> Result<LogFile, Errno>
     Ok(log)
 }
 
-fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, InodeMapError> {
+pub(super) fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, InodeMapError> {
     let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
     if size > MOST {
         return Err(InodeMapError::TooLong { bytes: size });

@@ -14,6 +14,8 @@
 //! lent again, and counters of made-up numbers leap ahead of what may have been used.
 
 mod evicted;
+mod heat;
+mod heat_file;
 mod log;
 mod number;
 mod record;
@@ -38,6 +40,7 @@ use number::{FOREIGN_DEVICES, Range};
 use shard::Shard;
 use sum::Sum;
 
+pub use heat::{HeatKey, Heats};
 pub use record::{Decoded, Entry, HeaderError, Record, decode};
 
 /// A birth time that no file has.
@@ -83,6 +86,7 @@ pub struct InodeMap {
     lent_foreign: RankedRwLock<rank::InodeLent, FxHashSet<u64>>,
     /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many moves.
     holders: RankedMutex<rank::InodeHolders, FxHashMap<u64, (BackingKey, u32)>>,
+    heats: Heats,
 }
 
 type Row = Box<[OnceLock<Box<Shard>>]>;
@@ -103,6 +107,7 @@ impl Default for InodeMap {
             hashed: RankedMutex::default(),
             lent_foreign: RankedRwLock::default(),
             holders: RankedMutex::default(),
+            heats: Heats::default(),
         }
     }
 }
@@ -238,6 +243,7 @@ impl InodeMap {
             evicted: None,
         };
         self.replace(&mut holders, to, entry);
+        self.heats.moved(number, to.slot);
         if from != to {
             self.shard(from.slot).change(|state, records| {
                 if state.entries.remove(&place_of(from)).is_some() {
@@ -280,6 +286,9 @@ impl InodeMap {
     /// The last link of a file is gone: its inode may become another file's.
     pub fn forget(&self, key: BackingKey) {
         let known = self.entry(key).is_some();
+        if self.heats.count() > 0 {
+            self.heats.forget(self.ino(key).0);
+        }
         if known {
             let mut holders = self.holders.lock();
             self.drop_entry(&mut holders, key);

@@ -265,7 +265,7 @@ impl Io {
         let handle = self.take_handle(handle)?;
         let node = Arc::clone(&handle.node);
         let Some(file) = node.file() else { return Ok(()) };
-        let (ended, accessed);
+        let (ended, accessed, is_warm);
         let judge = {
             let mut state = file.state.write();
             state.writers -= u32::from(handle.writer);
@@ -278,6 +278,7 @@ impl Io {
             let this = Arc::downgrade(&handle);
             state.handles.retain(|other| !Weak::ptr_eq(other, &this));
             accessed = state.take_accessed();
+            is_warm = state.take_warm() && !state.unlinked;
             self.migrate.forget_unnamed(&state, &handle);
             if handle.wrote.load(Ordering::Relaxed) {
                 state.needs_evaluation = true;
@@ -292,6 +293,10 @@ impl Io {
         } else if let Some(before) = accessed {
             let _names = self.tree.rename_lock.read();
             self.migrate.evaluate_read(&node, &handle.current(), before);
+        }
+        if is_warm {
+            let _names = self.tree.rename_lock.read();
+            self.migrate.evaluate_warm(&node, &handle.current());
         }
         Ok(())
     }

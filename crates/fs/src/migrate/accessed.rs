@@ -17,6 +17,9 @@ impl Migrations {
     /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
     pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
         let Some(file) = node.file() else { return };
+        if branch.online().is_some_and(|online| self.placement.note_open(node, online.slot)) {
+            file.state.write().is_warm = true;
+        }
         if self.placement.rules.load().rules.asked().access_times
             && file.state.read().accessed.is_none()
             && self.placement.depends_on_access_time(&node.rule_path(), meta, branch)

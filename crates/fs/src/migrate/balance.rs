@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::migrate::Migrations;
 use crate::migrate::enforce::{Judge, Met, Part, Walk};
 use crate::node::Backing;
-use crate::placement::settled_facts;
 
 /// What its moves are put down to.
 const NAME: &str = "balance";
@@ -156,8 +155,7 @@ impl Migrations {
         let placement = &self.placement;
         let (active, views, resident) = (placement.rules.load(), placement.views(), placement.resident(branch, meta));
         let xattrs = placement.xattrs(path, meta, branch);
-        let settled = settled_facts(path, meta, placement.born(branch, meta));
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..placement.facts(path, meta, branch) };
         active.rules.equals(&facts, &views, &resident, &placement.around(&active))
     }
 }
@@ -171,6 +169,7 @@ fn take_over(summary: &mut BalanceSummary, walk: &EnforceSummary) {
     summary.files_failed = walk.files_failed;
     summary.files_no_room = walk.files_no_room;
     summary.stopped = walk.stopped;
+    summary.files_left = walk.files_left;
 }
 
 /// Where the files of a plan go.

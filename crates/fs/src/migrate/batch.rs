@@ -24,9 +24,10 @@ use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, 
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, Parked, RelocateError};
+use crate::warning::{Subject, Warning};
 
 /// Files of a batch at most, the bytes of their paths, and those of their data.
-pub(crate) const MOST_FILES: usize = 512;
+pub(crate) const MOST_FILES: usize = 1024;
 const MOST_PATH_BYTES: usize = 256 << 10;
 pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
 /// How long a batch copies at most before it commits what it has.
@@ -111,8 +112,11 @@ impl Migrations {
             return None;
         }
         let ends = self.ends(nodes, target)?;
-        let batch = ends.batch()?;
-        let is_shared = nodes.len() >= FEW && self.write_back.flusher_of_branch(target).is_none();
+        let is_ordered = |end: &BatchEnd| self.write_back.flusher_of_branch(end.branch.id).is_some();
+        let batch = ends.batch([!is_ordered(&ends.from), !is_ordered(&ends.to)])?;
+        let turn = self.turn_on_disks([ends.from.branch.id, target], cause, pace).ok()?;
+        let pace = Pace { turn: turn.as_ref(), ..pace };
+        let is_shared = nodes.len() >= FEW && !is_ordered(&ends.to);
         // Before the first copy.
         let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
         let mut gathered = CopiedMembers::default();
@@ -162,7 +166,7 @@ impl Migrations {
         let cancel = Arc::new(AtomicBool::new(false));
         let begun = self.begin_move(node, ends.to.branch.id, cause, &cancel)?;
         let Some((backing, names)) = begun else { return Ok(Joins::There) };
-        let durability = if is_shared { Durability::Begun } else { Durability::Now };
+        let durability = if is_shared { Durability::Together } else { Durability::Now };
         let (target, online, flag) = (Arc::clone(&ends.to.branch), Arc::clone(&ends.to.online), Arc::clone(&cancel));
         let migration = Migration { node, backing, target, online, cause, pace, cancel: flag, durability };
         let joined = self.copy_member(migration, &names, ends);
@@ -260,13 +264,8 @@ impl Migrations {
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
         if let Err(error) = batch.finish(recorded, &parked) {
             to.note_errno(ErrorSource::Sync, error.errno());
-            self.context.warn(
-                format!("batch {}", to.spec.name),
-                format!(
-                    "files have moved to branch {:?}, and what they took on their old branch is not free yet: {error}; the next mount frees it",
-                    to.spec.name
-                ),
-            );
+            let (to, why) = (to.spec.name.clone(), error.to_string());
+            self.context.warn(Subject::Batch(to.clone()), &Warning::BatchUnfinished { to, why });
         }
     }
 }
@@ -285,7 +284,7 @@ fn may_move_alone(why: &NotMoved) -> bool {
 }
 
 impl BatchEnds {
-    fn batch(&self) -> Option<Batch<'_>> {
+    fn batch(&self, syncs_whole: [bool; 2]) -> Option<Batch<'_>> {
         let (from, to) = (self.from.online.hidden.as_ref()?, self.to.online.hidden.as_ref()?);
         Some(Batch {
             from: BranchUuid(self.from.online.uuid),
@@ -293,6 +292,7 @@ impl BatchEnds {
             parked: from.tmp.as_fd(),
             temps: to.tmp.as_fd(),
             intents: to.intents.as_fd(),
+            syncs_whole,
             hook: None,
         })
     }

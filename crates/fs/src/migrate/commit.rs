@@ -41,7 +41,7 @@ pub(crate) fn commit_guarded(
         let hidden = target.hidden.as_ref().ok_or(RelocateError::Changed)?;
         // What is not synced must not be promised by an intent that is: it lies where the source does.
         let intents = match durability {
-            Durability::Now => hidden,
+            Durability::Now | Durability::Together => hidden,
             Durability::Begun => from.hidden.as_ref().ok_or(RelocateError::Changed)?,
         };
         let names: Vec<_> = owned

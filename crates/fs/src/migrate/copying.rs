@@ -18,6 +18,7 @@ use crate::branch::{Branch, ErrorSource, Online};
 use crate::error::OpError;
 use crate::ground::workers;
 use crate::ground::workers::Lost;
+use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{NotMoved, Pace};
 use crate::relocate::{Durability, Limits, RelocateError};
@@ -77,7 +78,14 @@ impl Migrations {
                 }
                 pace.stop.is_some_and(|stop| stop())
             };
-            let limits = Limits { throttle, stop: Some(&gets_on), durability, ..Limits::new(cancel) };
+            let is_over = || cancel.load(Ordering::Relaxed) || gets_on();
+            let give_way = || {
+                if pace.turn.is_some_and(|turn| turn.pause(&is_over)) {
+                    self.context.count(Metric::RelocationRests);
+                }
+            };
+            let rest = pace.turn.map(|_| &give_way as &dyn Fn());
+            let limits = Limits { throttle, stop: Some(&gets_on), rest, durability, ..Limits::new(cancel) };
             return Ok(counted(copy_within_limit(flusher, holds, limits, copy), from, to)?);
         };
         let apart = Arc::new(Apart::default());

@@ -38,6 +38,9 @@ impl Migrations {
         if self.context.is_stopping() {
             return Err(Error::DrainEnded { name: name.to_owned() });
         }
+        if summary.stopped {
+            return Ok(summary);
+        }
         let kept = self.keep_dirs(&branch);
         let unread = |source| Error::DrainUnread { name: name.to_owned(), source };
         let (example, twice, clash) = self.leftover_on(&branch).map_err(unread)?.into_example();

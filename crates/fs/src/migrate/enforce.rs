@@ -12,13 +12,14 @@
 mod gather;
 mod judge;
 mod planned;
+mod warm;
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, FileFacts, Rules, Slot};
+use umbrella_policy::placement::{Choice, FileFacts, Rules, Selection, Slot};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
@@ -30,13 +31,15 @@ use crate::migrate::Migrations;
 use crate::migrate::batch::MoveResult;
 use crate::migrate::enforce::gather::{ToMove, Ways};
 use crate::migrate::enforce::planned::Planned;
-use crate::migrate::moving::NotMoved;
+use crate::migrate::enforce::warm::{MOST_WARM, WarmFile};
+use crate::migrate::moving::{Cause, NotMoved};
 use crate::migrate::walks::UnderWay;
 use crate::node::{Backing, Node, NodeId, path_of};
-use crate::placement::{ASTRAY, settled_facts};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
+use crate::warning::Subject;
 
+use judge::Target;
 pub(crate) use judge::{Judge, Met};
 
 /// What a walk is to do.
@@ -86,6 +89,8 @@ struct Walker<'a> {
     planned: Planned,
     /// Small files that wait for others with the same way.
     gathered: Ways<'a>,
+    /// Files that move because they are warm: the warmest first, when all are known.
+    warm: Selection<WarmFile>,
 }
 
 impl Migrations {
@@ -94,7 +99,7 @@ impl Migrations {
     pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
-            self.context.unwarn(ASTRAY);
+            self.context.unwarn(&Subject::Misplaced);
         }
         self.revisits.hope_again();
         // What was changed on the branches themselves is seen from now on.
@@ -142,9 +147,11 @@ impl Migrations {
             ),
             planned: Planned::default(),
             gathered: Ways::default(),
+            warm: Selection::new(ByteSize(u64::MAX), MOST_WARM),
         };
         walker.run(Pinned::again(&self.tree, root));
         walker.summary.stopped = walker.stopped;
+        walker.summary.files_left += walker.gathered.len();
         if walker.stopped {
             tracing::info!(moved = walker.summary.files_moved, "the walk was stopped before its end");
         }
@@ -191,6 +198,7 @@ impl Walker<'_> {
             }
         }
         self.move_gathered();
+        self.move_warm();
         self.move_linked();
     }
 
@@ -320,7 +328,11 @@ impl Walker<'_> {
         }
         let path = path_of(dir, &name);
         let found = Met { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta };
-        let Some((target, event)) = self.target_of(&found) else { return };
+        let Some(Target { branch: target, event, warmth }) = self.target_of(&found) else { return };
+        if let Some(warmth) = warmth.filter(|_| !self.walk.dry_run) {
+            let found = WarmFile { dir: Arc::clone(dir), name, meta: *meta, event };
+            return self.warm.offer(-i128::from(warmth.0), meta.occupied(), found);
+        }
         if self.walk.dry_run {
             if self.is_taken(dir, &name, target) {
                 self.note(meta, event, Err(NotMoved::Failed(RelocateError::Taken)));
@@ -362,11 +374,11 @@ impl Walker<'_> {
     }
 
     /// Where a file belongs that is not there and could go; counts those that could not.
-    fn by_rules(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<(BranchId, MoveEvent)> {
+    fn by_rules(&mut self, path: &[u8], branch: &Branch, meta: &Meta) -> Option<Target> {
         let active = self.migrations.placement.rules.load();
         let placement = &self.migrations.placement;
         let xattrs = placement.xattrs(path, meta, branch);
-        let settled = settled_facts(path, meta, placement.born(branch, meta));
+        let settled = placement.facts(path, meta, branch);
         let (facts, resident) = (FileFacts { xattrs: xattrs.as_deref(), ..settled }, placement.resident(branch, meta));
         let mut views = self.migrations.placement.views();
         self.planned.apply(&mut views);
@@ -385,12 +397,13 @@ impl Walker<'_> {
                 }
                 let rule = rule_name(&active.rules, decision.entry.index());
                 let event = self.event(path, [branch.id, target], meta, rule);
-                return Some((target, event));
+                let warmth = active.rules.promotes(decision.entry).then_some(facts.heat);
+                return Some(Target { branch: target, event, warmth });
             }
             Choice::NoRoom => {
                 self.summary.files_no_room += 1;
                 if active.rules.is_misplaced(decision, branch.id) {
-                    self.migrations.placement.warn_astray(path, branch, decision.entry);
+                    self.migrations.placement.warn_misplaced(path, branch, decision.entry);
                 }
                 self.note_no_room(path, branch, meta, &active.rules, decision.entry.index());
             }
@@ -420,7 +433,8 @@ impl Walker<'_> {
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
             }
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
-                self.summary.files_busy += 1;
+                let counted = if self.stopped { &mut self.summary.files_left } else { &mut self.summary.files_busy };
+                *counted += 1;
                 self.tick(Some(MoveEvent { outcome: MoveOutcome::Busy, detail: Some(why.to_string()), ..event }));
             }
             Err(why) => {
@@ -457,8 +471,7 @@ impl Walker<'_> {
         let (active, views) = (self.migrations.placement.rules.load(), self.migrations.placement.views());
         let resident = self.migrations.placement.resident(branch, meta);
         let xattrs = paths.first().and_then(|path| self.migrations.placement.xattrs(path, meta, branch));
-        let settled = settled_facts(b"", meta, self.migrations.placement.born(branch, meta));
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.migrations.placement.facts(b"", meta, branch) };
         active.rules.deciding_name(paths.iter().map(Vec::as_slice), &facts, &views, Some(&resident))
     }
 
@@ -481,7 +494,7 @@ impl Walker<'_> {
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
             let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
             let found = Met { names: &paths, path, branch: &branch, meta: &meta };
-            let Some((target, event)) = self.target_of(&found) else { continue };
+            let Some(Target { branch: target, event, warmth }) = self.target_of(&found) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });
                 continue;
@@ -492,7 +505,10 @@ impl Walker<'_> {
                 .map(|(dir, name)| Pinned::lookup(&self.migrations.tree, dir, name))
                 .partition(Result::is_ok);
             let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
-                (Some(file), _) => self.transfer(&file.node, target),
+                (Some(_), _) if warmth.is_some() && !self.migrations.placement.may_move_by_heat() => continue,
+                (Some(file), _) => {
+                    self.transfer(&file.node, target, if warmth.is_some() { Cause::Warm } else { Cause::Rule })
+                }
                 (None, Some(Err(error))) => Err(NotMoved::from(*error)),
                 (None, _) => continue,
             };

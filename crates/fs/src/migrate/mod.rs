@@ -2,18 +2,21 @@
 //!
 //! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
 //! - `batch`: many small files at once
+//! - `disk_turns`: one move at a time on a disk; `give_way`: none while others wait for it
 //! - `overflow`: a branch is full and somebody writes
 //! - `evict`: a branch is above its fill level
-//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with; `drain`: a branch is emptied
+//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with, `warm`: what an open has; `drain`: a branch is emptied
 
 mod accessed;
 mod balance;
 mod batch;
 mod commit;
 mod copying;
+mod disk_turns;
 mod drain;
 mod enforce;
 mod evict;
+mod give_way;
 mod mover;
 mod moving;
 mod overflow;
@@ -22,6 +25,7 @@ mod schedule;
 mod transfer;
 mod unnamed;
 mod walks;
+mod warm;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -53,6 +57,7 @@ pub(crate) struct Migrations {
     placement: Arc<Placement>,
     tree: Arc<Tree>,
     mover: mover::Mover,
+    disk_turns: disk_turns::DiskTurns,
     walks: walks::Walks,
     revisits: revisit::Revisits,
     evicts: evict::Evicts,
@@ -72,6 +77,7 @@ impl Migrations {
             placement: Arc::clone(&tree.placement),
             tree: Arc::clone(tree),
             mover: mover::Mover::new(),
+            disk_turns: disk_turns::DiskTurns::default(),
             walks: walks::Walks::default(),
             revisits: revisit::Revisits::default(),
             evicts: evict::Evicts::default(),

@@ -1,8 +1,8 @@
 //! Getting files to the branch they belong on.
 //!
 //! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
-//! no longer belong. Moves between local branches come one after the other, and so do those to one slow branch (network, FUSE), or from it;
-//! one does not wait for the other. Small files with the same way between local branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
+//! no longer belong. Moves from or to one local branch come one after the other, and so do those to one slow branch (network, FUSE), or from it;
+//! others do not wait for them. Small files with the same way between local branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
 //! closed. Nobody sees a move: names, inode number, contents and open handles stay.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +26,7 @@ use crate::migrate::Migrations;
 use crate::migrate::batch::{MOST_FILES, MoveResult};
 use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::{Node, NodeId};
+use crate::warning::{Subject, Warning};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -33,16 +34,30 @@ pub(crate) struct Mover {
     wake: Condvar,
 }
 
-/// Threads that move files: one is always there for local branches.
+/// Threads that move files. One is always there for local branches, and one for slow ones.
 pub(crate) const MOVERS: usize = 4;
 
 /// Moves that come one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Lane {
-    /// Between local branches.
-    Local,
+    /// From one local branch to another.
+    Local([BranchId; 2]),
     /// From or to this branch, which may be slow.
     Guarded(BranchId),
+}
+
+impl Lane {
+    fn is_local(self) -> bool {
+        matches!(self, Lane::Local(_))
+    }
+
+    /// Whether moves of both would use one branch.
+    fn meets(self, other: Lane) -> bool {
+        match (self, other) {
+            (Lane::Local(one), Lane::Local(other)) => one.iter().any(|branch| other.contains(branch)),
+            _ => self == other,
+        }
+    }
 }
 
 /// Each file once.
@@ -55,12 +70,16 @@ struct Queue {
     later: Vec<(Instant, Waiting)>,
     /// In which a thread moves a file now.
     busy: SmallVec<[Lane; MOVERS]>,
+    /// Files that were ready so far.
+    arrived: u64,
 }
 
 /// A file that is to move.
 struct Waiting {
     node: Arc<Node>,
     lane: Lane,
+    /// Its place among all that were ready.
+    number: u64,
     /// How often it was mapped when it was its turn.
     tries: u32,
 }
@@ -71,20 +90,23 @@ impl Queue {
         if !self.known.insert(node.id) {
             return false;
         }
-        self.ready.entry(lane).or_default().push_back(Waiting { node: Arc::clone(node), lane, tries: 0 });
+        self.arrived += 1;
+        let waiting = Waiting { node: Arc::clone(node), lane, number: self.arrived, tries: 0 };
+        self.ready.entry(lane).or_default().push_back(waiting);
         let waited = self.later.iter().position(|(_, waiting)| waiting.node.id == node.id);
         waited.map(|at| self.later.swap_remove(at)).is_none()
     }
 
-    /// The next files of a lane that is free, as many as may move together; it is busy from now on, until [`Queue::leave`].
+    /// The next files of the free lane in which a file waits longest, as many as may move together; it is busy from now on, until [`Queue::leave`].
     fn pop(&mut self, now: Instant) -> Option<Vec<Waiting>> {
         let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
         let waiting = if let Some(due) = due {
             vec![self.later.swap_remove(due).1]
         } else {
-            let lane = *self.ready.keys().find(|lane| self.is_free(**lane))?;
+            let free = self.ready.iter().filter(|(lane, _)| self.is_free(**lane));
+            let lane = *free.min_by_key(|(_, files)| files.front().map(|file| file.number))?.0;
             let files = self.ready.get_mut(&lane)?;
-            let count = if lane == Lane::Local { files.len().min(MOST_FILES) } else { 1 };
+            let count = if lane.is_local() { files.len().min(MOST_FILES) } else { 1 };
             let waiting: Vec<_> = files.drain(..count).collect();
             self.ready.retain(|_, files| !files.is_empty());
             for file in &waiting {
@@ -97,8 +119,8 @@ impl Queue {
     }
 
     fn is_free(&self, lane: Lane) -> bool {
-        let guarded = self.busy.iter().filter(|lane| **lane != Lane::Local).count();
-        !self.busy.contains(&lane) && (lane == Lane::Local || guarded < MOVERS - 1)
+        let of_its_kind = self.busy.iter().filter(|busy| busy.is_local() == lane.is_local()).count();
+        of_its_kind < MOVERS - 1 && !self.busy.iter().any(|busy| busy.meets(lane))
     }
 
     fn leave(&mut self, lane: Lane) {
@@ -264,7 +286,7 @@ impl Migrations {
         match self.branches.get(to) {
             Ok(to) if guarded(&to) => Lane::Guarded(to.id),
             _ if guarded(from) => Lane::Guarded(from.id),
-            _ => Lane::Local,
+            _ => Lane::Local([from.id, to]),
         }
     }
 
@@ -286,23 +308,28 @@ impl Migrations {
 
     /// Moves files where they belong now, those with the same way together.
     fn move_taken(&self, waiting: Vec<Waiting>) {
-        let mut ways: BTreeMap<[BranchId; 2], Vec<Waiting>> = BTreeMap::new();
+        let mut ways: BTreeMap<([BranchId; 2], Cause), Vec<Waiting>> = BTreeMap::new();
         for waiting in waiting {
             match self.evaluate_again(&waiting.node) {
                 Some(way) => ways.entry(way).or_default().push(waiting),
                 None => self.end_turn(waiting, Turn::Over),
             }
         }
-        for ([_, target], mut waiting) in ways {
+        for (([_, target], cause), mut waiting) in ways {
             while !waiting.is_empty() {
-                self.move_first_of(&mut waiting, target);
+                if cause == Cause::Warm && !self.placement.may_move_by_heat() {
+                    // A later close, or the enforcer, finds them.
+                    waiting.drain(..).for_each(|waiting| self.end_turn(waiting, Turn::Over));
+                    break;
+                }
+                self.move_first_of(&mut waiting, (target, cause));
             }
         }
     }
 
-    fn move_first_of(&self, waiting: &mut Vec<Waiting>, target: BranchId) {
+    fn move_first_of(&self, waiting: &mut Vec<Waiting>, (target, cause): (BranchId, Cause)) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
-        let moved = self.transfer_first(&nodes, target, Cause::Rule, Pace::default());
+        let moved = self.until_the_end(|pace| self.transfer_first(&nodes, target, cause, pace));
         let rest = waiting.split_off(moved.len().min(waiting.len()));
         for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
             let turn = match moved {
@@ -315,10 +342,10 @@ impl Migrations {
     }
 
     fn end_turn(&self, waiting: Waiting, turn: Turn) {
-        let Waiting { node, lane, tries } = waiting;
+        let Waiting { node, lane, number, tries } = waiting;
         if turn == Turn::Later && tries < RETRIES {
             let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
-            if self.mover.again(Waiting { node: Arc::clone(&node), lane, tries: tries + 1 }, due) {
+            if self.mover.again(Waiting { node: Arc::clone(&node), lane, number, tries: tries + 1 }, due) {
                 return;
             }
         } else if tries >= RETRIES
@@ -339,6 +366,7 @@ impl Migrations {
             let _queue = self.mover.queue.lock();
             self.mover.wake.notify_all();
         }
+        self.disk_turns.stop();
         self.revisits.stop();
     }
 
@@ -347,22 +375,31 @@ impl Migrations {
         self.mover.has(node)
     }
 
-    /// Where a queued file is, and where it belongs now: since it was queued it may have changed again.
-    fn evaluate_again(&self, node: &Arc<Node>) -> Option<[BranchId; 2]> {
+    /// Where a queued file is, and where it belongs now and may go, and why: since it was queued it may have changed again.
+    pub(super) fn evaluate_again(&self, node: &Arc<Node>) -> Option<([BranchId; 2], Cause)> {
         let meta = {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node).ok()?.meta
         };
         let branch = self.branches.get(node.file()?.state.read().backing.branch).ok()?;
-        match self.placement.decide(&node.rule_path(), &meta, &branch).choice {
-            Choice::Place(target) => Some([branch.id, target]),
-            Choice::Stay | Choice::NoRoom => None,
+        let decision = self.placement.decide(&node.rule_path(), &meta, &branch);
+        let Choice::Place(target) = decision.choice else { return None };
+        if !self.placement.rules.load().rules.promotes(decision.entry) {
+            return Some(([branch.id, target], Cause::Rule));
         }
+        self.placement.may_move_by_heat().then_some(([branch.id, target], Cause::Warm))
     }
 
     fn move_queued(&self, node: &Arc<Node>) -> Turn {
-        let Some([_, target]) = self.evaluate_again(node) else { return Turn::Over };
-        self.note_moved_queued(node, target, self.transfer(node, target, Cause::Rule, Pace::default()))
+        let Some(([_, target], cause)) = self.evaluate_again(node) else { return Turn::Over };
+        let moved = self.until_the_end(|pace| self.transfer(node, target, cause, pace));
+        self.note_moved_queued(node, target, moved)
+    }
+
+    /// Runs moves that are given up when the pool ends.
+    fn until_the_end<T>(&self, run: impl FnOnce(Pace<'_>) -> T) -> T {
+        let stop = || self.context.is_stopping();
+        run(Pace { stop: Some(&stop), ..Pace::default() })
     }
 
     fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Turn {
@@ -391,10 +428,8 @@ impl Migrations {
                     branch.invalidate_space();
                 }
                 let (path, to) = (show(node), self.placement.branch_name(target));
-                self.context.warn(
-                    format!("move {path}"),
-                    format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is"),
-                );
+                let warning = Warning::NotMoved { path: path.clone(), to, why: why.to_string() };
+                self.context.warn(Subject::Move(path), &warning);
             }
         }
         Turn::Over

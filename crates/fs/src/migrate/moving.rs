@@ -15,6 +15,7 @@ use crate::branch::Online;
 use crate::error::OpError;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
+use crate::migrate::disk_turns::DiskTurn;
 use crate::node::Node;
 use crate::relocate;
 use crate::relocate::{Batch, Copied, Durability, EntryAt, MovedName, RelocateError, Removal, Throttle};
@@ -22,10 +23,12 @@ use crate::tree::dirs::modified_at;
 use crate::write_back::Holds;
 
 /// Why a file moves: what its users may be doing meanwhile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     /// A rule says so. Not while somebody writes.
     Rule,
+    /// A rule wants it because it is warm. Not while somebody writes.
+    Warm,
     /// Its branch is above a fill level. Not while anybody has it open.
     Evict,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
@@ -43,19 +46,19 @@ impl Cause {
 
     /// Nobody waits for the move.
     pub(crate) fn is_background(self) -> bool {
-        matches!(self, Cause::Rule | Cause::Evict)
+        matches!(self, Cause::Rule | Cause::Warm | Cause::Evict)
     }
 
     pub(crate) fn durability(self) -> Durability {
         match self {
-            Cause::Rule | Cause::Evict | Cause::Full => Durability::Now,
+            Cause::Rule | Cause::Warm | Cause::Evict | Cause::Full => Durability::Now,
             Cause::Staged => Durability::Begun,
         }
     }
 
     pub(crate) fn holds(self) -> Holds {
         match self {
-            Cause::Rule | Cause::Evict => Holds::Nothing,
+            Cause::Rule | Cause::Warm | Cause::Evict => Holds::Nothing,
             Cause::Full | Cause::Staged => Holds::Locks,
         }
     }
@@ -69,6 +72,8 @@ pub(crate) struct Pace<'a> {
     pub(crate) stop: Option<&'a dyn Fn() -> bool>,
     /// Called whenever the copy gets on.
     pub(crate) alive: Option<&'a dyn Fn()>,
+    /// The move's turn on its disks; during it, the move gives way to who else uses them.
+    pub(crate) turn: Option<&'a DiskTurn<'a>>,
     /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
     pub(crate) patience: Option<Duration>,
 }
@@ -151,7 +156,7 @@ pub(crate) fn show(node: &Arc<Node>) -> String {
 }
 
 /// Of a file with names that nobody has looked up since the mount.
-pub(crate) const OTHER_NAMES: &str = "it has other hard links; `umbrella enforce` moves them together";
+pub(crate) const OTHER_NAMES: &str = "it has other hard links; a walk that enforces the rules moves them together";
 
 /// Why a file was not moved. It is where it was.
 #[derive(Debug)]

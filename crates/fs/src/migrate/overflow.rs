@@ -11,7 +11,6 @@ use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{DataPath, Handle};
-use crate::placement::settled_facts;
 
 /// How often a copy begins anew because attributes or names changed meanwhile.
 const ATTEMPTS: usize = 10;
@@ -71,7 +70,7 @@ impl Migrations {
             // What the file occupies moves along; holes do not.
             let room = ByteSize(meta.occupied().0.saturating_add(need.0));
             let xattrs = self.placement.xattrs(&path, &meta, &here.branch);
-            let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(&path, &meta, node.born) };
+            let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(&path, &meta, &here.branch) };
             let Some(target) = self.placement.place_next(&facts, &full, room) else {
                 return Err(want.unwrap_or(OpError::NoRoom));
             };

@@ -22,6 +22,7 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::enforce::Part;
 use crate::migrate::mover::is_due;
+use crate::migrate::warm::Warmed;
 use crate::migrate::{Migrations, Walk};
 use crate::node::{Backing, Node};
 
@@ -33,6 +34,8 @@ const REST: u32 = 9;
 const MOST_DIRS: usize = 1024;
 /// Files that wait at most, and so many that no walk can help. Others are left to the enforcer.
 const MOST_FILES: usize = 1 << 16;
+/// Files whose neighbours wait; those of more do not come along.
+const MOST_WARMED: usize = 1024;
 
 /// See the module.
 #[derive(Default)]
@@ -53,6 +56,8 @@ struct Due {
     /// They have names that are not in the tree; until the enforcer has walked.
     hopeless: FxHashSet<Backing>,
     is_walking: bool,
+    /// Files whose neighbours come along.
+    warmed: VecDeque<Warmed>,
 }
 
 impl Due {
@@ -70,7 +75,16 @@ impl Revisits {
     /// Whether anything waits, or is being looked at.
     pub(crate) fn is_due(&self) -> bool {
         let due = self.due.lock();
-        due.is_walking || !due.dirs.is_empty() || !due.files.is_empty()
+        due.is_walking || !due.dirs.is_empty() || !due.files.is_empty() || !due.warmed.is_empty()
+    }
+
+    /// The neighbours of a file come along.
+    pub(super) fn warm(&self, warmed: Warmed) {
+        let mut due = self.due.lock();
+        if due.warmed.len() < MOST_WARMED {
+            due.warmed.push_back(warmed);
+            self.wake.notify_all();
+        }
     }
 
     /// Names may have been made in the tree past the mount.
@@ -180,6 +194,14 @@ impl Migrations {
     pub(crate) fn run_revisits(&self) {
         let mut due = self.revisits.due.lock();
         while !self.context.is_stopping() {
+            if let Some(warmed) = due.warmed.pop_front() {
+                due.is_walking = true;
+                drop(due);
+                self.warm_neighbours(&warmed);
+                due = self.revisits.due.lock();
+                due.is_walking = false;
+                continue;
+            }
             if let Some(part) = due.take(false) {
                 due.is_walking = true;
                 drop(due);
@@ -197,6 +219,8 @@ impl Migrations {
 
     /// Looks at all that waits, on the calling thread.
     pub(crate) fn revisit_all(&self) {
+        let warmed = std::mem::take(&mut self.revisits.due.lock().warmed);
+        warmed.iter().for_each(|warmed| self.warm_neighbours(warmed));
         loop {
             let part = self.revisits.due.lock().take(true);
             let Some(part) = part else { return };

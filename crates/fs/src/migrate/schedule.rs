@@ -13,7 +13,9 @@ use rustix::time::{
 use umbrella_policy::schedule::{Schedule, Weekday};
 
 use crate::control::protocol::Purpose;
+use crate::ground::advice::advised;
 use crate::migrate::{Migrations, Walk};
+use crate::warning::Warning;
 
 const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
@@ -59,7 +61,7 @@ impl Migrations {
     /// Notes that the pool is in use, and whether the last mount left moves undone.
     pub(crate) fn begin_use(&self) {
         let left = self.context.state.begin_use().unwrap_or_else(|error| {
-            tracing::warn!(%error, "files that wait for their move when the daemon is killed will wait for `umbrella enforce`");
+            tracing::warn!("{}", advised(&Warning::MovesUnnoted { why: error.to_string() }));
             false
         });
         self.moves_left.store(left, Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number, contents
 //! and open handles stay.
 //!
-//! Steps of one move (`transfer`); the durable ones are in `relocate`:
-//! 1. under the file's lock: nobody writes, maps or copies it; leave a flag that a writer sets;
+//! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may
+//! rest in step 2 only:
+//! 1. under the file's lock: nobody writes or copies it, nor maps it where it moves by itself; leave a flag that a writer sets;
 //! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
 //!    copy, while nobody waits for a lock);
 //! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
@@ -30,12 +31,13 @@ use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, show};
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
-use crate::placement::settled_facts;
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
+use crate::warning::Subject;
 
 /// One move of one file.
 pub(crate) struct Migration<'a> {
@@ -75,8 +77,18 @@ impl Migrations {
         cause: Cause,
         pace: Pace<'_>,
     ) -> Result<ByteSize, NotMoved> {
+        let from = node.file().ok_or(NotMoved::Busy("it is a directory"))?.state.read().backing.branch;
+        let turn = self.turn_on_disks([from, target], cause, pace)?;
+        let pace = Pace { turn: turn.as_ref(), ..pace };
+        if from != target {
+            self.refuse_mapped(node, cause)?;
+        }
         let cancel = Arc::new(AtomicBool::new(false));
         let Some((backing, names)) = self.begin_move(node, target, cause, &cancel)? else { return Ok(ByteSize(0)) };
+        if turn.is_some() && backing.branch != from {
+            end_move(node, &cancel);
+            return Err(NotMoved::Outdated);
+        }
         let migration = || {
             let target = self.branches.get(target)?;
             let online = target.online().ok_or(OpError::Offline)?;
@@ -88,6 +100,29 @@ impl Migrations {
             end_move(node, &cancel);
         }
         moved
+    }
+
+    /// The turn of a move between two branches on their disks; it waits for it. `None`: it needs none.
+    pub(crate) fn turn_on_disks(
+        &self,
+        [from, to]: [BranchId; 2],
+        cause: Cause,
+        pace: Pace<'_>,
+    ) -> Result<Option<DiskTurn<'_>>, NotMoved> {
+        if !cause.is_background() || from == to {
+            return Ok(None);
+        }
+        let stop = || self.context.is_stopping() || pace.stop.is_some_and(|stop| stop());
+        if stop() {
+            return Err(NotMoved::Stopped);
+        }
+        let (from, to) = (self.branches.get(from)?, self.branches.get(to)?);
+        let (Some(from_online), Some(to_online)) = (from.online(), to.online()) else { return Ok(None) };
+        if from_online.guarded || to_online.guarded {
+            return Ok(None);
+        }
+        let turn = self.disk_turns.take([(&from, &from_online), (&to, &to_online)], &stop);
+        turn.map(Some).ok_or(NotMoved::Stopped)
     }
 
     /// Step 1. `None`: the file is there already. Where the move does not happen in the end, [`end_move`] ends it.
@@ -107,11 +142,18 @@ impl Migrations {
         if state.backing.branch == target {
             return Ok(None);
         }
-        if self.may_be_mapped(&state) {
-            self.not_mapped(&mut state)?;
-        }
         state.copy_begins(cancel, !cause.is_background());
         Ok(Some((state.backing, state.names.clone())))
+    }
+
+    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is committed.
+    fn refuse_mapped(&self, node: &Arc<Node>, cause: Cause) -> Result<(), NotMoved> {
+        let Some(file) = node.file() else { return Ok(()) };
+        let mut state = file.state.write();
+        may_move(&mut state, cause)?;
+        // Who copies it already has it open, too.
+        let may_be_mapped = state.copying.is_none() && self.may_be_mapped(&state);
+        if may_be_mapped { self.not_mapped(&mut state) } else { Ok(()) }
     }
 
     /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
@@ -212,10 +254,15 @@ impl Migrations {
         } else {
             self.context.count(Metric::Relocations);
             self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
+            if *cause == Cause::Warm {
+                self.context.count(Metric::Promotions);
+                self.context.metrics.add(Metric::PromotionBytes, copied.bytes.0);
+                self.placement.note_moved_by_heat(copied.bytes);
+            }
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&format!("move {}", show(node)));
+        self.context.unwarn(&Subject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
         for link in links {
@@ -289,12 +336,12 @@ impl Migrations {
         migration: &Migration<'_>,
         taken: ByteSize,
     ) -> Result<bool, NotMoved> {
-        let (node, target) = (migration.node, migration.target.id);
+        let target = migration.target.id;
         let Some(path) = paths.first() else { return Ok(false) };
         let meta = first.from.stat(&first.name)?;
         let resident = self.placement.resident(&first.from.branch, &meta);
         let xattrs = self.placement.xattrs(path, &meta, &first.from.branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, &meta, node.born) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(path, &meta, &first.from.branch) };
         let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
             view.free = ByteSize(view.free.0.saturating_add(taken.0).saturating_add(facts.occupied.0));

@@ -192,8 +192,16 @@ impl Names {
         opened.fsync(false)
     }
 
-    fn intern_end(&self, end: &RenameSide<'_>, found: Option<&Found>) -> OpResult<Option<Arc<Node>>> {
-        found.map(|found| self.tree.intern(&end.parent, end.name, found).map(|(node, _)| node)).transpose()
+    /// The nodes of both sides, each with one more reference.
+    fn intern_ends(
+        &self,
+        (from, source): (&RenameSide<'_>, &Found),
+        (to, target): (&RenameSide<'_>, Option<&Found>),
+    ) -> OpResult<(Arc<Node>, Option<Arc<Node>>)> {
+        let (node, _) = self.tree.intern(&from.parent, from.name, source)?;
+        let other = target.map(|found| self.tree.intern(&to.parent, to.name, found)).transpose();
+        let other = other.inspect_err(|_| self.tree.nodes.release(&node, 1))?;
+        Ok((node, other.map(|(node, _)| node)))
     }
 
     fn source(&self, from: &RenameSide<'_>) -> OpResult<Found> {
@@ -279,14 +287,7 @@ impl Names {
                 (Some(target), _) if target.kind() == FileKind::Directory => return Err(OpError::Sys(Errno::ISDIR)),
                 _ => {}
             }
-            let (node, _) = self.tree.intern(&from.parent, from.name, &source)?;
-            let other = match self.intern_end(to, target.as_ref()) {
-                Ok(other) => other,
-                Err(error) => {
-                    self.tree.nodes.release(&node, 1);
-                    return Err(error);
-                }
-            };
+            let (node, other) = self.intern_ends((from, &source), (to, target.as_ref()))?;
             if let (Replace::Exchange, Some(other), Some(target)) = (replace, &other, &target)
                 && other.id != node.id
                 && target.first()?.0.id() != source.first()?.0.id()
@@ -434,14 +435,7 @@ impl Names {
         if source.kind() != FileKind::Directory && replace != Replace::Exchange {
             return Err(OpError::Sys(Errno::BUSY)); // It was a directory a moment ago; the caller may try again.
         }
-        let (node, _) = self.tree.intern(&from.parent, from.name, &source)?;
-        let other = match self.intern_end(to, target.as_ref()) {
-            Ok(other) => other,
-            Err(error) => {
-                self.tree.nodes.release(&node, 1);
-                return Err(error);
-            }
-        };
+        let (node, other) = self.intern_ends((from, &source), (to, target.as_ref()))?;
         let done = match (&other, &target) {
             (Some(other), Some(target)) if other.id != node.id && replace == Replace::Exchange => {
                 self.exchange_dirs(from, to, (&node, &source), (other, target))

@@ -173,6 +173,8 @@ pub(crate) struct FileState {
     pub(crate) shared_mapping: bool,
     /// The access time before the first handle was opened, where rules ask for it.
     pub(crate) accessed: Option<Timestamp>,
+    /// It was warm when it was opened, and its place is to be looked at when the last handle is closed.
+    pub(crate) is_warm: bool,
     /// Written, or changed in what rules look at, since its place was last judged.
     pub(crate) needs_evaluation: bool,
     /// Set to stop the copy under way.

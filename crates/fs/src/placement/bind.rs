@@ -13,6 +13,7 @@ use crate::branch::Branch;
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::spec::STAGING;
+use crate::warning::Subject;
 
 /// Rules in force, with their counters.
 pub(crate) struct ActiveRules {
@@ -87,7 +88,7 @@ impl Placement {
         }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
-            self.context.unwarn(&full_list(&entry.name));
+            self.context.unwarn(&Subject::List(entry.name.to_string()));
         }
         self.branches.levels.call();
         Ok(())
@@ -188,9 +189,4 @@ fn with_member(spec: &RulesSpec, branch: &str, group: &str) -> Result<RulesSpec,
         found.branches.push(branch.to_owned());
     }
     Ok(spec)
-}
-
-/// What the warning of a full list is filed under.
-pub(crate) fn full_list(entry: &str) -> String {
-    format!("full list {entry}")
 }

@@ -2,6 +2,7 @@
 
 mod around;
 mod bind;
+mod heat;
 mod holdings;
 mod place;
 mod treatment;
@@ -19,7 +20,7 @@ use crate::node::NodeTable;
 
 pub(crate) use bind::ActiveRules;
 pub(crate) use holdings::Holdings;
-pub(crate) use place::{ASTRAY, NewFile, Views, settled_facts};
+pub(crate) use place::{NewFile, Views, settled_facts};
 
 /// See the module.
 pub(crate) struct Placement {

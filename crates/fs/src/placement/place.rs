@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{BranchView, Choice, Decision, EntryId, FileFacts, Resident, Stage, Xattr};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
@@ -14,11 +15,8 @@ use crate::error::{OpError, OpResult};
 use crate::ground::creds::Caller;
 use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, Node, inode_key};
-use crate::placement::bind::full_list;
 use crate::placement::{ActiveRules, Placement};
-
-/// What the warning of files outside of their lists is filed under.
-pub(crate) const ASTRAY: &str = "misplaced files";
+use crate::warning::{Subject, Warning};
 
 /// One view a branch.
 pub(crate) type Views = SmallVec<[BranchView; 8]>;
@@ -57,23 +55,20 @@ impl Placement {
             hits.fetch_add(1, Ordering::Relaxed);
         }
         if self.rules.load().rules.is_misplaced(decision, branch.id) {
-            self.warn_astray(path, branch, decision.entry);
+            self.warn_misplaced(path, branch, decision.entry);
         }
         decision.choice
     }
 
-    /// A file is on no branch of its list (a rename, a link, or a change of the rules or the file did that), and cannot be moved. One line for all,
-    /// until a walk of the enforcer finds none.
-    pub(crate) fn warn_astray(&self, path: &[u8], branch: &Branch, entry: EntryId) {
-        let (path, on) = (String::from_utf8_lossy(path), &branch.spec.name);
-        let list = self.list_of(entry);
-        self.context.warn(
-            ASTRAY,
-            format!(
-                "{path} is on branch {on:?}, and {list} does not name that. No branch of the list can take it: they have no room, are offline, or take nothing new \
-                 (`umbrella explain` says which). Correct that, then run `umbrella enforce`, which moves it and names all such files"
-            ),
-        );
+    /// A file is on no branch of its list, and cannot be moved.
+    pub(crate) fn warn_misplaced(&self, path: &[u8], branch: &Branch, entry: EntryId) {
+        let warning = Warning::Misplaced {
+            mount: self.context.spec.mount.clone(),
+            path: String::from_utf8_lossy(path).into_owned(),
+            on: branch.spec.name.clone(),
+            list: self.list_of(entry),
+        };
+        self.context.warn(Subject::Misplaced, &warning);
     }
 
     /// No branch of a list could take a file. One line a list, until a file finds room again.
@@ -83,13 +78,8 @@ impl Placement {
             return;
         };
         full.store(true, Ordering::Relaxed);
-        self.context.warn(
-            full_list(&info.name),
-            format!(
-                "no room: {} is full, and it is complete. Make room, or let files go elsewhere with \"default\" or \"any\" at its end",
-                self.list_of(entry)
-            ),
-        );
+        let warning = Warning::ListFull { list: self.list_of(entry) };
+        self.context.warn(Subject::List(info.name.to_string()), &warning);
     }
 
     /// A list, for people: whose it is, and its branches.
@@ -109,7 +99,7 @@ impl Placement {
         let (active, views) = (self.rules.load(), self.views());
         let names = self.other_names(branch, meta);
         let xattrs = self.xattrs(path, meta, branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.facts(path, meta, branch) };
         let all = names.iter().map(Vec::as_slice).chain([path]);
         let path = active.rules.deciding_name(all, &facts, &views, Some(&resident)).unwrap_or(path);
         active.rules.decide(&FileFacts { path, ..facts }, &views, Some(&resident), &self.around(&active))
@@ -120,7 +110,7 @@ impl Placement {
         let (resident, views) = (self.resident(branch, meta), self.views());
         let names = self.other_names(branch, meta);
         let xattrs = self.xattrs(path, meta, branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.facts(path, meta, branch) };
         let rules = &self.rules.load().rules;
         let depends = |path| rules.depends_on_access_time(&FileFacts { path, ..facts }, &views, Some(&resident));
         names.iter().map(Vec::as_slice).chain([path]).any(depends)
@@ -196,7 +186,7 @@ impl Placement {
         if full.is_some_and(|full| full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed))
             && let Some(info) = active.rules.entries().get(decision.entry.index())
         {
-            self.context.unwarn(&full_list(&info.name));
+            self.context.unwarn(&Subject::List(info.name.to_string()));
         }
     }
 
@@ -291,13 +281,15 @@ pub(super) fn new_facts<'a>(path: &'a [u8], new: &NewFile<'_>) -> FileFacts<'a> 
         mtime: time,
         ctime: time,
         btime: Some(time),
+        heat: Opens(0),
         now: time,
         stage: Stage::New,
         xattrs: Some(&[]),
     }
 }
 
-/// The facts of a file that exists, and was born then; its extended attributes are added by those who read them ([`Placement::xattrs`]).
+/// The facts of a file that exists, and was born then. Its extended attributes are added by those who read them ([`Placement::xattrs`]), and its heat by
+/// [`Placement::facts`]: what is in memory is new, and cold.
 pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
     FileFacts {
         path,
@@ -313,6 +305,7 @@ pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timest
         mtime: meta.mtime,
         ctime: meta.ctime,
         btime: born,
+        heat: Opens(0),
         now: now(),
         stage: Stage::Settled,
         xattrs: None,

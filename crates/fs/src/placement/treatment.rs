@@ -68,7 +68,7 @@ impl Placement {
 
     fn treatment(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Treatment {
         let xattrs = self.xattrs(path, meta, branch);
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, self.born(branch, meta)) };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.facts(path, meta, branch) };
         self.rules.load().rules.treatment(&facts, &self.views(), Some(&self.resident(branch, meta)))
     }
 }

@@ -2,7 +2,7 @@
 //! `/proc/thread-self/fd`, so that no name is looked up twice and no symbolic link is followed.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{
@@ -133,6 +133,10 @@ pub(super) fn set_xattrs(
 /// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes.
 pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<(), RelocateError> {
     let path = proc_path(fd);
+    // Mostly it has none at all, and one call says so.
+    if listxattr(&path, &mut [0_u8; 0]) == Ok(0) {
+        return Ok(());
+    }
     for acl in [ACL_ACCESS, ACL_DEFAULT] {
         if wanted.iter().any(|(name, _)| name == acl) {
             continue;
@@ -266,33 +270,4 @@ pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
 /// Whether somebody reserved room for some of a file, where its system remembers that.
 pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
     inode_flags::fs_xattr(file).is_ok_and(|found| found.xflags & inode_flags::PREALLOC != 0)
-}
-
-/// Writes a file's pages out.
-pub(super) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: no memory is handed over, and the descriptor is open.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)),
-    }
-}
-
-/// Has the kernel write a file's pages out, and does not wait for it. Whether it could is told to who syncs the file.
-pub(super) fn begin_write_out(file: BorrowedFd<'_>) {
-    // SAFETY: no memory is handed over, and the descriptor is open.
-    unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-}
-
-/// The error of a write-back of this file that failed since `file` was opened, or that nobody was told yet. It is told once a descriptor.
-pub(crate) fn failed_writes(file: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: no memory is handed over, and the descriptor is open.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) } {
-        0 => Ok(()),
-        _ => match std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error) {
-            // Files that have no pages.
-            Errno::SPIPE | Errno::INVAL | Errno::NOSYS => Ok(()),
-            errno => Err(errno),
-        },
-    }
 }

@@ -10,9 +10,9 @@
 //!    renamed, and `intents/` is fsynced.
 //! 3. [`Batch::place_and_park`], for one file after the other, each under the locks of its own: the source is what was copied; the copy is
 //!    renamed to its name without ever replacing a file; the source is parked. The times of both directories are put back.
-//! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`.
+//! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`; where these are many, one `syncfs` in place of that.
 //! 5. Every parked source is unlinked.
-//! 6. fsync of the directories that lost names, each once, and of the old branch's `tmp/`.
+//! 6. The same for the directories that lost names, and the old branch's `tmp/`.
 //! 7. The intent is unlinked. No fsync: found again after a power loss, it has nothing left to do.
 //!
 //! A file that cannot be moved, or not now, falls out at any step before it is parked: its copy is deleted, and the others go on.
@@ -68,9 +68,14 @@ pub struct Batch<'a> {
     pub temps: BorrowedFd<'a>,
     /// The [`super::INTENTS_DIR`] of the new branch.
     pub intents: BorrowedFd<'a>,
+    /// Whether the old and the new branch's file system may be synced as a whole, with what others have written there.
+    pub syncs_whole: [bool; 2],
     /// For tests; `None` otherwise.
     pub hook: Option<StepHook<'a>>,
 }
+
+/// So many directories are synced at once, by a sync of their file system: alone, each would empty the disk's cache again.
+const MANY_DIRS: usize = 6;
 
 /// The new branch's file system, opened before the first copy is made: its next sync tells of every write since that failed.
 #[derive(Debug)]
@@ -167,10 +172,10 @@ impl<'a> Batch<'a> {
 
     /// Steps 4 to 7. On an error the intent stays, and the next mount does what is left; the files are in their new places.
     pub fn finish(&self, recorded: Recorded<'_>, files: &[Parked<'_>]) -> Result<(), RelocateError> {
+        let [from_whole, to_whole] = self.syncs_whole;
         if !files.is_empty() {
             let targets = ParentTimes::of(files.iter().map(|file| file.target));
-            targets.sync().doing("flush the new directories")?;
-            attrs::sync_dir(self.temps).doing("flush the directory of copies")?;
+            sync_names(&targets, self.temps, to_whole).doing("flush the new directories")?;
             told(self.hook, Step::Synced)?;
             for (at, file) in files.iter().enumerate() {
                 match unlinkat(self.parked, parked_name(self.to, file.temp), AtFlags::empty()) {
@@ -181,11 +186,19 @@ impl<'a> Batch<'a> {
                 told(self.hook, Step::Removed(at + 1))?;
             }
             let sources = ParentTimes::of(files.iter().map(|file| file.source));
-            sources.sync().doing("flush the old directories")?;
-            attrs::sync_dir(self.parked).doing("flush the directory of copies")?;
+            sync_names(&sources, self.parked, from_whole).doing("flush the old directories")?;
             told(self.hook, Step::RemovalSynced)?;
         }
         recorded.remove_lazily()?;
         told(self.hook, Step::IntentRemoved)
     }
+}
+
+/// Makes the names in directories durable, and those in a hidden directory beside them.
+fn sync_names(dirs: &ParentTimes<'_>, hidden: BorrowedFd<'_>, whole: bool) -> Result<(), Errno> {
+    if whole && dirs.len() >= MANY_DIRS {
+        return syncfs(attrs::open_to_sync(hidden)?);
+    }
+    dirs.sync()?;
+    attrs::sync_dir(hidden)
 }

@@ -1,6 +1,6 @@
 //! Steps 3 to 9: the copy takes the place of its source.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -153,7 +153,7 @@ impl<'a> Move<'a> {
 
     fn side_of_intents(&self) -> Side {
         match self.durability {
-            Durability::Now => Side::Target,
+            Durability::Now | Durability::Together => Side::Target,
             Durability::Begun => Side::Source,
         }
     }
@@ -328,6 +328,9 @@ impl<'a> ParentTimes<'a> {
     pub(super) fn of(dirs: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
         let mut distinct: Vec<(BorrowedFd<'a>, Seen)> = Vec::new();
         for dir in dirs {
+            if distinct.iter().any(|(known, _)| known.as_raw_fd() == dir.as_raw_fd()) {
+                continue;
+            }
             let Ok(seen) = look_fd(dir) else { continue };
             let same = |known: &Seen| (known.print.dev, known.print.ino) == (seen.print.dev, seen.print.ino);
             if !distinct.iter().any(|(_, known)| same(known)) {
@@ -342,6 +345,11 @@ impl<'a> ParentTimes<'a> {
             // A directory whose times cannot be set looks changed; nothing is lost.
             let _cosmetic = attrs::set_modification_time(*dir, seen);
         }
+    }
+
+    /// How many directories.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn sync(&self) -> Result<(), Errno> {

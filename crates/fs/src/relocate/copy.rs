@@ -13,6 +13,7 @@ use umbrella_units::{ByteSize, Timestamp};
 use crate::branch::Abilities;
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
+use crate::ground::write_out;
 use crate::relocate::attrs::When;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
@@ -20,6 +21,8 @@ use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateEr
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
+/// Files of so many bytes are on their way to the disk while the others of a batch are copied.
+const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
 
@@ -171,7 +174,7 @@ impl<'a> Copying<'a> {
         self.dress(output, When::BeforeData)?;
         let bytes = self.data(input.as_fd(), output)?;
         // What could not be written, and was forgotten since, is not what was read.
-        attrs::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+        write_out::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
         self.dress(output, When::AfterData)?;
         match self.limits.durability {
@@ -179,7 +182,9 @@ impl<'a> Copying<'a> {
                 Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
                 errno => RelocateError::Sync { errno },
             })?,
-            Durability::Begun => attrs::begin_write_out(output),
+            // Small files are written at the sync, many in one request.
+            Durability::Together if bytes < WRITTEN_EARLY => {}
+            Durability::Together | Durability::Begun => write_out::begin(output),
         }
         Ok(bytes)
     }
@@ -282,7 +287,7 @@ impl<'a> Copying<'a> {
         let reserves_unasked = attrs::reserves_unasked(input);
         if reserves_unasked {
             // Until what was written is on the disk, what was reserved unasked is called data.
-            attrs::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+            write_out::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         }
         let is_reserved =
             size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));
@@ -403,6 +408,12 @@ impl<'a> Pump<'a> {
             }
             at += copied;
             self.done += copied;
+            if let Some(rest) = self.limits.rest {
+                if self.done >= KERNEL_SLICE {
+                    write_out::begin(self.output);
+                }
+                rest();
+            }
             if let Some(throttle) = self.limits.throttle {
                 throttle.take(ByteSize(copied), &|| self.limits.cancelled())?;
             }

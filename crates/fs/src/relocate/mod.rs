@@ -83,7 +83,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use umbrella_units::ByteSize;
 
-pub(crate) use attrs::failed_writes;
 pub use batch::{Batch, CopiesSync, Parked, keeps_renames_whole};
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
@@ -127,6 +126,8 @@ pub struct EntryAt<'a> {
 pub enum Durability {
     /// All of it is on disk when it returns.
     Now,
+    /// Who copies syncs it later, with others.
+    Together,
     /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk when it returns,
     /// and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel was told stays.
     Begun,
@@ -151,6 +152,8 @@ pub struct Limits<'a> {
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
     pub written: Option<&'a Written<'a>>,
+    /// Called after each slice of data, and may take its time. What is written is on its way to the disk then, but for small files.
+    pub rest: Option<&'a dyn Fn()>,
     /// Step 2 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
 }
@@ -159,7 +162,7 @@ impl<'a> Limits<'a> {
     /// Full speed, nobody told, durable.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
-        Limits { cancel, throttle: None, stop: None, progress: None, written: None, durability }
+        Limits { cancel, throttle: None, stop: None, progress: None, written: None, rest: None, durability }
     }
 
     fn cancelled(&self) -> bool {

@@ -12,6 +12,7 @@ use crate::migrate::show;
 use crate::node::{Node, NodeId, inode_key};
 use crate::staging::{Staging, TICK};
 use crate::tree::dirs::modified_at;
+use crate::warning::{Subject, Warning};
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
@@ -91,9 +92,10 @@ impl Staging {
     /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
     fn look_after(&self, area: &Area) -> bool {
         match self.take_back_staged() {
-            Ok(()) => self.context.unwarn("staging"),
+            Ok(()) => self.context.unwarn(&Subject::Staging),
             Err(error) => {
-                self.context.warn("staging", format!("the staging area cannot be listed: {error}; trying again"));
+                let why = error.to_string();
+                self.context.warn(Subject::Staging, &Warning::StagingUnlisted { why });
             }
         }
         area.watch_memory();
@@ -186,7 +188,7 @@ impl Area {
         queue.stuck.insert(id_of(node), Arc::clone(&why));
         drop(queue);
         if is_news {
-            tracing::warn!("{}", told(node, &why, 0));
+            tracing::warn!("{}", stuck(node, &why, 0));
         }
     }
 }
@@ -200,28 +202,17 @@ impl Staging {
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    /// What `umbrella status` says of files that cannot leave the staging area.
-    pub(crate) fn stuck_warning(&self) -> Option<String> {
+    /// Of files that cannot leave the staging area.
+    pub(crate) fn stuck_warning(&self) -> Option<Warning> {
         let (node, why, others) = {
             let queue = self.staged.area.as_ref()?.queue.lock();
             let (file, why) = queue.stuck.first_key_value()?;
             (Arc::clone(queue.nodes.get(file)?), Arc::clone(why), queue.stuck.len() - 1)
         };
-        Some(told(&node, &why, others))
+        Some(stuck(&node, &why, others))
     }
 }
 
-fn told(node: &Arc<Node>, why: &str, others: usize) -> String {
-    let file = show(node);
-    match others {
-        0 => format!("{file} cannot leave the staging area: {why}; it stays there, and the daemon tries again"),
-        1 => {
-            format!(
-                "{file} and another file cannot leave the staging area: {why}; they stay there, and the daemon tries again"
-            )
-        }
-        _ => format!(
-            "{file} and {others} other files cannot leave the staging area: {why}; they stay there, and the daemon tries again"
-        ),
-    }
+fn stuck(node: &Arc<Node>, why: &str, others: usize) -> Warning {
+    Warning::StagedFilesStuck { file: show(node), others, why: why.to_owned() }
 }

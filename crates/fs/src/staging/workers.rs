@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
-use umbrella_units::{BranchId, FileId, format_duration};
+use umbrella_units::{BranchId, FileId};
 
 use crate::area::{Area, id_of};
 use crate::ground::locks::{Condvar, LeafMutex, LeafMutexGuard, rank};
 use crate::migrate::NotMoved;
 use crate::node::Node;
 use crate::staging::Staging;
+use crate::warning::Warning;
 
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
@@ -329,17 +330,14 @@ impl Staging {
     }
 
     /// What `umbrella status` says of branches that hold up files.
-    pub(crate) fn hanging_warnings(&self) -> Vec<String> {
+    pub(crate) fn hanging_warnings(&self) -> Vec<Warning> {
         let hanging = self.workers.hanging();
-        let told = |it: &Hanging| {
-            let files = if it.files == 1 { "1 file waits".to_owned() } else { format!("{} files wait", it.files) };
-            let waited = format_duration(Duration::from_secs(it.for_now.as_secs()));
-            format!(
-                "branch {:?} does not answer: a file that leaves the staging area has not arrived there for {waited}; {files} for it in memory",
-                self.placement.branch_name(it.branch)
-            )
+        let warning = |it: &Hanging| Warning::StagedFilesHeldUp {
+            name: self.placement.branch_name(it.branch),
+            waited: Duration::from_secs(it.for_now.as_secs()),
+            files: it.files,
         };
-        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(told).collect()
+        hanging.iter().filter(|it| !self.branches.is_staging(it.branch)).map(warning).collect()
     }
 
     /// Names of the branches that hold up files that leave the staging area.

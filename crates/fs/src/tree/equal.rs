@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use umbrella_units::{BranchId, Ino};
 
 use crate::error::{OpError, OpResult};
+use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, rank};
@@ -36,6 +37,7 @@ use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, look, note_change};
 use crate::tree::lookup::Found;
+use crate::warning::Warning;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
@@ -333,7 +335,9 @@ impl Tree {
         }
         if met.dirs.len() >= met.told.saturating_mul(10).max(1) {
             met.told = met.dirs.len();
-            tracing::warn!("{}", self.differing_text(&met).unwrap_or_default());
+            if let Some(warning) = self.warning_of(&met) {
+                tracing::warn!("{}", advised(&warning));
+            }
         }
     }
 
@@ -342,25 +346,17 @@ impl Tree {
         self.note_differing(node, None);
     }
 
-    pub(crate) fn differing_warning(&self) -> Option<String> {
-        self.differing_text(&self.differing.0.lock())
+    pub(crate) fn differing_warning(&self) -> Option<Warning> {
+        self.warning_of(&self.differing.0.lock())
     }
 
-    fn differing_text(&self, met: &Met) -> Option<String> {
-        let have = match met.dirs.len() {
-            0 => return None,
-            1 => "1 directory has different owners, modes or ACLs on its branches".to_owned(),
-            count => format!("{count} directories have different owners, modes or ACLs on their branches"),
-        };
-        let example = met.example.as_ref().map_or_else(String::new, |(_, text)| format!("; example: {text}"));
-        let shown = match self.context.settings().directories {
-            DirectoryRule::Safe => "what all copies allow",
-            DirectoryRule::First => "the copy on the first branch",
-        };
-        let mount = self.context.spec.mount.display();
-        Some(format!(
-            "{have} (seen since the mount{example}). The pool shows {shown} and changes no disk. To list them: `umbrella repair --equalise {mount} --dry-run`. To make the copies equal: the same without --dry-run; `--like BRANCH` makes them as on that branch"
-        ))
+    fn warning_of(&self, met: &Met) -> Option<Warning> {
+        (!met.dirs.is_empty()).then(|| Warning::DirectoriesDiffer {
+            mount: self.context.spec.mount.clone(),
+            directories: met.dirs.len(),
+            example: met.example.as_ref().map(|(_, text)| text.clone()),
+            rule: self.context.settings().directories,
+        })
     }
 
     /// The copy whose attributes users see, besides what is shown of owner, mode and ACLs.

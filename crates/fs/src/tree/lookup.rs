@@ -18,6 +18,7 @@ use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::Copies;
 use crate::tree::inspected_copy::look;
 use crate::tree::{Tree, is_reserved};
+use crate::warning::{Subject, Warning};
 
 /// Attributes of a node as users see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,29 +105,17 @@ impl Tree {
         }
         self.duplicates_told.store(true, Ordering::Relaxed);
         let path = String::from_utf8_lossy(&crate::node::path_of(parent, name)).into_owned();
-        let holders: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
+        let branches: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
         self.context.count(Metric::Duplicates);
         if directories > 0 {
-            self.context.warn(
-                format!("duplicate {path}"),
-                format!(
-                    "{path} is a directory on one branch and a file on another ({}); the directory is shown",
-                    holders.join(", ")
-                ),
-            );
+            self.context.warn(Subject::Name(path.clone()), &Warning::KindsDiffer { path, branches });
             found.at.retain(|(_, meta)| meta.kind == FileKind::Directory);
             return found;
         }
         // Newest first; on a tie the order of the branches.
         found.at.sort_by_key(|(dir, meta)| (std::cmp::Reverse((meta.mtime, meta.ctime)), dir.id()));
-        let shown = found.at.first().map_or("", |(dir, _)| dir.branch.spec.name.as_str());
-        self.context.warn(
-            format!("duplicate {path}"),
-            format!(
-                "{path} is on several branches ({}); the pool uses the newest, on {shown:?}, and leaves the others alone",
-                holders.join(", ")
-            ),
-        );
+        let shown = found.at.first().map(|(dir, _)| dir.branch.spec.name.clone()).unwrap_or_default();
+        self.context.warn(Subject::Name(path.clone()), &Warning::Duplicate { path, branches, shown });
         found.at.truncate(1);
         found
     }
@@ -135,7 +124,7 @@ impl Tree {
     fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
         if self.duplicates_told.load(Ordering::Relaxed) {
             let path = crate::node::path_of(parent, name);
-            self.context.unwarn(&format!("duplicate {}", String::from_utf8_lossy(&path)));
+            self.context.unwarn(&Subject::Name(String::from_utf8_lossy(&path).into_owned()));
         }
     }
 
@@ -456,6 +445,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         may_be_linked: false,
         kept: None,
         accessed: None,
+        is_warm: false,
         past_path: None,
         needs_evaluation: false,
         copying: None,

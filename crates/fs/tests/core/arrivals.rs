@@ -63,7 +63,7 @@ impl Kernel for Watched {
 }
 
 fn is_online(pool: &Pool) -> bool {
-    let branches = pool.branch_statuses();
+    let branches = pool.status().branches;
     let tiny = branches.into_iter().find(|branch| branch.name == BRANCHES[2]).expect("it is a branch");
     tiny.state == BranchState::Online
 }

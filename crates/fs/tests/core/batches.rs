@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::inotify;
 use umbrella_fs::control::protocol::EnforceSummary;
-use umbrella_fs::pool::{Pool, Walk};
+use umbrella_fs::pool::{Pool, Replace, Walk};
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::ByteSize;
 
@@ -178,4 +178,22 @@ fn names_that_users_change_while_files_move_in_batches_are_as_users_left_them() 
         assert_eq!(places.each_ref().map(on), expected, "{at}");
     }
     assert_eq!(hidden(&bench), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_pool_that_ends_begins_no_move() {
+    for count in [1, 3] {
+        let (bench, pool) = with_logs(0);
+        for at in 0..count {
+            crate::races::put(&pool, NodeId::ROOT, &format!("{at}.txt"), b"data");
+            let (from, to) = (format!("{at}.txt"), format!("{at}.log"));
+            pool.rename(NodeId::ROOT, OsStr::new(&from), NodeId::ROOT, OsStr::new(&to), Replace::Yes).unwrap();
+        }
+        pool.shut_down();
+        pool.move_all_queued();
+        for at in 0..count {
+            assert_only_on(&bench, 0, Path::new(&format!("{at}.log")));
+        }
+        assert_eq!(hidden(&bench), Vec::<PathBuf>::new());
+    }
 }

@@ -6,6 +6,7 @@ use umbrella_model::scheduler::UnknownScheduler;
 use umbrella_policy::writeback::WriteBackError;
 use umbrella_units::ByteSize;
 
+use crate::drive::ProfileError;
 use crate::log_store::LogError;
 use crate::machine::RunError;
 use crate::near;
@@ -30,6 +31,8 @@ pub enum LabError {
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },
     #[error(transparent)]
     Disk(#[from] UnknownProfile),
+    #[error("{}: {source}", path.display())]
+    Drive { path: PathBuf, source: ProfileError },
     #[error(transparent)]
     Scheduler(#[from] UnknownScheduler),
     #[error("{policy} on {input}: {source}")]

@@ -5,7 +5,7 @@ use umbrella_policy::flash_cache::{LogMap, LogSector, Source};
 use umbrella_units::{Nanos, SECTOR_BYTES, SectorRange};
 
 use super::flush::Flush;
-use super::outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
+use super::outcome::{AloneFigures, FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
 use super::setup::{Cache, HybridSetup};
 use super::station::Station;
 use crate::result::Histogram;
@@ -26,7 +26,7 @@ pub(super) struct HybridCounters {
     pub(super) reads_from_flash: u64,
     pub(super) waited_for_spin_up: u64,
     pub(super) wakes: Wakes,
-    pub(super) flushes: u64,
+    flushes: u64,
     pub(super) flush_sectors_read: u64,
     pub(super) flush_sectors_written: u64,
     pub(super) flush_writes: u64,
@@ -39,25 +39,47 @@ pub(super) struct HybridCounters {
     /// Sectors redirected since the disk was put to sleep; nothing while it is awake.
     this_sleep: Option<u64>,
     sleeps: Vec<u64>,
-    flush_time: Nanos,
-    flush_flash: Nanos,
-    flush_disk: Nanos,
+    flush: FlushTimes,
+    /// The same flushes, had they the devices to themselves.
+    alone: FlushTimes,
     flush_at_end: Nanos,
+}
+
+/// What flushes take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct FlushTimes {
+    all: Nanos,
+    flash: Nanos,
+    disk: Nanos,
+}
+
+impl FlushTimes {
+    /// Time passes while the flush does what it does.
+    pub(super) fn add(&mut self, flush: &Flush, time: Nanos) {
+        self.all = self.all + time;
+        if flush.read_under_way {
+            self.flash = self.flash + time;
+        }
+        if flush.write_under_way || flush.sync_under_way {
+            self.disk = self.disk + time;
+        }
+    }
 }
 
 impl HybridCounters {
     /// Time passes while the flush does what it does.
     pub(super) fn flushing(&mut self, flush: &Flush, time: Nanos, at_end: bool) {
-        self.flush_time = self.flush_time + time;
+        self.flush.add(flush, time);
         if at_end {
             self.flush_at_end = self.flush_at_end + time;
         }
-        if flush.read_under_way {
-            self.flush_flash = self.flush_flash + time;
-        }
-        if flush.write_under_way || flush.sync_under_way {
-            self.flush_disk = self.flush_disk + time;
-        }
+    }
+
+    /// A flush begins that would take so long alone.
+    pub(super) fn flush_begins(&mut self, alone: FlushTimes) {
+        let of = &mut self.alone;
+        *of = FlushTimes { all: of.all + alone.all, flash: of.flash + alone.flash, disk: of.disk + alone.disk };
+        self.flushes += 1;
     }
 
     pub(super) fn redirected(&mut self, now: Nanos, range: SectorRange) {
@@ -130,14 +152,20 @@ impl HybridCounters {
             },
             flushes: FlushFigures {
                 count: self.flushes,
-                time_s: self.flush_time.as_secs_f64(),
-                flash_s: self.flush_flash.as_secs_f64(),
-                disk_s: self.flush_disk.as_secs_f64(),
+                time_s: self.flush.all.as_secs_f64(),
+                flash_s: self.flush.flash.as_secs_f64(),
+                disk_s: self.flush.disk.as_secs_f64(),
                 at_end_s: self.flush_at_end.as_secs_f64(),
                 read_bytes: bytes(self.flush_sectors_read),
                 written_bytes: bytes(self.flush_sectors_written),
                 writes: self.flush_writes,
+                alone: AloneFigures {
+                    time_s: self.alone.all.as_secs_f64(),
+                    flash_s: self.alone.flash.as_secs_f64(),
+                    disk_s: self.alone.disk.as_secs_f64(),
+                },
             },
+            contention: contention(self.flush.all, self.alone.all),
             disk_watts: disk_watts.to_owned(),
             flash_watts: flash_watts.to_owned(),
             energy: joules(&stats, disk, flash),
@@ -150,6 +178,11 @@ impl HybridCounters {
             response: Responses::of(&self.response),
         }
     }
+}
+
+/// The share of the flushes' time that others' requests cost, in percent.
+fn contention(all: Nanos, alone: Nanos) -> f64 {
+    if all > Nanos(0) { 100.0 * (1.0 - alone.as_secs_f64() / all.as_secs_f64()) } else { 0.0 }
 }
 
 fn joules(stats: &PowerStats, disk: &Station, flash: &Station) -> Joules {

@@ -13,6 +13,7 @@ use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
+use super::alone::Alone;
 use super::counters::HybridCounters;
 use super::flush::Flush;
 use super::foresight::next_need;
@@ -21,7 +22,7 @@ use super::outcome::HybridOutcome;
 use super::probe::Probe;
 use super::requests::{FLUSH_READ, FLUSH_SYNC, FLUSH_WRITE, Requests};
 use super::setup::{Cache, HybridSetup};
-use super::station::Station;
+use super::station::{Station, on_flash};
 use crate::experiment::{LabError, Watch};
 
 /// Sectors of metadata before the data of each write.
@@ -65,6 +66,7 @@ pub(super) struct Engine<'a, P> {
     sleep_at: Option<Nanos>,
     last_access: Nanos,
     flush: Option<Flush>,
+    alone: Alone,
     flush_wanted: bool,
     /// All has come, and the time is over.
     closing: bool,
@@ -80,17 +82,17 @@ impl<'a, P: Probe> Engine<'a, P> {
     pub(super) fn new(setup: &'a HybridSetup, input: &'a HybridInput, probe: &'a mut P) -> Result<Self, LabError> {
         let (disk, flash) = setup.profiles()?;
         let options = Options { write_cache: setup.write_cache, ..Options::default() };
-        Engine::with(setup, input, probe, disk.powered(&options), flash.powered(&Options::default()))
+        Engine::with(setup, input, probe, || (disk.powered(&options), flash.powered(&Options::default())))
     }
 
-    /// The same with these devices.
+    /// The same with such devices: a pair for all that is asked, and one on which flushes are timed alone.
     pub(super) fn with(
         setup: &'a HybridSetup,
         input: &'a HybridInput,
         probe: &'a mut P,
-        disk: Powered,
-        flash: Powered,
+        devices: impl Fn() -> (Powered, Powered),
     ) -> Result<Self, LabError> {
+        let ((disk, flash), others) = (devices(), devices());
         // A disk that does not save by sleeping never pays for it.
         let break_even = disk.spec().break_even().unwrap_or(Nanos::NEVER);
         Ok(Engine {
@@ -109,6 +111,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             sleep_at: None,
             last_access: Nanos(0),
             flush: None,
+            alone: Alone::new(Station::new(others.0), Station::new(others.1)),
             flush_wanted: false,
             closing: false,
             requests: Requests::default(),
@@ -256,10 +259,9 @@ impl<'a, P: Probe> Engine<'a, P> {
         true
     }
 
-    /// Where a place of the log is on flash. An infinite log goes around on what there is.
+    /// Where a place of the log is on flash.
     fn on_flash(&self, at: LogSector, sectors: u64) -> SectorRange {
-        let room = self.flash.capacity().0.saturating_sub(sectors).max(1);
-        SectorRange { start: Lba(at.0 % self.log.size() % room), sectors }
+        on_flash(&self.flash, &self.log, at, sectors)
     }
 
     fn flushes(&self, moment: Moment) -> bool {
@@ -339,7 +341,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         if self.flush_wanted && self.flush.is_none() && self.motion == Motion::Spinning {
             self.flush_wanted = false;
             if self.log.used() > 0 {
-                self.counters.flushes += 1;
+                self.counters.flush_begins(self.alone.flush(self.now, self.setup, &self.log));
                 self.flush = Some(Flush::new(self.setup.algorithm, self.setup.memory, &self.log));
             }
         }

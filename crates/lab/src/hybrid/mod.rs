@@ -22,6 +22,7 @@
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks", sections 2 and 3.
 
+mod alone;
 mod counters;
 mod engine;
 mod flush;
@@ -38,5 +39,5 @@ mod tests;
 mod week;
 
 pub use input::{Arrival, Direction, HybridInput};
-pub use outcome::{FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
+pub use outcome::{AloneFigures, FlushFigures, HybridOutcome, Joules, Redirected, Responses, Spread, Wakes};
 pub use setup::{Cache, HybridSetup};

@@ -42,6 +42,9 @@ pub struct HybridOutcome {
     pub redirected: Redirected,
     /// Flushing.
     pub flushes: FlushFigures,
+    /// The share of the flushes' time that the requests of others cost, in percent: what they take less with the devices to themselves.
+    #[serde(default)]
+    pub contention: f64,
     /// Where the disk's watts come from: measured, a data sheet, or assumed.
     pub disk_watts: String,
     /// And the flash's.
@@ -132,6 +135,18 @@ pub struct FlushFigures {
     pub written_bytes: u64,
     /// Writes to the disk.
     pub writes: u64,
+    /// What the same flushes would take if nobody else asked for anything meanwhile.
+    #[serde(default)]
+    pub alone: AloneFigures,
+}
+
+/// Times of flushes that have the devices to themselves, as in [`FlushFigures`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct AloneFigures {
+    pub time_s: f64,
+    pub flash_s: f64,
+    pub disk_s: f64,
 }
 
 /// Energies.

@@ -4,7 +4,14 @@ use std::collections::VecDeque;
 
 use umbrella_model::device::{Completion, Device, Op, Request, RequestId};
 use umbrella_model::power::{PowerSpec, PowerState, PowerStats, Powered};
+use umbrella_policy::flash_cache::{Log, LogSector};
 use umbrella_units::{Lba, Nanos, SectorRange};
+
+/// Where a place of the log is on flash. An infinite log goes around on what there is.
+pub(super) fn on_flash(flash: &Station, log: &Log, at: LogSector, sectors: u64) -> SectorRange {
+    let room = flash.capacity().0.saturating_sub(sectors).max(1);
+    SectorRange { start: Lba(at.0 % log.size() % room), sectors }
+}
 
 pub(super) struct Station {
     device: Powered,

@@ -90,9 +90,9 @@ fn write(millis: u64, start: u64, sectors: u64) -> Arrival {
 /// On a disk of 10 ms a request with a flash of 1 ms, watched for so many seconds.
 fn run_for(seconds: u64, setup: &HybridSetup, arrivals: &[Arrival]) -> HybridOutcome {
     let input = HybridInput::new("by hand", arrivals.to_vec(), Nanos::from_secs(seconds));
-    let (disk, flash) = (clockwork(Nanos::from_millis(10), DISK), clockwork(Nanos::from_millis(1), FLASH));
+    let devices = || (clockwork(Nanos::from_millis(10), DISK), clockwork(Nanos::from_millis(1), FLASH));
     let mut nobody = ();
-    let engine = Engine::with(setup, &input, &mut nobody, disk, flash).unwrap();
+    let engine = Engine::with(setup, &input, &mut nobody, devices).unwrap();
     engine.run(&mut |_| true).unwrap()
 }
 

@@ -4,6 +4,7 @@ use umbrella_policy::log_layout::Clock;
 use umbrella_units::{BlockNo, Pages};
 
 use super::input::{LogInput, Request};
+use super::percent::Percent;
 use crate::trace::TraceOp;
 
 /// When versions die, by the clock at which they were written.
@@ -15,11 +16,11 @@ pub(super) struct Deaths {
 const NEVER: u32 = u32::MAX;
 
 impl Deaths {
-    /// Of the data's first writing, and of the run until so many blocks are written.
-    pub(super) fn of(input: &LogInput, until: Pages) -> Deaths {
+    /// Of the first writing of the data in a log that is so full, and of the run until so many blocks are written.
+    pub(super) fn of(input: &LogInput, utilisation: Percent, until: Pages) -> Deaths {
         let mut by_birth = Vec::new();
-        let mut alive = vec![NEVER; input.blocks().0 as usize];
-        for (birth, block) in (0..).zip(input.filled()) {
+        let mut alive = vec![NEVER; (input.blocks().0 + input.cold(utilisation)) as usize];
+        for (birth, block) in (0..).zip(input.filled(utilisation)) {
             by_birth.push(NEVER);
             alive[block.0 as usize] = birth;
         }

@@ -58,10 +58,11 @@ fn simulate(setup: &LogSetup, input: &LogInput, watch: &mut Watch<'_>) -> Result
     let shape = setup.shape(input)?.ok_or_else(no_room)?;
     let scheme = setup.make_scheme()?;
     let until = Pages(REWRITES * shape.blocks());
-    let deaths = scheme.knows_the_future().then(|| Deaths::of(input, until));
+    let deaths = scheme.knows_the_future().then(|| Deaths::of(input, setup.utilisation, until));
     let settings = Settings { shape, scheme, victim: setup.victim, chunk: None, map: false, low: LOW, high: LOW };
-    let mut store = Store::new(settings, input.blocks(), deaths.as_ref());
-    store.fill(input.filled()).map_err(|Stuck| no_room())?;
+    let blocks = Pages(input.blocks().0 + input.cold(setup.utilisation));
+    let mut store = Store::new(settings, blocks, deaths.as_ref());
+    store.fill(input.filled(setup.utilisation)).map_err(|Stuck| no_room())?;
     for (number, request) in (0_u64..).zip(input.endless()) {
         let written = store.written();
         if written >= until {

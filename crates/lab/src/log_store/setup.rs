@@ -39,12 +39,13 @@ impl LogSetup {
     /// The log for that input; nothing when it is too small for the scheme to keep going.
     pub(super) fn shape(&self, input: &LogInput) -> Result<Option<Shape>, LogError> {
         let segment_blocks = self.segment_blocks.map_or_else(|| input.segment_blocks(), NonZeroU32::get);
-        let blocks = input.most_live().0 * 100 / u64::from(self.utilisation.0.clamp(1, 100));
-        let segments = blocks.div_ceil(u64::from(segment_blocks)) as u32;
+        let segments = input.log_blocks(self.utilisation).div_ceil(u64::from(segment_blocks)) as u32;
         let shape = Shape { segments, segment_blocks };
         let streams = self.make_scheme()?.streams();
         let room = Room { shape, system: 0, streams, chunk: None, map: false };
-        Ok(room.advertised(0).filter(|promised| *promised >= input.most_live().0).map(|_| shape))
+        let live = input.live(self.utilisation);
+        let fits = |promised: &u64| *promised >= live && !input.is_too_full(self.utilisation);
+        Ok(room.advertised(0).filter(fits).map(|_| shape))
     }
 
     /// Whether the scheme can keep a log of that input going.

@@ -124,7 +124,7 @@ fn data_are_what_is_not_discarded_and_the_log_is_as_large_as_the_most_at_a_time(
     ];
     let blocks = Pages(16_384);
     let input = LogInput::new("files", requests, blocks).unwrap();
-    let filled: Vec<u64> = input.filled().map(|block| block.0).collect();
+    let filled: Vec<u64> = input.filled(Percent(80)).map(|block| block.0).collect();
     assert_eq!(filled, (3600..6000).chain(16_000..16_384).collect::<Vec<_>>());
     // To these 2784 come 3600 before they are discarded again.
     assert_eq!((input.blocks(), input.most_live()), (blocks, Pages(6384)));
@@ -139,7 +139,7 @@ fn a_version_dies_when_its_block_is_written_again_or_discarded() {
         ask(TraceOp::Discard, 8, 1),
     ];
     let input = LogInput::new("deaths", requests, DATA).unwrap();
-    let deaths = Deaths::of(&input, Pages(4));
+    let deaths = Deaths::of(&input, Percent(80), Pages(4));
     let death = |birth: u64| deaths.death(Clock(birth)).map(|clock| clock.0);
     // The data, all but 8, which ends discarded, are born at 0 to 4094; then 7 at 4095 and 4096, 8 at 4097, and 7 once more at 4098.
     assert_eq!([death(6), death(7), death(8)], [None, Some(4095), None]);

@@ -16,6 +16,18 @@ pub enum Allocation {
     Log,
 }
 
+/// Processor time for bookkeeping, beside [`Config::cpu_per_step`] and [`Config::cpu_per_page`]; zero: none. Sources of the
+/// values that the papers' machines have: docs/models.md.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bookkeeping {
+    /// A directory entry that is scanned when a name is made, removed, or looked for in vain (ext2's linear directories).
+    pub entry: Nanos,
+    /// A page that enters a policy's zones, and leaves them again.
+    pub zone_page: Nanos,
+    /// A zone that is looked at for each target (TESA, III-B; WASL, 3.2.2).
+    pub zone: Nanos,
+}
+
 /// The constants of a [`super::Computer`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -31,6 +43,12 @@ pub struct Config {
     pub staging: bool,
     /// When and where pages get their blocks.
     pub allocation: Allocation,
+    /// What bookkeeping costs the processor.
+    pub bookkeeping: Bookkeeping,
+    /// How often all dirty data is written, as by ext3's journal in ordered mode.
+    pub ordered_commits: Option<Nanos>,
+    /// Whether windows of blocks grow, as in ext3.
+    pub growing_windows: bool,
 }
 
 impl Default for Config {
@@ -44,6 +62,9 @@ impl Default for Config {
             cpu_per_page: Nanos::from_micros(2),
             staging: false,
             allocation: Allocation::AtOnce,
+            bookkeeping: Bookkeeping::default(),
+            ordered_commits: None,
+            growing_windows: false,
         }
     }
 }

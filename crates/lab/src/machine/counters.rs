@@ -19,6 +19,8 @@ pub(super) struct MachineCounters {
     pub(super) throttled: Nanos,
     because: WrittenBecause,
     pub(super) staged_only: u64,
+    /// The processor's time for giving staged files their names on disk.
+    pub(super) moving: Nanos,
     pub(super) policy_bytes: u64,
     pub(super) tesa_bytes: u64,
     pub(super) peak_dirty: u64,
@@ -123,6 +125,7 @@ impl MachineCounters {
             throttled_s: self.throttled.as_secs_f64(),
             written_because: self.because,
             staged_only: self.staged_only,
+            moving_s: self.moving.as_secs_f64(),
             file_distance: self.distances.mean(),
             policy_bytes: self.policy_bytes,
             tesa_bytes: self.tesa_bytes,

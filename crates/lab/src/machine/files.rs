@@ -6,7 +6,7 @@ use umbrella_policy::staging::{self, Staged, Staging};
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, PageKey, Pages};
 
 use super::RunError;
-use super::config::Allocation;
+use super::config::{Allocation, Config};
 use crate::workload::Step;
 
 /// What lies on the disk.
@@ -53,10 +53,10 @@ impl Files {
     pub(super) fn new(
         layout: Layout,
         capacity: BlockNo,
-        staging: bool,
-        allocation: Allocation,
+        config: &Config,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Result<Files, RunError> {
+        let Config { staging, allocation, growing_windows, .. } = *config;
         let delayed = allocation == Allocation::Delayed;
         let log = (allocation == Allocation::Log).then(|| Log::new(BlockNo(capacity.0 / 2), capacity));
         let mut on_disk = FxHashSet::default();
@@ -64,7 +64,8 @@ impl Files {
             Layout::Device => None,
             Layout::FileSystem { seed, aged_percent } => {
                 let blocks = if log.is_some() { capacity.0 / 2 } else { capacity.0 }.min(MOST_BLOCKS);
-                let mut ext2 = Ext2::new(Ext2Config { blocks, delayed, ..Ext2Config::default() }, seed)?;
+                let mut ext2 =
+                    Ext2::new(Ext2Config { blocks, delayed, growing_windows, ..Ext2Config::default() }, seed)?;
                 if aged_percent > 0 {
                     on_disk = ext2.age(seed, Aging::to(aged_percent), go_on)?.ok_or(RunError::Stopped)?;
                 }
@@ -240,17 +241,27 @@ impl Files {
             return Ok(());
         }
         self.known.insert(dir, FileState { bytes: PAGE_BYTES, dir: parent });
+        ext2.look_up_absent(parent);
         ext2.mkdir(dir, parent, touched)
     }
 
     pub(super) fn create(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
         self.known.insert(file, FileState { bytes: 0, dir });
+        if let Some(ext2) = &mut self.ext2 {
+            // Also before a staged file is made: the name may be on disk.
+            ext2.look_up_absent(dir);
+        }
         if let Some(staging) = &mut self.staging {
             // Memory that keeps its contents: ages do not matter.
             staging.create(Nanos(0), file, dir);
             return Ok(());
         }
         self.create_on_disk(file, dir, touched)
+    }
+
+    /// Directory entries that were scanned since it was last asked.
+    pub(super) fn take_scanned(&mut self) -> u64 {
+        self.ext2.as_mut().map_or(0, Ext2::take_scanned)
     }
 
     fn create_on_disk(&mut self, file: FileId, dir: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {

@@ -64,7 +64,9 @@ impl Computer {
         self.note_memory();
         let mut selected = std::mem::take(&mut self.selected);
         let throttled = self.throttled.len();
+        let zones = self.policy.policy().index().dirty_zones();
         self.policy.select(now, Pages(want), throttled, &mut selected);
+        self.charge_zones(now, zones);
         let pressed = reason == WriteReason::Reclaim || throttled > 0;
         while selected.is_empty() && pressed && self.cache.counts().active > 0 {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
@@ -87,6 +89,16 @@ impl Computer {
         }
         self.selected = selected;
         any
+    }
+
+    /// The processor's time for looking at all zones once for each target; a target is written whole, and is no dirty zone any
+    /// more. There were so many dirty zones before.
+    fn charge_zones(&mut self, now: Nanos, before: u64) {
+        let each = self.config.bookkeeping.zone;
+        if each > Nanos(0) && before > 0 {
+            let targets = before.saturating_sub(self.policy.policy().index().dirty_zones()).max(1);
+            self.charge(now, Nanos(each.0.saturating_mul(before * targets)));
+        }
     }
 
     /// Whether the page is dirty, and not in use where the policy spares such.
@@ -137,6 +149,17 @@ impl Computer {
         let mut pages = std::mem::take(&mut self.keys);
         self.cache.expired(now, &mut pages);
         self.queue_pages(now, &mut pages, WriteReason::Expired);
+        self.keys = pages;
+    }
+
+    /// The journal commits in ordered mode: all dirty data goes to disk first, file by file (Linux 2.6.12, fs/jbd/commit.c,
+    /// `journal_submit_data_buffers`). Metadata goes to the journal, which is not modelled.
+    pub(super) fn commit(&mut self, now: Nanos) {
+        let mut pages = std::mem::take(&mut self.keys);
+        for file in self.cache.dirty_files().filter(|file| *file != FileId::DEVICE) {
+            self.cache.dirty_of(file, &mut pages);
+        }
+        self.queue_pages(now, &mut pages, WriteReason::Sync);
         self.keys = pages;
     }
 

@@ -44,7 +44,7 @@ use crate::workload::{ClientId, Workload};
 
 use chooser::Chooser;
 use client::{ClientState, Verdict, Wait};
-pub use config::{Allocation, Config};
+pub use config::{Allocation, Bookkeeping, Config};
 use counters::MachineCounters;
 use files::Files;
 pub use files::Layout;
@@ -128,6 +128,8 @@ pub struct Computer {
     starved: Vec<u32>,
     cpu_free: Nanos,
     next_wake: Option<Nanos>,
+    /// When the journal commits next.
+    next_commit: Option<Nanos>,
 
     /// Pages that are on their way from the disk, and who waits for them.
     reading: FxHashMap<PageKey, Waiters>,
@@ -186,8 +188,9 @@ impl Computer {
         let by_pages = matches!(layout, Layout::Device);
         let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
         let cache = PageCache::new(PageCacheConfig { expire_by, ..config.cache });
-        let files = Files::new(layout, capacity, config.staging, config.allocation, go_on)?;
+        let files = Files::new(layout, capacity, &config, go_on)?;
         let next_wake = cache.next_wake(Nanos(0));
+        let next_commit = config.ordered_commits;
         Ok(Computer {
             config,
             cache,
@@ -205,6 +208,7 @@ impl Computer {
             starved: Vec::new(),
             cpu_free: Nanos(0),
             next_wake,
+            next_commit,
             reading: FxHashMap::default(),
             syncing: FxHashMap::default(),
             deferred: FxHashMap::default(),
@@ -302,6 +306,7 @@ impl Computer {
         now = finished;
         if !interrupted {
             (now, interrupted) = self.drain(now, watch)?;
+            now = now.max(self.cpu_free);
         }
         Ok(self.outcome(setting, finished, now, interrupted))
     }
@@ -327,9 +332,19 @@ impl Computer {
         // The timer does nothing unless something is dirty, or somebody waits whom it makes look again.
         let looked_for = !self.throttled.is_empty() || !self.starved.is_empty();
         let others = client.is_some() || disk.is_some();
-        let timer = self.next_wake.filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));
+        let timer = self.next_timer().filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));
         let next = [client, disk, timer].into_iter().flatten().min();
         next.map(|next| next.max(now)).ok_or_else(|| self.stuck(now))
+    }
+
+    /// The periodic write-back, or the journal's next commit.
+    fn next_timer(&self) -> Option<Nanos> {
+        self.next_wake.into_iter().chain(self.next_commit).min()
+    }
+
+    /// The processor is busy for so long, whoever it works for.
+    fn charge(&mut self, now: Nanos, time: Nanos) {
+        self.cpu_free = self.cpu_free.max(now) + time;
     }
 
     fn stuck(&self, now: Nanos) -> RunError {
@@ -350,6 +365,13 @@ impl Computer {
         if self.next_wake.is_some_and(|at| at <= now) {
             self.expire(now);
             self.next_wake = self.cache.next_wake(now);
+            self.feed(now);
+        }
+        if let Some(every) = self.config.ordered_commits
+            && self.next_commit.is_some_and(|at| at <= now)
+        {
+            self.commit(now);
+            self.next_commit = Some(now + every);
             self.feed(now);
         }
     }
@@ -386,7 +408,7 @@ impl Computer {
                     let earlier = |other: Option<Nanos>| other.is_some_and(|other| other <= at);
                     let others = self.ready.peek().map(|Reverse((at, _, _))| *at);
                     self.until_watch = self.until_watch.saturating_sub(1);
-                    let somebody = earlier(others) || earlier(self.queue.next_event()) || earlier(self.next_wake);
+                    let somebody = earlier(others) || earlier(self.queue.next_event()) || earlier(self.next_timer());
                     if somebody || self.until_watch == 0 {
                         self.wake(client, at);
                         return Ok(now);
@@ -402,7 +424,7 @@ impl Computer {
         if matches!(step, Some(crate::workload::Step::Think { .. })) {
             return now + cost;
         }
-        self.cpu_free = self.cpu_free.max(now) + cost;
+        self.charge(now, cost);
         self.cpu_free
     }
 

@@ -12,6 +12,7 @@ impl Computer {
     /// Passes on what the page cache told.
     pub(super) fn tell_policy(&mut self, now: Nanos) {
         let mut changes = std::mem::take(&mut self.changes);
+        self.charge_zone_pages(now, &changes);
         for change in changes.drain(..) {
             let key = |page| self.files.policy_key(page);
             let event = match change {
@@ -29,6 +30,24 @@ impl Computer {
             self.policy.on(now, event);
         }
         self.changes = changes;
+    }
+
+    /// The processor's time for pages that enter the policy's zones.
+    fn charge_zone_pages(&mut self, now: Nanos, changes: &[Change]) {
+        let each = self.config.bookkeeping.zone_page;
+        if each == Nanos(0) || !self.policy.needs().has_zones() {
+            return;
+        }
+        let spares_active = self.policy.needs().inactive_only;
+        let enters = |change: &&Change| match change {
+            Change::Dirtied { active, .. } => !(spares_active && *active),
+            Change::Deactivated { .. } => spares_active,
+            _ => false,
+        };
+        let pages = changes.iter().filter(enters).count() as u64;
+        if pages > 0 {
+            self.charge(now, Nanos(each.0 * pages));
+        }
     }
 
     /// A client or the file system writes a page whose block is known. Where there is no room at all it goes to disk past
@@ -276,6 +295,7 @@ impl Computer {
             }
             Err(error) => self.error = Some(self.files_failed(error)),
         }
+        self.counters.moving = self.counters.moving + self.charge_scans(now);
         self.dirty_metadata(None, now);
     }
 

@@ -52,6 +52,7 @@ impl Computer {
             self.files.now_on_disk(block);
         }
         self.touched = touched;
+        self.files.take_scanned();
         done.map_err(|error| self.files_failed(error))
     }
 
@@ -263,9 +264,20 @@ impl Computer {
         };
         self.touched = touched;
         done.map_err(|error| self.files_failed(error))?;
+        self.charge_scans(now);
         self.dirty_metadata(Some(client), now);
         self.forget_metadata(now);
         Ok(())
+    }
+
+    /// The processor's time for the directory entries that were scanned just now.
+    pub(super) fn charge_scans(&mut self, now: Nanos) -> Nanos {
+        let scanned = self.files.take_scanned();
+        let time = Nanos(self.config.bookkeeping.entry.0.saturating_mul(scanned));
+        if time > Nanos(0) {
+            self.charge(now, time);
+        }
+        time
     }
 
     /// Indirect and directory blocks of what was removed need not be written any more.

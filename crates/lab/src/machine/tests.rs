@@ -38,6 +38,8 @@ struct Scenario {
     expire_after: Option<Nanos>,
     read_ahead: u32,
     prepare: Vec<Step>,
+    bookkeeping: Bookkeeping,
+    ordered_commits: Option<Nanos>,
 }
 
 impl Default for Scenario {
@@ -51,6 +53,8 @@ impl Default for Scenario {
             expire_after: PageCacheConfig::default().expire_after,
             read_ahead: Config::default().read_ahead,
             prepare: Vec::new(),
+            bookkeeping: Bookkeeping::default(),
+            ordered_commits: None,
         }
     }
 }
@@ -65,6 +69,8 @@ fn machine(setup: &Scenario) -> Computer {
         staging: setup.staging,
         read_ahead: setup.read_ahead,
         allocation: setup.allocation,
+        bookkeeping: setup.bookkeeping,
+        ordered_commits: setup.ordered_commits,
         ..Config::default()
     };
     let layout = if setup.device { Layout::Device } else { Layout::FileSystem { seed: 1, aged_percent: 0 } };
@@ -493,7 +499,8 @@ fn a_log_turns_scattered_writes_into_one_run() {
 #[test]
 fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
     let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
-    let mut files = Files::new(layout, BlockNo(200_000), false, Allocation::Log, &mut || true).expect("a file system");
+    let config = Config { allocation: Allocation::Log, ..Config::default() };
+    let mut files = Files::new(layout, BlockNo(200_000), &config, &mut || true).expect("a file system");
     let mut touched = Vec::new();
     files.create(file(0), ROOT, &mut touched).expect("room");
     let page = |index| PageKey { file: file(0), index: PageIndex(index) };
@@ -661,4 +668,65 @@ proptest! {
             prop_assert_eq!(&run(&setup, clients.clone()), &outcome, "{}: the same again", info.name);
         }
     }
+}
+
+/// The same with an entry that costs so much to scan.
+fn with_entries(staging: bool, micros: u64, files: u64) -> Outcome {
+    let bookkeeping = Bookkeeping { entry: Nanos::from_micros(micros), ..Bookkeeping::default() };
+    let setup = Scenario { staging, bookkeeping, expire_after: None, ..Scenario::default() };
+    run(&setup, vec![(0..files).map(create).collect()])
+}
+
+#[test]
+fn each_file_in_a_directory_makes_the_next_one_dearer() {
+    let extra = |files| with_entries(false, 100, files).time_s - with_entries(false, 0, files).time_s;
+    // The n-th file scans n entries in vain; looking for room passes n more, its own among them.
+    let expected = |files: u64| (files * (files - 1) / 2 + files * (files + 1) / 2) as f64 * 1e-4;
+    for files in [1, 10, 100] {
+        assert!(
+            (extra(files) - expected(files)).abs() < 1e-9,
+            "{files}: {} instead of {}",
+            extra(files),
+            expected(files)
+        );
+    }
+}
+
+#[test]
+fn a_staged_file_pays_for_its_entry_when_it_moves() {
+    let (free, charged) = (with_entries(true, 0, 100), with_entries(true, 100, 100));
+    assert!((charged.time_s - free.time_s).abs() < 1e-9, "nothing is on disk, so nothing is scanned");
+    assert!((charged.moving_s - 5050.0 * 1e-4).abs() < 1e-9, "{}", charged.moving_s);
+    assert!(free.moving_s.abs() < 1e-12);
+    assert!(charged.drained_s >= charged.moving_s);
+}
+
+#[test]
+fn pages_of_zones_cost_time_and_zones_do_once_for_each_target() {
+    let with = |policy, page, zone, pages| {
+        let bookkeeping = Bookkeeping {
+            zone_page: Nanos::from_micros(page),
+            zone: Nanos::from_micros(zone),
+            ..Bookkeeping::default()
+        };
+        run(&Scenario { policy, bookkeeping, device: true, ..Scenario::default() }, vec![vec![on_device(0, pages)]])
+    };
+    let entering = |policy| with(policy, 50, 0, 500).time_s - with(policy, 0, 0, 500).time_s;
+    assert!((entering("wasl_zone") - 0.025).abs() < 1e-9, "{}", entering("wasl_zone"));
+    assert!(entering("file").abs() < 1e-9, "a policy without zones enters nothing");
+    // Below the threshold nobody chooses before the end.
+    assert!((with("wasl_zone", 0, 50, 500).time_s - with("wasl_zone", 0, 0, 500).time_s).abs() < 1e-9);
+    // Two zones of 2,048 blocks are left by the end; the first target is chosen among both, and the second alone.
+    let chosen = with("wasl_zone", 0, 1_000_000, 3000);
+    assert!(chosen.drained_s >= 3.0, "{}", chosen.drained_s);
+    assert!(with("file", 0, 1_000_000, 3000).drained_s < 3.0);
+}
+
+#[test]
+fn ordered_commits_write_all_dirty_data_every_five_seconds() {
+    let setup = |commits| Scenario { ordered_commits: commits, ..Scenario::default() };
+    let steps = || vec![vec![create(0), write(0, 0, 100), think(8), write(0, 0, 10), think(1)]];
+    let ordered = run(&setup(Some(Nanos::from_secs(5))), steps());
+    assert_eq!(ordered.written_because.sync, 100, "{:?}", ordered.written_because);
+    assert_eq!(run(&setup(None), steps()).written_because.sync, 0);
 }

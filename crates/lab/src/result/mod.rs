@@ -203,6 +203,9 @@ pub struct Outcome {
     pub written_because: WrittenBecause,
     /// Files that were staged and never touched the disk.
     pub staged_only: u64,
+    /// Processor time that entering staged files in their directories took, in seconds; zero unless scanned entries cost time.
+    #[serde(default)]
+    pub moving_s: f64,
     /// Mean blocks between a file's first and last block, over the files that were deleted (MRAM, figure 4.6).
     pub file_distance: f64,
     /// The most memory of the policy's own structures and the index, in bytes.

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::digits;
 use super::problem::{Excerpt, Problem};
 
 /// Walks over the fields of a line.
@@ -149,19 +150,19 @@ fn overflow(bytes: &[u8], field: &'static str) -> Problem {
 
 /// The bytes as a whole number.
 pub(super) fn whole(bytes: &[u8], field: &'static str) -> Result<u64, Problem> {
+    if let Some((number, length)) = digits::leading(bytes)
+        && length == bytes.len()
+    {
+        return Ok(number);
+    }
     if bytes.is_empty() {
         return Err(not_a_number(bytes, field));
     }
-    // 19 digits always fit.
-    let checked = bytes.len() > 19;
     let mut value = 0u64;
     for byte in bytes {
         let Some(digit) = digit(*byte) else { return Err(not_a_number(bytes, field)) };
-        value = if checked {
-            value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or_else(|| overflow(bytes, field))?
-        } else {
-            value * 10 + digit
-        };
+        value =
+            value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or_else(|| overflow(bytes, field))?;
     }
     Ok(value)
 }

@@ -22,8 +22,8 @@ use super::cursor::Fields;
 use super::error::TraceError;
 use super::problem::MAX_LINE;
 use super::{
-    Format, alibaba, ascii, biosnoop, blkparse, blktrace, csv, disksim, fio, fiu, iotrace, msr, spc, srt, systor,
-    tencent, vscsi,
+    Format, alibaba, ascii, biosnoop, blkparse, blktrace, csv, disksim, fio, fiu, iotrace, msr, parquet, spc, srt,
+    systor, tencent, vscsi,
 };
 
 /// How many lines are looked at.
@@ -32,6 +32,7 @@ const LINES: usize = 32;
 /// The format of a trace that begins so, or why it is not certain.
 pub(super) fn detect(head: &[u8]) -> Result<Format, TraceError> {
     let binary = [
+        (Format::Parquet, parquet::is_parquet(head)),
         (Format::Blktrace, blktrace::looks_like(head)),
         (Format::Srt, srt::looks_like(head)),
         (Format::Vscsi, vscsi::looks_like(head)),

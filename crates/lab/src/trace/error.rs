@@ -8,6 +8,7 @@ use umbrella_units::Nanos;
 
 use super::compression::Compression;
 use super::format::Format;
+use super::parquet::ParquetProblem;
 use super::problem::{Position, Problem};
 
 /// A trace cannot be read, or not further.
@@ -61,6 +62,9 @@ pub enum TraceError {
         /// What is wrong.
         problem: Problem,
     },
+    /// A Parquet file, or a part of it, cannot be read.
+    #[error(transparent)]
+    Parquet(#[from] ParquetProblem),
     /// A record came too late to be put in its position.
     #[error(
         "{position}: {behind} s earlier than a record before it, beyond the reorder window",

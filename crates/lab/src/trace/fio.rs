@@ -150,9 +150,10 @@ impl Render for FioRenderer {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) {
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), Unwritable> {
         for name in &self.open {
             self.line(out, format_args!("{name} close"));
         }
+        Ok(())
     }
 }

@@ -44,6 +44,8 @@ pub enum Format {
     Fiu,
     /// Text of BCC's `biosnoop`.
     Biosnoop,
+    /// Apache Parquet (binary).
+    Parquet,
 }
 
 /// A name that no format has.
@@ -56,7 +58,7 @@ pub struct UnknownFormatName {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 17] = [
+    pub const ALL: [Format; 18] = [
         Format::Csv,
         Format::Msr,
         Format::Spc,
@@ -74,10 +76,11 @@ impl Format {
         Format::Tencent,
         Format::Fiu,
         Format::Biosnoop,
+        Format::Parquet,
     ];
 
     /// All names, for messages.
-    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba, tencent, fiu, biosnoop";
+    pub const NAMES: &str = "csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba, tencent, fiu, biosnoop, parquet";
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -99,6 +102,7 @@ impl Format {
             Format::Tencent => "tencent",
             Format::Fiu => "fiu",
             Format::Biosnoop => "biosnoop",
+            Format::Parquet => "parquet",
         }
     }
 }

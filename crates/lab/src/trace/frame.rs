@@ -124,6 +124,12 @@ impl Frames {
         Ok(self.unread())
     }
 
+    /// Everything that is left: what is in memory, and the source.
+    pub(super) fn into_rest(mut self) -> io::Result<(Vec<u8>, Source)> {
+        self.failure.take().map_or(Ok(()), Err)?;
+        Ok((self.unread().to_vec(), self.source))
+    }
+
     /// The next line, without its end.
     pub(super) fn line(&mut self) -> io::Result<Frame> {
         let mut searched = 0;

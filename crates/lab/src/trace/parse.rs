@@ -67,6 +67,9 @@ pub enum Unwritable {
     /// The format is of one device only.
     #[error("it is of a second device, and the format has only one")]
     SecondDevice,
+    /// The library that encodes the format refuses it.
+    #[error("the format's encoder refuses it")]
+    Encoder,
 }
 
 /// Parses one format.
@@ -89,7 +92,9 @@ pub(super) trait Render: Send {
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable>;
 
     /// What stands behind the last record.
-    fn end(&mut self, _out: &mut Vec<u8>) {}
+    fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), Unwritable> {
+        Ok(())
+    }
 }
 
 /// A record, if its addresses are possible.

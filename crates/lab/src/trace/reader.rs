@@ -1,5 +1,6 @@
 //! Opens a trace and gives its records one after the other, in the order of time.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use super::format::Format;
 use super::frame::{Frame, Frames, Framing};
 use super::input::{self, Counted, Source};
 use super::order::{Ordered, Placed, Window};
+use super::parquet::{FromFile, Rows};
 use super::parse::{Event, Parse};
 use super::problem::{Position, Problem};
 use super::recording::{self, Merged};
@@ -131,10 +133,8 @@ impl Progress {
 
 /// A trace that is being read. After an error it gives nothing more.
 pub struct Reader {
-    frames: Frames,
-    parser: Box<dyn Parse>,
+    input: Input,
     format: Format,
-    framing: Framing,
     compression: Compression,
     devices: Devices,
     window: Option<Window>,
@@ -145,6 +145,17 @@ pub struct Reader {
     progress: Progress,
     state: ReadState,
 }
+
+/// What records are made of.
+enum Input {
+    /// Lines or binary records.
+    Units { frames: Frames, framing: Framing, parser: Box<dyn Parse> },
+    /// Rows of columns.
+    Rows(Box<Rows>),
+}
+
+/// Where a line, a binary record or a row stands, and what it holds.
+type Parsed = (Position, Result<Option<Record>, Problem>);
 
 /// What the next record comes from.
 enum ReadState {
@@ -159,7 +170,8 @@ pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, Tra
     let (file, length) = input::open_file(path)?;
     let files = recording::files(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
     if files.len() < 2 {
-        return reader(file, length, options);
+        let may_be_parquet = length.is_some() && options.format.is_none_or(|format| format == Format::Parquet);
+        return if may_be_parquet { parquet_or_other(file, length, options) } else { reader(file, length, options) };
     }
     let read = Arc::new(AtomicU64::new(0));
     let (mut sources, mut all, mut compression) = (Vec::new(), Some(0), Compression::None);
@@ -172,6 +184,18 @@ pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, Tra
     }
     let merged = Merged::new(sources).map_err(failed(compression, 0))?;
     of_source((Box::new(merged), compression), Progress { read, length: all }, options)
+}
+
+/// Parquet is read from its end, and so from the file itself.
+fn parquet_or_other(file: File, length: Option<u64>, options: &OpenOptions) -> Result<Reader, TraceError> {
+    let read = Arc::new(AtomicU64::new(0));
+    match FromFile::of_file(file, &read).map_err(failed(Compression::None, 0))? {
+        Ok(file) => {
+            let input = Input::Rows(Box::new(Rows::new(file)?));
+            Ok(of_input(input, Format::Parquet, Compression::None, Progress { read, length }, options))
+        }
+        Err(file) => reader(file, length, options),
+    }
 }
 
 /// Reads from anything that gives bytes.
@@ -214,20 +238,34 @@ fn of_source(
         Some(format) => format,
         None => Format::detect(head)?,
     };
-    let parser = format.reader(options.event, head);
-    let framing = format.framing();
-    if let Framing::Sized { text_until: Some(end), .. } = framing {
-        frames.skip_past(end);
-    }
+    let input = if let Some(parser) = format.reader(options.event, head) {
+        let framing = format.framing();
+        if let Framing::Sized { text_until: Some(end), .. } = framing {
+            frames.skip_past(end);
+        }
+        Input::Units { frames, framing, parser }
+    } else {
+        let byte = frames.read_bytes();
+        let whole = frames.into_rest().and_then(|(head, rest)| FromFile::of_stream(head, rest));
+        Input::Rows(Box::new(Rows::new(whole.map_err(failed(compression, byte))??)?))
+    };
+    Ok(of_input(input, format, compression, progress, options))
+}
+
+fn of_input(
+    input: Input,
+    format: Format,
+    compression: Compression,
+    progress: Progress,
+    options: &OpenOptions,
+) -> Reader {
     let window = match options.order {
         Order::Time { window } => Some(Window::new(window, options.max_gap)),
         Order::File => None,
     };
-    Ok(Reader {
-        frames,
-        parser,
+    Reader {
+        input,
         format,
-        framing,
         compression,
         devices: Devices::default(),
         window,
@@ -237,7 +275,7 @@ fn of_source(
         skipped: Skipped::default(),
         progress,
         state: ReadState::Records,
-    })
+    }
 }
 
 impl Reader {
@@ -248,7 +286,10 @@ impl Reader {
 
     /// Which of a request's events counts, where the format has several.
     pub fn event(&self) -> Option<Event> {
-        self.parser.event()
+        match &self.input {
+            Input::Units { parser, .. } => parser.event(),
+            Input::Rows(_) => None,
+        }
     }
 
     /// How it is compressed.
@@ -271,32 +312,10 @@ impl Reader {
         self.progress.clone()
     }
 
-    fn failure(&self, source: io::Error) -> TraceError {
-        TraceError::Read { compression: self.compression, byte: self.frames.read_bytes(), source }
-    }
-
     /// The next record of the input, in the file's order.
     fn parse_next(&mut self) -> Result<Option<Placed>, TraceError> {
         loop {
-            let frame = match self.framing {
-                Framing::Sized { prefix, bytes, .. } => self.frames.record(prefix, bytes),
-                Framing::Lines => self.frames.line(),
-            };
-            let frame = match frame {
-                Err(source) if self.ends_at(&source) => Frame::End,
-                frame => frame.map_err(|source| self.failure(source))?,
-            };
-            let (position, result) = match frame {
-                Frame::End => return Ok(None),
-                Frame::Bad(position, problem) => (position, Err(problem)),
-                Frame::Unit(position, unit) => {
-                    let bytes = self.frames.bytes(unit);
-                    if bytes.is_empty() {
-                        continue;
-                    }
-                    (position, self.parser.parse(bytes, &mut self.devices))
-                }
-            };
+            let Some((position, result)) = self.parse_one()? else { return Ok(None) };
             match result {
                 Ok(Some(record)) => return Ok(Some(Placed { record, position })),
                 Ok(None) => {}
@@ -305,12 +324,46 @@ impl Reader {
         }
     }
 
+    /// The next line, binary record or row.
+    fn parse_one(&mut self) -> Result<Option<Parsed>, TraceError> {
+        let frame = match &mut self.input {
+            Input::Rows(rows) => {
+                let row = rows.next(&mut self.devices)?;
+                return Ok(row.map(|(position, record)| (position, record.map(Some))));
+            }
+            Input::Units { frames, framing: Framing::Sized { prefix, bytes, .. }, .. } => {
+                frames.record(*prefix, *bytes)
+            }
+            Input::Units { frames, framing: Framing::Lines, .. } => frames.line(),
+        };
+        let frame = match frame {
+            Err(source) if self.ends_at(&source) => Frame::End,
+            frame => frame.map_err(|source| failed(self.compression, self.read_bytes())(source))?,
+        };
+        Ok(match (frame, &mut self.input) {
+            (Frame::Bad(position, problem), _) => Some((position, Err(problem))),
+            (Frame::Unit(position, unit), Input::Units { frames, parser, .. }) => {
+                let bytes = frames.bytes(unit);
+                let parsed = if bytes.is_empty() { Ok(None) } else { parser.parse(bytes, &mut self.devices) };
+                Some((position, parsed))
+            }
+            (Frame::End | Frame::Unit(..), _) => None,
+        })
+    }
+
+    fn read_bytes(&self) -> u64 {
+        match &self.input {
+            Input::Units { frames, .. } => frames.read_bytes(),
+            Input::Rows(_) => 0,
+        }
+    }
+
     /// Whether this failure is the end of a trace that need not be whole. A device that cannot be read is none.
     fn ends_at(&mut self, source: &io::Error) -> bool {
         let of_decoder = self.compression != Compression::None && source.raw_os_error().is_none();
         let ends = self.strictness == Strictness::Lenient && of_decoder;
         if ends {
-            self.skipped.cut_after = Some(self.frames.read_bytes());
+            self.skipped.cut_after = Some(self.read_bytes());
         }
         ends
     }

@@ -5,8 +5,8 @@ use super::format::Format;
 use super::frame::Framing;
 use super::parse::{Event, Parse, Render};
 use super::{
-    alibaba, ascii, biosnoop, blkparse, blktrace, csv, detect, disksim, fio, fiu, iotrace, msr, spc, srt, systor,
-    tencent, vscsi,
+    alibaba, ascii, biosnoop, blkparse, blktrace, csv, detect, disksim, fio, fiu, iotrace, msr, parquet, spc, srt,
+    systor, tencent, vscsi,
 };
 
 impl Format {
@@ -21,9 +21,10 @@ impl Format {
         }
     }
 
-    /// A reader of lines or records in this format; `head` is the beginning of the trace.
-    pub(super) fn reader(self, event: Event, head: &[u8]) -> Box<dyn Parse> {
-        match self {
+    /// A reader of lines or records in this format; `head` is the beginning of the trace. Parquet has columns instead.
+    pub(super) fn reader(self, event: Event, head: &[u8]) -> Option<Box<dyn Parse>> {
+        Some(match self {
+            Format::Parquet => return None,
             Format::Csv => Box::<csv::CsvParser>::default(),
             Format::Msr => Box::<msr::MsrParser>::default(),
             Format::Spc => Box::<spc::SpcParser>::default(),
@@ -41,7 +42,7 @@ impl Format {
             Format::Tencent => Box::<tencent::TencentParser>::default(),
             Format::Fiu => Box::<fiu::FiuParser>::default(),
             Format::Biosnoop => Box::<biosnoop::BiosnoopParser>::default(),
-        }
+        })
     }
 
     /// A writer of this format, if there is one.
@@ -53,6 +54,7 @@ impl Format {
             Format::Fio2 => Some(Box::new(fio::FioRenderer::version_2())),
             Format::Fio3 => Some(Box::new(fio::FioRenderer::version_3())),
             Format::Vscsi => Some(Box::<vscsi::VscsiRenderer>::default()),
+            Format::Parquet => Some(Box::<parquet::ParquetRenderer>::default()),
             _ => None,
         }
     }

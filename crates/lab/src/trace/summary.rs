@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 use serde::Serialize;
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES};
 
-use super::{OpenOptions, Reader, Record, Skipped, TraceError, TraceOp, open};
+use super::{Devices, OpenOptions, Reader, Record, Skipped, TraceError, TraceOp, open};
 
 /// A gap of more than this is counted as idle.
 const IDLE: Nanos = Nanos::from_secs(60);
@@ -238,10 +238,15 @@ impl Summary {
 
     /// Takes what only the reader knows: names, and how much was left out.
     pub fn finish(&mut self, reader: &Reader) {
-        for (number, device) in self.devices.iter_mut().enumerate() {
-            device.name = reader.devices().name(number as u32).unwrap_or_else(|| number.to_string());
-        }
+        self.name_devices(reader.devices());
         self.skipped = reader.skipped();
+    }
+
+    /// Gives the devices their names.
+    pub(super) fn name_devices(&mut self, names: &Devices) {
+        for (number, device) in self.devices.iter_mut().enumerate() {
+            device.name = names.name(number as u32).unwrap_or_else(|| number.to_string());
+        }
     }
 
     /// How often a written page was written; 0 when none was.

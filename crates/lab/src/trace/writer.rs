@@ -96,7 +96,8 @@ impl<W: Write> Writer<W> {
 
     /// Writes what is left, and gives the output back.
     pub fn finish(mut self) -> Result<W, WriteError> {
-        self.render.end(&mut self.buffer);
+        let (number, format) = (self.records, self.format);
+        self.render.end(&mut self.buffer).map_err(|why| WriteError::Unwritable { number, format, why })?;
         self.out.write_all(&self.buffer)?;
         self.out.flush()?;
         Ok(self.out)

@@ -1,23 +1,25 @@
 //! One run: everything that it depends on.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_model::allocator::Aging;
-use umbrella_model::device::profiles::{self, Options, Profile};
+use umbrella_model::device::Device;
+use umbrella_model::device::profiles::{self, Options, Spec};
 use umbrella_model::page_cache::PageCacheConfig;
 use umbrella_model::scheduler;
 use umbrella_policy::writeback::{PolicyInfo, WriteBack, WriteBackError, find_policy};
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES, format_duration};
 
-use super::disk::disks_of;
+use super::disk::{Partition, disks_of};
 use super::replay::{Replay, ReplayOptions, areas};
 use super::{Fit, ReplaySpeed, WriteBackCell};
+use crate::drive::DriveProfile;
 use crate::experiment::{LabError, Machine, Watch, modelled_time};
-use crate::machine::{Allocation, Computer, Config, Foresight, Layout, RunError, WriteLog};
+use crate::machine::{Allocation, Bookkeeping, Computer, Config, Foresight, Layout, RunError, WriteLog};
 use crate::result::{Outcome, Setting};
-use crate::trace::{self, OpenOptions, Order, Strictness, Summary, TraceError};
+use crate::trace::{self, Columns, OpenOptions, Order, Strictness, Summary, TraceError};
 use crate::workload::{Scale, Seed, Workload, build_workload};
 
 /// What is run.
@@ -38,6 +40,8 @@ pub enum WriteBackInput {
         replay: ReplayOptions,
         /// What is in it, found out before the first run.
         summary: Arc<Summary>,
+        /// Its requests, if they are in memory: then the file is a name only.
+        columns: Option<Arc<Columns>>,
     },
 }
 
@@ -48,7 +52,17 @@ impl WriteBackInput {
         if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
             return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
         }
-        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary) })
+        Ok(WriteBackInput::Trace { path, open, replay, summary: Arc::new(summary), columns: None })
+    }
+
+    /// A trace that is in memory.
+    pub fn columns(name: PathBuf, columns: Arc<Columns>, replay: ReplayOptions) -> Result<WriteBackInput, LabError> {
+        let summary = columns.summary();
+        if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
+            return Err(LabError::NoSuchDevice { path: name, device, devices: summary.devices.len() });
+        }
+        let (open, summary) = (OpenOptions::default(), Arc::new(summary));
+        Ok(WriteBackInput::Trace { path: name, open, replay, summary, columns: Some(columns) })
     }
 
     /// What it is called in results.
@@ -111,7 +125,20 @@ pub struct MachineSpec {
     pub read_ahead: u32,
     /// By what throttled writers write; `None`: they ask the policy.
     pub throttled_policy: Option<String>,
+    /// What bookkeeping costs the processor.
+    pub bookkeeping: Bookkeeping,
+    /// Whether all dirty data is written every five seconds, as by ext3's journal in ordered mode; for workloads.
+    pub ordered_commits: bool,
+    /// Whether windows of blocks grow, as in ext3; for workloads.
+    pub growing_windows: bool,
+    /// The part of the disk that the file system has; all of it when `None`. For workloads.
+    pub partition: Option<Partition>,
+    /// The drive of a profile in a file, which [`MachineSpec::disk`] then names.
+    pub drive: Option<Arc<DriveProfile>>,
 }
+
+/// The journal's time between two commits (ext3's default, `commit=5`).
+const COMMIT_EVERY: Nanos = Nanos::from_secs(5);
 
 impl Default for MachineSpec {
     /// Linux's defaults over a modern 7200 rpm disk.
@@ -136,7 +163,32 @@ impl Default for MachineSpec {
             aged_percent: 0,
             read_ahead: 32,
             throttled_policy: None,
+            bookkeeping: Bookkeeping::default(),
+            ordered_commits: false,
+            growing_windows: false,
+            partition: None,
+            drive: None,
         }
+    }
+}
+
+impl MachineSpec {
+    /// Chooses a disk: a profile by its name, or the file of a profile, whose name has a `/` or ends in `.toml`.
+    pub fn set_disk(&mut self, disk: &str) -> Result<(), LabError> {
+        let is_file = disk.contains('/') || disk.ends_with(".toml");
+        let open =
+            || DriveProfile::open(Path::new(disk)).map_err(|source| LabError::Drive { path: disk.into(), source });
+        self.drive = if is_file { Some(Arc::new(open()?)) } else { None };
+        disk.clone_into(&mut self.disk);
+        Ok(())
+    }
+
+    /// How its disk is built.
+    fn disk_spec(&self) -> Result<Spec, LabError> {
+        Ok(match &self.drive {
+            Some(drive) => Spec::Disk(drive.spec()),
+            None => profiles::profile(&self.disk)?.spec,
+        })
     }
 }
 
@@ -198,13 +250,13 @@ impl Machine for MachineSpec {
             let expected = "a policy that does not look into the future".to_owned();
             return Err(LabError::BadValue { name: "throttled-policy".to_owned(), value: policy.clone(), expected });
         }
-        let profile = profiles::profile(&of.disk)?;
+        let disk = of.disk_spec()?;
         scheduler::scheduler(&of.scheduler)?;
-        cell.check_machine(&profile)?;
+        cell.check_machine(&disk)?;
         match &*cell.input {
             WriteBackInput::Workload { spec } => drop(build_workload(spec, Seed(of.seed), Scale::new(of.scale)?)?),
             WriteBackInput::Trace { replay, summary, .. } => {
-                let capacity = cell.disk(&profile).capacity().block();
+                let capacity = cell.disk(&disk).capacity().block();
                 check_length(replay, summary)?;
                 let (_, end) = areas(summary, replay.device, None);
                 if replay.fit == Fit::Refuse && end > capacity {
@@ -250,7 +302,7 @@ impl WriteBackCell {
     }
 
     /// What a sweep can set as well as an option.
-    fn check_machine(&self, profile: &Profile) -> Result<(), LabError> {
+    fn check_machine(&self, disk: &Spec) -> Result<(), LabError> {
         let bad = |name: &str, value: String, expected: String| {
             Err(LabError::BadValue { name: name.to_owned(), value, expected })
         };
@@ -275,10 +327,24 @@ impl WriteBackCell {
             }
         }
         let is_trace = matches!(*self.input, WriteBackInput::Trace { .. });
+        for (name, is_set) in [
+            ("ordered-commits", of.ordered_commits),
+            ("growing-windows", of.growing_windows),
+            ("partition", of.partition.is_some()),
+        ] {
+            if is_set && is_trace {
+                return bad(name, String::new(), "a trace has no file system".to_owned());
+            }
+        }
+        if let Some(partition) = of.partition
+            && disk.build(&Options::default()).capacity().block().0 < partition.size.0 / PAGE_BYTES
+        {
+            return bad("partition", partition.to_string(), "the disk is smaller".to_owned());
+        }
         if of.aged_percent > 0 && is_trace {
             return bad("aged", of.aged_percent.to_string(), "a trace has no file system that could age".to_owned());
         }
-        if of.aged_percent > 0 && self.disk(profile).capacity().block().0 > MOST_AGED {
+        if of.aged_percent > 0 && self.disk(disk).capacity().block().0 > MOST_AGED {
             let most = ByteSize(MOST_AGED * PAGE_BYTES);
             let expected = format!(
                 "the disk is too large to be aged in memory: choose a disk of at most {most} ({})",
@@ -327,10 +393,14 @@ impl WriteBackCell {
                 let mut workload = build_workload(spec, Seed(self.machine.seed), Scale::new(self.machine.scale)?)?;
                 run(&mut *workload).map_err(|source| self.failed(source))
             }
-            WriteBackInput::Trace { path, open, replay, summary } => {
+            WriteBackInput::Trace { path, open, replay, summary, columns } => {
                 let wrong = |source| LabError::Trace { path: path.clone(), source };
+                let capacity = self.disk(&self.machine.disk_spec()?).capacity().block();
+                if let Some(columns) = columns {
+                    let mut replay = Replay::new(columns.records().map(Ok), *replay, summary, capacity);
+                    return run(&mut replay).map_err(|source| self.failed(source));
+                }
                 let reader = trace::open(path, open).map_err(wrong)?;
-                let capacity = self.disk(&profiles::profile(&self.machine.disk)?).capacity().block();
                 let mut replay = Replay::new(reader, *replay, summary, capacity);
                 let outcome = run(&mut replay);
                 match replay.take_error() {
@@ -342,9 +412,14 @@ impl WriteBackCell {
         }
     }
 
-    fn disk(&self, profile: &Profile) -> Box<dyn umbrella_model::device::Device> {
-        let MachineSpec { queue_depth, write_cache, .. } = self.machine;
-        profile.build(&Options { queue_depth, write_cache, capacity: None, buffer_share: Some(self.share()) })
+    fn disk(&self, disk: &Spec) -> Box<dyn Device> {
+        let MachineSpec { queue_depth, write_cache, partition, .. } = self.machine;
+        let options = Options { queue_depth, write_cache, capacity: None, buffer_share: Some(self.share()) };
+        let disk = disk.build(&options);
+        match partition {
+            Some(partition) => Box::new(partition.of(disk)),
+            None => disk,
+        }
     }
 
     /// What share of its size the machine has, beside a workload that is shrunk.
@@ -371,6 +446,9 @@ impl WriteBackCell {
             read_ahead: of.read_ahead,
             staging: of.staging,
             allocation: of.allocation,
+            bookkeeping: of.bookkeeping,
+            ordered_commits: of.ordered_commits.then_some(COMMIT_EVERY),
+            growing_windows: of.growing_windows,
             ..Config::default()
         };
         let layout = match *self.input {
@@ -379,7 +457,7 @@ impl WriteBackCell {
             }
             WriteBackInput::Trace { .. } => Layout::Device,
         };
-        let disk = self.disk(&profiles::profile(&of.disk)?);
+        let disk = self.disk(&of.disk_spec()?);
         let schedule = scheduler::scheduler(&of.scheduler)?;
         let policy = WriteBack::parse(policy)?;
         let schedule = |disk| schedule.build(disk, of.queue_length);
@@ -427,6 +505,15 @@ impl WriteBackCell {
         say(of.allocation == Allocation::Log, "log-structured", String::new());
         say(of.throttled_policy.is_some(), "throttled-policy", of.throttled_policy.clone().unwrap_or_default());
         say(of.aged_percent != default.aged_percent, "aged", of.aged_percent.to_string());
+        let costs = [
+            ("entry-cost", of.bookkeeping.entry),
+            ("zone-page-cost", of.bookkeeping.zone_page),
+            ("zone-cost", of.bookkeeping.zone),
+        ];
+        costs.into_iter().for_each(|(name, cost)| say(cost > Nanos(0), name, cost.0.to_string()));
+        say(of.ordered_commits, "ordered-commits", String::new());
+        say(of.growing_windows, "growing-windows", String::new());
+        say(of.partition.is_some(), "partition", of.partition.map_or_else(String::new, |part| part.to_string()));
         let expire = of.expire_after.map_or_else(|| "never".to_owned(), |after| format!("{}ms", after.0 / 1_000_000));
         say(of.expire_after != default.expire_after, "expire", expire);
         say(of.queue_depth.is_some(), "queue-depth", of.queue_depth.unwrap_or_default().to_string());

@@ -9,7 +9,7 @@ mod replay;
 mod sweep;
 
 pub use cell::{MachineSpec, WriteBackInput};
-pub use disk::capacity;
+pub use disk::{Partition, Place, capacity};
 pub(crate) use replay::areas;
 pub use replay::{BadReplaySpeed, Fit, ReplayOptions, ReplaySpeed};
 pub use sweep::{Sweep, cells, split_policies};

@@ -26,6 +26,10 @@ const MACHINE_PARAMETERS: &[&str] = &[
     "expire",
     "read-ahead",
     "aged",
+    "entry-cost",
+    "zone-page-cost",
+    "zone-cost",
+    "partition",
     "seed",
     "scale",
 ];
@@ -143,7 +147,7 @@ fn set(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabErr
         "memory" => {
             machine.memory = value.parse::<ByteSize>().map_err(|error| bad(&error.to_string()))?;
         }
-        "disk" => value.clone_into(&mut machine.disk),
+        "disk" => machine.set_disk(value)?,
         "scheduler" => value.clone_into(&mut machine.scheduler),
         "queue-length" => machine.queue_length = count()? as usize,
         "queue-depth" => machine.queue_depth = Some(count()?),
@@ -151,6 +155,10 @@ fn set(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabErr
         "foreground" => machine.foreground_percent = count()?,
         "read-ahead" => machine.read_ahead = count()?,
         "aged" => machine.aged_percent = count()?,
+        "entry-cost" => machine.bookkeeping.entry = Nanos(count()?.into()),
+        "zone-page-cost" => machine.bookkeeping.zone_page = Nanos(count()?.into()),
+        "zone-cost" => machine.bookkeeping.zone = Nanos(count()?.into()),
+        "partition" => machine.partition = Some(value.parse().map_err(|error: String| bad(&error))?),
         "expire" if value == "never" => machine.expire_after = None,
         "expire" => {
             let after = parse_duration(value).map_err(|error| bad(&error.to_string()))?;

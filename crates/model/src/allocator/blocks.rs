@@ -10,7 +10,10 @@ use super::map::{HOLE, Indirect, Map, PROMISED};
 use super::{AllocError, Ext2, touch};
 
 /// Blocks that are set aside for a file besides the one it asked for (`EXT2_DEFAULT_PREALLOC_BLOCKS` - 1).
-const WINDOW: u8 = 7;
+const WINDOW: u16 = 7;
+
+/// The largest window of a file whose windows grow, besides the block asked for.
+const LARGEST_WINDOW: u16 = 1023;
 
 /// Processes that start at different places of a group.
 const COLOURS: u64 = 16;
@@ -47,8 +50,8 @@ impl Ext2 {
             return Ok(block);
         }
         let is_file = node.directory.is_none() && !self.config.delayed;
+        let window = if is_file { self.next_window(place) } else { 0 };
         self.discard_window(place, touched);
-        let window = if is_file { WINDOW } else { 0 };
         let mut found = self.layout.new_block(goal, window);
         if found.is_none() {
             self.discard_all_windows(touched);
@@ -70,6 +73,18 @@ impl Ext2 {
         Ok(block as u32)
     }
 
+    /// How many blocks are set aside for a file whose window does not serve it any more.
+    fn next_window(&mut self, place: u32) -> u16 {
+        if !self.config.growing_windows {
+            return WINDOW;
+        }
+        let node = self.node_mut(place);
+        let used_up = node.window_left == 0 && node.window != HOLE;
+        node.window_size =
+            if used_up { (2 * node.window_size + 1).min(LARGEST_WINDOW) } else { node.window_size.max(WINDOW) };
+        node.window_size
+    }
+
     /// Closes the file that got its window first. Its place may be in the list more than once.
     pub(super) fn close_one(&mut self, touched: &mut Vec<BlockNo>) {
         if let Some(place) = self.windows.pop_front()
@@ -89,7 +104,7 @@ impl Ext2 {
     pub(super) fn discard_window(&mut self, place: u32, touched: &mut Vec<BlockNo>) {
         let node = self.node_mut(place);
         let (first, left) = (node.window, node.window_left);
-        node.window_left = 0;
+        (node.window, node.window_left) = (HOLE, 0);
         for block in first..first + u32::from(left) {
             self.free(block, touched);
         }

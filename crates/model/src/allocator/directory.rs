@@ -15,6 +15,27 @@ pub(super) struct Entries {
     /// No block before this one has room.
     first_with_room: usize,
     pub(super) total: u64,
+    /// The block where the last search that found its name ended (`i_dir_start_lookup`).
+    start_lookup: usize,
+}
+
+impl Entries {
+    /// Entries in these blocks.
+    fn in_blocks(&self, blocks: std::ops::Range<usize>) -> u64 {
+        self.by_block.get(blocks).map_or(0, |blocks| blocks.iter().map(|&entries| u64::from(entries)).sum())
+    }
+
+    /// How many entries a search for a name of that block goes by; half of the block that has it.
+    fn search(&mut self, block: usize) -> u64 {
+        let (from, all) = (self.start_lookup.min(self.by_block.len()), self.by_block.len());
+        self.start_lookup = block;
+        let before = if from <= block {
+            self.in_blocks(from..block)
+        } else {
+            self.in_blocks(from..all) + self.in_blocks(0..block)
+        };
+        before + self.in_blocks(block..block + 1) / 2
+    }
 }
 
 impl Ext2 {
@@ -44,6 +65,7 @@ impl Ext2 {
             map: Map::default(),
             window: HOLE,
             window_left: 0,
+            window_size: 0,
             next_index: 0,
             next_goal: HOLE,
             directory: None,
@@ -68,11 +90,14 @@ impl Ext2 {
         touch(touched, self.layout.inode_bitmap(group));
         touch(touched, self.layout.descriptor(group));
         touch(touched, self.layout.inode_block(inode));
+        let mut searched = 0;
         if let Some(entries) = &mut self.node_mut(parent).directory {
+            searched = entries.search(entry_block as usize);
             entries.by_block[entry_block as usize] -= 1;
             entries.first_with_room = entries.first_with_room.min(entry_block as usize);
             entries.total -= 1;
         }
+        self.scanned += searched;
         self.touch_entry(parent, entry_block, touched);
         self.node_mut(place).directory = None;
         self.open = self.open.filter(|&open| open != place);
@@ -92,12 +117,25 @@ impl Ext2 {
                 if let Some(used) = entries.by_block.get_mut(block) {
                     *used += 1;
                     entries.total += 1;
+                    let scanned = entries.in_blocks(0..block + 1);
+                    self.scanned += scanned;
                     self.touch_entry(directory, block as u32, touched);
                     return Ok(block as u32);
                 }
             }
             self.grow_directory(directory, touched)?;
         }
+    }
+
+    /// A name is looked for that is not there, as before each file is made: all entries are scanned (`ext2_find_entry`).
+    pub fn look_up_absent(&mut self, dir: FileId) {
+        let Ok(place) = self.directory(dir) else { return };
+        self.scanned += self.node(place).directory.as_ref().map_or(0, |entries| entries.total);
+    }
+
+    /// How many directory entries were scanned since it was last asked.
+    pub fn take_scanned(&mut self) -> u64 {
+        std::mem::take(&mut self.scanned)
     }
 
     pub(super) fn touch_entry(&self, directory: u32, block: u32, touched: &mut Vec<BlockNo>) {

@@ -84,7 +84,7 @@ impl Layout {
     }
 
     /// Takes a block near `goal`, and up to `window` free blocks right behind it.
-    pub(super) fn new_block(&mut self, goal: u64, window: u8) -> Option<(u64, u8)> {
+    pub(super) fn new_block(&mut self, goal: u64, window: u16) -> Option<(u64, u16)> {
         let goal = if goal < self.blocks { goal } else { 0 };
         let first = self.group_of(goal);
         let near = if self.at(first).free_blocks > 0 {
@@ -102,7 +102,7 @@ impl Layout {
         let block = self.start(group) + at as u64;
         self.take_block(block);
         let end = bitmap::next_one(self.block_bits(group), at + 1, self.size(group));
-        let behind = (end - at - 1).min(usize::from(window)) as u8;
+        let behind = (end - at - 1).min(usize::from(window)) as u16;
         for next in 0..u64::from(behind) {
             self.take_block(block + 1 + next);
         }

@@ -17,6 +17,11 @@
 //! free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond four
 //! extents, are left out.
 //!
+//! With [`Ext2Config::growing_windows`] the blocks behind a newly found one are set aside as ext3 reserves them (Linux
+//! 2.6.12, fs/ext3/balloc.c: `alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`): eight at
+//! first, twice as many each time that a window is used up, at most 1,024. The next window of a file keeps its size. Here a
+//! window ends before the next block in use; there it may go on behind it.
+//!
 //! Every operation adds the metadata blocks that it dirties to `touched`, so that a driver can dirty them in its page
 //! cache ([`umbrella_units::PageKey::device`]), and tells by [`Ext2::forgotten`] which ones need not be written any more.
 //! Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
@@ -63,6 +68,8 @@ pub struct Ext2Config {
     /// A client ([`Ext2::set_writer`]) that gets blocks for another file has closed the one before. Without this, only
     /// [`Ext2::close`] closes a file.
     pub close_on_switch: bool,
+    /// Windows as in ext3 ([`Ext2`]): of eight blocks, and twice as many each time that one is used up, to 1,024.
+    pub growing_windows: bool,
     /// A file that got no new window of blocks while so many others were given out counts as closed.
     pub open_files: usize,
 }
@@ -76,6 +83,7 @@ impl Default for Ext2Config {
             entry_bytes: 24,
             delayed: false,
             close_on_switch: true,
+            growing_windows: false,
             open_files: 256,
         }
     }
@@ -94,9 +102,10 @@ struct Node {
     parent: u32,
     entry_block: u32,
     map: Map,
-    /// Blocks set aside: the first, and how many.
+    /// Blocks set aside: the first, how many are left, and how many the next window has where windows grow.
     window: u32,
-    window_left: u8,
+    window_left: u16,
+    window_size: u16,
     /// The page behind the last one that got a block, and the block that would follow (`i_next_alloc_block`).
     next_index: u64,
     next_goal: u32,
@@ -119,6 +128,8 @@ pub struct Ext2 {
     /// Places of files that have blocks set aside, or had them.
     windows: VecDeque<u32>,
     forgotten: Vec<BlockNo>,
+    /// Directory entries that were scanned.
+    scanned: u64,
     /// For delayed allocation: where the next promise without a neighbour is looked for, by group.
     promise_at: Vec<u32>,
     /// Scratch space of truncation.
@@ -157,6 +168,7 @@ impl Ext2 {
             map: Map::default(),
             window: HOLE,
             window_left: 0,
+            window_size: 0,
             next_index: 0,
             next_goal: HOLE,
             directory: Some(Box::default()),
@@ -173,6 +185,7 @@ impl Ext2 {
             open_of_others: FxHashMap::default(),
             windows: VecDeque::new(),
             forgotten: Vec::new(),
+            scanned: 0,
             cut: Vec::new(),
             cut_indirects: Vec::new(),
             config,

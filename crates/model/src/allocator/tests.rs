@@ -82,6 +82,65 @@ fn two_writers_that_take_turns_alternate_in_windows_of_eight() {
 }
 
 #[test]
+fn windows_that_grow_double_each_time_that_one_is_used_up() {
+    let mut disk = Ext2::new(
+        Ext2Config { blocks: GROUP_BLOCKS, growing_windows: true, close_on_switch: false, ..Ext2Config::default() },
+        1,
+    )
+    .unwrap();
+    for file in 2..4 {
+        disk.create(FileId(file), Ext2::ROOT, &mut Vec::new()).unwrap();
+    }
+    let mut runs: Vec<u64> = Vec::new();
+    let mut last = None;
+    // In turn, below the first indirect block and beyond it.
+    for at in 0..12 + 4000 {
+        let block = write(&mut disk, 2, at..at + 1)[0];
+        write(&mut disk, 3, at..at + 1);
+        match runs.last_mut() {
+            Some(run) if last.is_some_and(|last| (1..=3).contains(&block.wrapping_sub(last))) => *run += 1,
+            _ => runs.push(1),
+        }
+        last = Some(block);
+    }
+    audit(&disk);
+    // An indirect block takes a place now and then.
+    assert!((7..=8).contains(&runs[0]) && (15..=16).contains(&runs[1]) && (30..=32).contains(&runs[2]), "{runs:?}");
+    assert!(runs.iter().all(|run| *run <= 1024), "{runs:?}");
+    assert!(runs.iter().any(|run| *run >= 1000), "{runs:?}");
+}
+
+#[test]
+fn making_a_file_scans_the_directory_twice_and_removing_one_from_where_the_last_search_ended() {
+    let mut disk = small(GROUP_BLOCKS, false);
+    let per_block = 4096 / Ext2Config::default().entry_bytes;
+    let mut touched = Vec::new();
+    for file in 0..3 * per_block {
+        disk.look_up_absent(Ext2::ROOT);
+        disk.create(FileId(2 + file), Ext2::ROOT, &mut touched).unwrap();
+    }
+    disk.take_scanned();
+    disk.look_up_absent(Ext2::ROOT);
+    assert_eq!(disk.take_scanned(), 3 * per_block, "a name that is not there is looked for everywhere");
+    let in_block = |block: u64| FileId(2 + block * per_block);
+    let mut scanned = |disk: &mut Ext2, file| {
+        disk.delete(file, &mut touched).unwrap();
+        disk.take_scanned()
+    };
+    // Half of the block that has the entry, and whole ones before it.
+    assert_eq!(scanned(&mut disk, in_block(2)), 2 * per_block + per_block / 2);
+    assert_eq!(
+        scanned(&mut disk, FileId(in_block(2).0 + 1)),
+        (per_block - 1) / 2,
+        "it begins where the last one ended"
+    );
+    assert_eq!(scanned(&mut disk, in_block(0)), per_block - 2 + per_block / 2, "it goes around");
+    disk.create(FileId(1_000_000), Ext2::ROOT, &mut Vec::new()).unwrap();
+    assert_eq!(disk.take_scanned(), per_block, "the first block has room");
+    audit(&disk);
+}
+
+#[test]
 fn one_client_keeps_a_window_only_for_the_file_it_writes_unless_told_otherwise() {
     let [one, two] = in_turn(&mut small(GROUP_BLOCKS, false), [0, 0]);
     assert_eq!(two[0], one[0] + 1, "the first file counts as closed");

@@ -2,6 +2,7 @@
 //! something will happen, advance to that time, collect what completed.
 
 pub mod disk;
+mod part;
 pub mod profiles;
 pub mod raid5;
 pub mod ssd;
@@ -13,6 +14,7 @@ mod tests;
 use thiserror::Error;
 use umbrella_units::{Lba, Nanos};
 
+pub use part::Part;
 pub use profiles::{Options, Profile, UnknownProfile, profile};
 
 /// What a request does.

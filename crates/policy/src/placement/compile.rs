@@ -64,13 +64,14 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         offline: Offline::Next,
         is_strict: false,
         is_pattern: false,
+        warm_from: None,
     });
     let evicts = spec.evicts.iter().map(|evict| compiler.evict(evict)).collect::<Result<Vec<_>, _>>()?;
     let first_group_id = compiler.asks_groups.get().then(|| known.first_group_id());
     let entries = compiler.entries;
     let names = known.names().into_iter().filter_map(|name| Some((known.id(&name)?, name))).collect();
     Ok(Rules {
-        asked: Asked::of(&ordered),
+        asked: Asked::of(&ordered, &evicts),
         xattrs: xattrs_of(&ordered, &evicts),
         treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
         staging_modes: spec.rules.iter().filter_map(|rule| rule.treatment.staging).collect(),
@@ -96,6 +97,7 @@ impl Compiler<'_> {
     fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
         let condition = self.condition(rule, conditions)?;
         let entry = self.destination(rule, None, to)?;
+        self.entries[entry.index()].warm_from = condition.tests().into_iter().filter_map(Test::warm_from).min();
         let treatment = Treatment::default();
         Ok(When { entry, has_band: condition.mentions(Test::has_band), condition, treatment })
     }
@@ -168,7 +170,8 @@ impl Compiler<'_> {
             return Err(RuleError::EmptyDestination { rule: name });
         }
         let is_strict = slots.iter().all(|slot| slot.id.is_some());
-        Ok(self.entry(EntryInfo { name, to: slots, offline: to.offline, is_strict, is_pattern: pattern.is_some() }))
+        let is_pattern = pattern.is_some();
+        Ok(self.entry(EntryInfo { name, to: slots, offline: to.offline, is_strict, is_pattern, warm_from: None }))
     }
 
     fn entry(&mut self, info: EntryInfo) -> EntryId {

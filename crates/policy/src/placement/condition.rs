@@ -10,6 +10,7 @@ use umbrella_units::{Amount, BranchId, ByteSize};
 use super::facts::{BranchView, FileFacts, Stage, view};
 use super::glob::{Glob, GlobError};
 use super::spec::{Access, Comparison, Condition, FileKind, PathPart, SpaceField, TimeField};
+use crate::heat::Opens;
 
 /// A condition, ready to be tested.
 #[derive(Debug, Clone)]
@@ -22,6 +23,7 @@ pub(super) enum Test {
     Kind { any_of: u8, negated: bool },
     Extension { any_of: Box<[Box<[u8]>]>, negated: bool },
     Age { of: TimeField, is: Comparison, value: Duration, hysteresis: Duration },
+    Heat { is: Comparison, value: Opens, hysteresis: Opens },
     Links { is: Comparison, value: u32 },
     Space { branch: BranchId, of: SpaceField, is: Comparison, value: Amount, hysteresis: Amount },
     Online { branch: BranchId, value: bool },
@@ -87,6 +89,7 @@ impl Test {
             Condition::Age { of, is, value, hysteresis } => {
                 Test::Age { of: *of, is: *is, value: *value, hysteresis: *hysteresis }
             }
+            Condition::Heat { is, value, hysteresis } => Test::Heat { is: *is, value: *value, hysteresis: *hysteresis },
             Condition::Links { is, value } => Test::Links { is: *is, value: *value },
             Condition::Space { branch, of, is, value, hysteresis } => {
                 Test::Space { branch: find(branch)?, of: *of, is: *is, value: *value, hysteresis: *hysteresis }
@@ -115,6 +118,7 @@ impl Test {
             | Test::Gid { is, .. }
             | Test::Mode { is, .. }
             | Test::Age { is, .. }
+            | Test::Heat { is, .. }
             | Test::Links { is, .. }
             | Test::Space { is, .. } => *is = is.negated(),
             Test::Access { equal: flag, .. }
@@ -127,6 +131,18 @@ impl Test {
         self
     }
 
+    pub(super) fn is_of_heat(&self) -> bool {
+        matches!(self, Test::Heat { .. })
+    }
+
+    /// The heat above which it holds, where it asks for warm files.
+    pub(super) fn warm_from(&self) -> Option<Opens> {
+        match self {
+            Test::Heat { is: Comparison::Greater | Comparison::GreaterOrEqual, value, .. } => Some(*value),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_of_access_time(&self) -> bool {
         matches!(self, Test::Age { of: TimeField::Atime, .. })
     }
@@ -136,6 +152,7 @@ impl Test {
         match self {
             Test::Size { hysteresis, .. } => *hysteresis > 0,
             Test::Age { hysteresis, .. } => *hysteresis > Duration::ZERO,
+            Test::Heat { hysteresis, .. } => hysteresis.0 > 0,
             Test::Space { hysteresis, .. } => !hysteresis.is_zero(),
             _ => false,
         }
@@ -170,6 +187,10 @@ impl Test {
                 let hysteresis = if home { *hysteresis } else { Duration::ZERO };
                 let Some(age) = age(facts, *of) else { return Verdict::Unknown };
                 within(*is, age, *value, hysteresis, Duration::saturating_sub, Duration::saturating_add)
+            }
+            Test::Heat { is, value, hysteresis } => {
+                let hysteresis = if home { hysteresis.0 } else { 0 };
+                within(*is, facts.heat.0, value.0, hysteresis, u64::saturating_sub, u64::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
             Test::Space { branch, of, is, value, hysteresis } => {

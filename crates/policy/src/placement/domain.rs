@@ -31,6 +31,7 @@ pub(super) enum Quantity {
     Gid,
     Links,
     Age(TimeField),
+    Heat,
     /// In bytes.
     Space(BranchId, SpaceField),
     /// In percent.
@@ -147,6 +148,10 @@ impl<'a> Domain<'a> {
                 let nanos = |duration: Duration| duration.as_nanos() as i128;
                 self.range(Quantity::Age(*of), nanos(Duration::MAX), *is, nanos(*value), nanos(hysteresis));
             }
+            Test::Heat { is, value, hysteresis } => {
+                let hysteresis = if widest { hysteresis.0 } else { 0 };
+                self.range(Quantity::Heat, u64::MAX.into(), *is, value.0.into(), hysteresis.into());
+            }
             Test::Mode { is, value, mask } => self.keep_modes(|mode| compare(*is, &(mode & mask), value)),
             Test::Access { equal, value } => {
                 self.settled_only = true;
@@ -261,7 +266,7 @@ impl<'a> Domain<'a> {
 
 fn largest(quantity: Quantity) -> i128 {
     match quantity {
-        Quantity::Size | Quantity::Space(..) => u64::MAX.into(),
+        Quantity::Size | Quantity::Heat | Quantity::Space(..) => u64::MAX.into(),
         Quantity::Uid | Quantity::Gid | Quantity::Links => u32::MAX.into(),
         Quantity::Age(_) => Duration::MAX.as_nanos() as i128,
         Quantity::Share(..) => i128::MAX,

@@ -68,7 +68,7 @@ pub enum RuleError {
         item: String,
     },
     /// A pattern of names that no branch has.
-    #[error("group \"{group}\": no branch is called like \"{item}\" (`umbrella check` lists the branches)")]
+    #[error("group \"{group}\": no branch is called like \"{item}\"")]
     MatchesNothing {
         /// The group.
         group: String,

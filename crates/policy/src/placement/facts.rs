@@ -5,6 +5,7 @@ use std::time::Duration;
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use super::spec::FileKind;
+use crate::heat::Opens;
 
 /// Facts about one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct FileFacts<'a> {
     pub ctime: Timestamp,
     /// Birth, where the file system of its branch knows it.
     pub btime: Option<Timestamp>,
+    /// How warm it is by `now`.
+    pub heat: Opens,
     /// The time of the decision.
     pub now: Timestamp,
     /// How far the file is in its life.

@@ -79,6 +79,13 @@ impl Rules {
         leaving
     }
 
+    /// Whether some file could ever leave because of a fill level: a list names a branch that it may go to.
+    pub fn lets_some_leave(&self, evict: &Evict) -> bool {
+        let leads_away =
+            |entry: &EntryInfo| evict.members.iter().any(|home| !entry.destinations(evict, *home).is_empty());
+        self.entries.iter().any(leads_away)
+    }
+
     /// Whether a branch is on the list that a file falls under: the list may have changed since the file was sent there.
     pub fn may_be_on(
         &self,

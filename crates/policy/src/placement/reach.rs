@@ -215,6 +215,7 @@ fn concerns(test: &Test, fact: Fact<'_>) -> bool {
         | (Test::Size { .. }, Fact::Quantity(Quantity::Size))
         | (Test::Uid { .. }, Fact::Quantity(Quantity::Uid))
         | (Test::Gid { .. }, Fact::Quantity(Quantity::Gid))
+        | (Test::Heat { .. }, Fact::Quantity(Quantity::Heat))
         | (Test::Links { .. }, Fact::Quantity(Quantity::Links)) => true,
         (Test::Xattr { name, .. }, Fact::Xattr(other)) => **name == *other,
         (Test::Age { of, .. }, Fact::Quantity(Quantity::Age(other))) => *of == other,

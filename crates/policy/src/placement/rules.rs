@@ -15,7 +15,8 @@ use super::glob::Glob;
 use super::group::Group;
 use super::name_table::NameTable;
 use super::slot::Slot;
-use super::spec::{Offline, PathPart, StagingMode, Treatment};
+use super::spec::{EvictOrder, Offline, PathPart, StagingMode, Treatment};
+use crate::heat::Opens;
 
 /// An index into [`Rules::entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +42,8 @@ pub struct EntryInfo {
     pub is_strict: bool,
     /// A pattern of the name table.
     pub(super) is_pattern: bool,
+    /// The heat from which the rule wants files: it fetches them back also after a fill level sent them away.
+    pub warm_from: Option<Opens>,
 }
 
 /// Where a file belongs, and what says so.
@@ -123,11 +126,14 @@ pub struct Asked {
     pub names: bool,
     /// The last access.
     pub access_times: bool,
+    /// How often it was opened.
+    pub heat: bool,
 }
 
 impl Asked {
-    pub(super) fn of(rules: &[Rule]) -> Asked {
-        let mut asked = Asked::default();
+    pub(super) fn of(rules: &[Rule], evicts: &[Evict]) -> Asked {
+        let is_of_heat = |evict: &Evict| evict.order == EvictOrder::Coldest || evict.only.mentions(Test::is_of_heat);
+        let mut asked = Asked { heat: evicts.iter().any(is_of_heat), ..Asked::default() };
         for rule in rules {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
@@ -136,6 +142,7 @@ impl Asked {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
                         asked.access_times |= test.is_of_access_time();
+                        asked.heat |= test.is_of_heat();
                     }
                 }
             }
@@ -228,6 +235,16 @@ impl Rules {
             }
             Rule::Treat(_) | Rule::Names(_) => false,
         })
+    }
+
+    /// The heat from which any rule wants files.
+    pub fn warm_from(&self) -> Option<Opens> {
+        self.entries.iter().filter_map(|entry| entry.warm_from).min()
+    }
+
+    /// Whether an entry fetches warm files.
+    pub fn promotes(&self, entry: EntryId) -> bool {
+        self.entries.get(entry.index()).is_some_and(|info| info.warm_from.is_some())
     }
 
     /// What can decide, in order: each metadata rule, each pattern of the name table, the default last.

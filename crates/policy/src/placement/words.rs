@@ -38,6 +38,7 @@ impl Rules {
             Test::Kind { .. } => "type".to_owned(),
             Test::Extension { .. } => "extension".to_owned(),
             Test::Age { of, .. } => format!("age of {}", time_name(*of)),
+            Test::Heat { .. } => "heat".to_owned(),
             Test::Links { .. } => "link count".to_owned(),
             Test::Space { branch, of: SpaceField::Free, .. } => format!("free space of {}", self.branch_name(*branch)),
             Test::Space { branch, of: SpaceField::Used, .. } => format!("used space of {}", self.branch_name(*branch)),
@@ -75,6 +76,7 @@ pub(super) fn wanted(test: &Test) -> String {
             format!("{} {}", equal_sign(!negated), list(&named.collect::<Vec<_>>()))
         }
         Test::Age { is, value, .. } => compared(*is, format_duration(*value)),
+        Test::Heat { is, value, .. } => compared(*is, value),
         Test::Space { is, of: SpaceField::Inodes, value: Amount::Bytes(count), .. } => compared(*is, count.0),
         Test::Space { is, value: Amount::Bytes(bytes), .. } => compared(*is, exact(*bytes)),
         Test::Space { is, value, .. } => compared(*is, value),
@@ -96,6 +98,7 @@ pub(super) fn hysteresis(test: &Test) -> Option<String> {
     match test {
         Test::Size { hysteresis, .. } => Some(exact(ByteSize(*hysteresis))),
         Test::Age { hysteresis, .. } => Some(format_duration(*hysteresis)),
+        Test::Heat { hysteresis, .. } => Some(hysteresis.to_string()),
         Test::Space { hysteresis, .. } => Some(hysteresis.to_string()),
         _ => None,
     }
@@ -115,6 +118,7 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
         Test::Extension { .. } => extension(facts.path)
             .map_or_else(|| "none".to_owned(), |own| String::from_utf8_lossy(own).to_ascii_lowercase()),
         Test::Age { of, .. } => age(facts, *of).map_or_else(|| "unknown".to_owned(), format_duration),
+        Test::Heat { .. } => facts.heat.rounded().to_string(),
         Test::Links { .. } => facts.links.to_string(),
         Test::Space { branch, of, value, .. } => match view(branches, *branch).and_then(|view| space(view, *of)) {
             None => "unknown".to_owned(),

@@ -59,8 +59,12 @@ fn the_guide_has_the_table_of_a_simulated_year() {
 fn nothing_moves_where_all_disks_are_equal_and_what_moved_stays_moved() {
     for strategy in strategy::all() {
         let year = year::simulate(&strategy, SEED + 1);
-        assert_eq!(year.moves == 0, !strategy.walks, "{}: {} moves", strategy.name, year.moves);
-        assert!(year.most_moves <= 1, "{}: no file moves twice", strategy.name);
+        let moves = strategy.walks || !strategy.rules.evicts.is_empty();
+        assert_eq!(year.moves == 0, !moves, "{}: {} moves", strategy.name, year.moves);
+        let comes_back = !strategy.rules.rules.is_empty() && !strategy.rules.evicts.is_empty();
+        // Away and back, each time somebody takes it up again: not to and fro.
+        let most = if comes_back { 12 } else { 1 };
+        assert!(year.most_moves <= most, "{}: a file moved {} times", strategy.name, year.most_moves);
         assert_eq!(year.refused, 0, "{}: there is room for all", strategy.name);
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::{
-    Comparison, Condition, DestinationSpec, GroupSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Spread, SpreadOrder,
-    TimeField, TogetherFull, Treatment,
+    Comparison, Condition, DestinationSpec, EvictOrder, EvictSpec, GroupSpec, Offline, RuleKindSpec, RuleSpec,
+    RulesSpec, Spread, SpreadOrder, TimeField, TogetherFull, Treatment,
 };
+use umbrella_units::Amount;
 
 /// The branches: the SSD first.
 pub(crate) const BRANCHES: [&str; 5] = ["ssd", "disk1", "disk2", "disk3", "disk4"];
@@ -16,6 +18,8 @@ pub(crate) struct Strategy {
     pub(crate) rules: RulesSpec,
     /// The enforcer walks each night at three, and wakes every disk.
     pub(crate) walks: bool,
+    /// So many next files of a directory come along with a warm one.
+    pub(crate) neighbours: usize,
 }
 
 /// All that are compared.
@@ -28,6 +32,26 @@ pub(crate) fn all() -> Vec<Strategy> {
         disks("disks, `most-free` and `together`", SpreadOrder::MostFree, kept),
         ssd("30 days on the SSD, then disks, `most-free`", apart),
         ssd("30 days on the SSD, then disks, `most-free` and `together`", kept),
+        evict("SSD first, `evict` by `oldest`", EvictOrder::Oldest, &["ssd", "hdds"], None),
+        evict("SSD first, `evict` by `coldest`", EvictOrder::Coldest, &["ssd", "hdds"], None),
+        evict(
+            "SSD first, `coldest`, and `heat = \"> 1\"` comes back",
+            EvictOrder::Coldest,
+            &["ssd", "hdds"],
+            Some((Opens::ONE, 3)),
+        ),
+        evict(
+            "disks first, `heat = \"> 0.9\"` to the SSD, `neighbours = 0`",
+            EvictOrder::Coldest,
+            &["hdds"],
+            Some((Opens(900_000), 0)),
+        ),
+        evict(
+            "disks first, `heat = \"> 0.9\"` to the SSD, `neighbours = 3`",
+            EvictOrder::Coldest,
+            &["hdds"],
+            Some((Opens(900_000), 3)),
+        ),
     ]
 }
 
@@ -52,7 +76,7 @@ fn disks(name: &'static str, order: SpreadOrder, together: &[&str]) -> Strategy 
         groups: vec![hdds(order, together)],
         evicts: Vec::new(),
     };
-    Strategy { name, rules, walks: false }
+    Strategy { name, rules, walks: false, neighbours: 0 }
 }
 
 fn ssd(name: &'static str, together: &[&str]) -> Strategy {
@@ -73,5 +97,27 @@ fn ssd(name: &'static str, together: &[&str]) -> Strategy {
         name,
         rules: RulesSpec { rules: vec![rule], default: names(&["hdds"]), groups, evicts: Vec::new() },
         walks: true,
+        neighbours: 0,
     }
+}
+
+/// The SSD is kept below its mark at night, and files that heat up come to it, with so many neighbours.
+fn evict(name: &'static str, order: EvictOrder, default: &[&str], warm: Option<(Opens, usize)>) -> Strategy {
+    let neighbours = warm.map_or(0, |(_, neighbours)| neighbours);
+    let warm = warm.map(|(value, _)| RuleSpec {
+        name: "warm".to_owned(),
+        kind: RuleKindSpec::When {
+            conditions: vec![Condition::Heat { is: Comparison::Greater, value, hysteresis: value }],
+            to: DestinationSpec { branches: names(&["ssd", "hdds"]), offline: Offline::Next },
+        },
+        treatment: Treatment::default(),
+    });
+    let level = EvictSpec::new("ssd", Amount::MilliPercent(80_000), Amount::MilliPercent(70_000));
+    let rules = RulesSpec {
+        rules: warm.into_iter().collect(),
+        default: names(default),
+        groups: vec![hdds(SpreadOrder::MostFree, &["/TV/*/*", "/films/*", "/music/*"])],
+        evicts: vec![EvictSpec { order, ..level }],
+    };
+    Strategy { name, rules, walks: false, neighbours }
 }

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use umbrella_policy::heat::{Heat, Opens, Spending};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{BranchView, Choice, FileFacts, Held, Resident, Rules, Stage, Surroundings};
+use umbrella_policy::placement::{
+    BranchView, Choice, FileFacts, Held, Leaving, Resident, Rules, Stage, Surroundings, Urgency,
+};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::household::{BEFORE, DAY, DAYS, Event, events};
@@ -19,6 +22,9 @@ const MIN_FREE: u64 = 20 << 30;
 /// Bytes a second of a download, and of a move.
 const ARRIVES: u64 = 20 << 20;
 const MOVES: u64 = 150 << 20;
+/// As without `[heat]`.
+const HALF_LIFE: Duration = Duration::from_secs(7 * DAY);
+const MAX_MOVE: ByteSize = ByteSize(50 << 30);
 
 /// What came of it. Only the last 365 days count.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,6 +46,8 @@ struct File {
     size: u64,
     since: u64,
     moves: u64,
+    heat: Heat,
+    is_evicted: bool,
 }
 
 struct Pool {
@@ -48,6 +56,8 @@ struct Pool {
     free: [u64; BRANCHES.len()],
     held: HashMap<String, [Held; BRANCHES.len()]>,
     motors: [Motor; BRANCHES.len()],
+    spending: Spending,
+    neighbours: usize,
     year: Year,
 }
 
@@ -62,6 +72,8 @@ pub(crate) fn simulate(strategy: &Strategy, seed: u64) -> Year {
         free,
         held: HashMap::new(),
         motors: [Motor::default(); BRANCHES.len()],
+        spending: Spending::default(),
+        neighbours: strategy.neighbours,
         year: Year::default(),
     };
     let mut events = events(seed).into_iter().peekable();
@@ -78,6 +90,7 @@ pub(crate) fn simulate(strategy: &Strategy, seed: u64) -> Year {
         if strategy.walks && (day * DAY >= BEFORE || day % 10 == 0) {
             pool.walk(night);
         }
+        pool.keep_level(night, true);
         while let Some((at, event)) = events.next_if(|(at, _)| *at < (day + 1) * DAY) {
             pool.happens(at, event);
         }
@@ -98,19 +111,100 @@ impl Pool {
                 };
                 self.put(&path, branch, size);
                 self.motors[branch.index()].used(at, size / ARRIVES);
-                self.files.insert(path, File { branch, size, since: at, moves: 0 });
+                let heat = Heat::default();
+                self.files.insert(path, File { branch, size, since: at, moves: 0, heat, is_evicted: false });
+                self.keep_level(at, false);
             }
             Event::Read { path, secs } => {
-                let Some(file) = self.files.get(&path) else { return };
+                let Some(file) = self.files.get_mut(&path) else { return };
+                file.heat = file.heat.opened(stamp(at), HALF_LIFE);
                 self.year.reads += 1;
                 self.year.reads_from_ssd += u64::from(file.branch == SSD);
                 self.motors[file.branch.index()].used(at, secs);
+                self.closed(&path, at + secs);
             }
             Event::Deleted { path } => {
                 let file = self.files.remove(&path).unwrap();
                 self.take(&path, file.branch, file.size);
                 self.motors[file.branch.index()].used(at, 1);
             }
+        }
+    }
+
+    /// A file was read: it and the next ones of its directory may be so warm that they move.
+    fn closed(&mut self, path: &str, at: u64) {
+        let Some(from) = self.rules.warm_from() else { return };
+        if self.files[path].heat.opens(stamp(at), HALF_LIFE) < from {
+            return;
+        }
+        let dir = &path[..=path.rfind('/').unwrap()];
+        let range = self.files.range_mut(path.to_owned()..);
+        let together = range.take_while(|(other, _)| other.starts_with(dir)).take(self.neighbours + 1);
+        let mut warm = Vec::new();
+        for (other, file) in together {
+            if other != path {
+                file.heat = file.heat.raised(from.plus(Opens::ONE), stamp(at), HALF_LIFE);
+            }
+            warm.push(other.clone());
+        }
+        for path in warm {
+            let file = &self.files[&path];
+            let size = file.size;
+            let Choice::Place(to) = self.decide(&path, at, size, Some(file)) else { continue };
+            if self.spending.allows(stamp(at), MAX_MOVE) {
+                self.spending = self.spending.spent(ByteSize(size), stamp(at), MAX_MOVE);
+                self.go(&path, to, at, false);
+            }
+        }
+    }
+
+    /// The fill levels: in their hours, or below `min_free`.
+    fn keep_level(&mut self, at: u64, in_hours: bool) {
+        for evict in self.rules.evicts().to_vec() {
+            let level = evict.level(&self.views()).unwrap();
+            let Some(urgency) = evict.begins(level, in_hours) else { continue };
+            let on_it = self.files.iter().filter(|(_, file)| evict.members.contains(&file.branch));
+            let mut order: Vec<_> =
+                on_it.map(|(path, file)| (evict.key(&facts(path, at, file.size, Some(file))), path.clone())).collect();
+            order.sort();
+            let mut now = at;
+            for (_, path) in order {
+                let views = self.views();
+                if evict.excess(evict.level(&views).unwrap()).0 == 0 {
+                    break;
+                }
+                let file = &self.files[&path];
+                let facts = facts(&path, now, file.size, Some(file));
+                let leaving = self.rules.leaving((&evict, urgency), &facts, &views, &resident(file), self);
+                let Leaving::To(to) = leaving else { continue };
+                let size = file.size;
+                if matches!(evict.order, umbrella_policy::placement::spec::EvictOrder::Coldest)
+                    && urgency == Urgency::Level
+                {
+                    if !self.spending.allows(stamp(now), MAX_MOVE) {
+                        break;
+                    }
+                    self.spending = self.spending.spent(ByteSize(size), stamp(now), MAX_MOVE);
+                }
+                self.go(&path, to, now, true);
+                now += size / MOVES;
+            }
+        }
+    }
+
+    fn go(&mut self, path: &str, to: BranchId, at: u64, is_evicted: bool) {
+        let file = &self.files[path];
+        let (from, size) = (file.branch, file.size);
+        self.year.moves += 1;
+        self.year.bytes_moved += size;
+        self.take(path, from, size);
+        self.put(path, to, size);
+        let file = self.files.get_mut(path).unwrap();
+        (file.branch, file.is_evicted) = (to, is_evicted);
+        file.moves += 1;
+        self.year.most_moves = self.year.most_moves.max(file.moves);
+        for branch in [from, to] {
+            self.motors[branch.index()].used(at, size / MOVES);
         }
     }
 
@@ -122,47 +216,17 @@ impl Pool {
         let mut now = at;
         for path in self.files.keys().cloned().collect::<Vec<_>>() {
             let file = &self.files[&path];
-            let (from, size, since) = (file.branch, file.size, file.since);
-            let Choice::Place(to) = self.decide(&path, now, size, Some((from, since))) else { continue };
-            self.year.moves += 1;
-            self.year.bytes_moved += size;
-            self.take(&path, from, size);
-            self.put(&path, to, size);
-            let file = self.files.get_mut(&path).unwrap();
-            file.branch = to;
-            file.moves += 1;
-            self.year.most_moves = self.year.most_moves.max(file.moves);
-            for branch in [from, to] {
-                self.motors[branch.index()].used(now, size / MOVES);
-            }
+            let size = file.size;
+            let Choice::Place(to) = self.decide(&path, now, size, Some(file)) else { continue };
+            self.go(&path, to, now, false);
             now += size / MOVES;
         }
     }
 
-    /// Where a file goes that is new, or that lies there since.
-    fn decide(&self, path: &str, at: u64, size: u64, lies: Option<(BranchId, u64)>) -> Choice {
-        let stamp = |secs: u64| Timestamp { secs: secs as i64, nanos: 0 };
-        let changed = stamp(lies.map_or(at, |(_, since)| since));
-        let facts = FileFacts {
-            path: path.as_bytes(),
-            kind: FileKind::File,
-            size: ByteSize(size),
-            occupied: ByteSize(size),
-            uid: 1000,
-            gid: 1000,
-            mode: 0o644,
-            links: 1,
-            atime: changed,
-            mtime: changed,
-            ctime: changed,
-            btime: Some(changed),
-            now: stamp(at),
-            stage: if lies.is_some() { Stage::Settled } else { Stage::New },
-            xattrs: Some(&[]),
-        };
-        let resident =
-            lies.map(|(branch, _)| Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false });
-        self.rules.decide(&facts, &self.views(), resident.as_ref(), self).choice
+    /// Where a file goes that is new, or lies there.
+    fn decide(&self, path: &str, at: u64, size: u64, lies: Option<&File>) -> Choice {
+        let resident = lies.map(resident);
+        self.rules.decide(&facts(path, at, size, lies), &self.views(), resident.as_ref(), self).choice
     }
 
     fn views(&self) -> [BranchView; BRANCHES.len()] {
@@ -199,6 +263,36 @@ impl Pool {
     fn held(&self, dir: &[u8], branch: BranchId) -> Held {
         let held = std::str::from_utf8(dir).ok().and_then(|dir| self.held.get(dir));
         held.map_or_else(Held::default, |held| held[branch.index()])
+    }
+}
+
+fn stamp(secs: u64) -> Timestamp {
+    Timestamp { secs: secs as i64, nanos: 0 }
+}
+
+fn resident(file: &File) -> Resident {
+    Resident { branch: file.branch, since: None, min_stay: Duration::ZERO, is_evicted: file.is_evicted }
+}
+
+fn facts<'p>(path: &'p str, at: u64, size: u64, lies: Option<&File>) -> FileFacts<'p> {
+    let changed = stamp(lies.map_or(at, |file| file.since));
+    FileFacts {
+        path: path.as_bytes(),
+        kind: FileKind::File,
+        size: ByteSize(size),
+        occupied: ByteSize(size),
+        uid: 1000,
+        gid: 1000,
+        mode: 0o644,
+        links: 1,
+        atime: changed,
+        mtime: changed,
+        ctime: changed,
+        btime: Some(changed),
+        heat: lies.map_or(Opens(0), |file| file.heat.opens(stamp(at), HALF_LIFE)),
+        now: stamp(at),
+        stage: if lies.is_some() { Stage::Settled } else { Stage::New },
+        xattrs: Some(&[]),
     }
 }
 

@@ -7,7 +7,7 @@ use umbrella_lab::hybrid::{FlushFigures, HybridInput, HybridSetup};
 use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::{Algorithm, When};
 
-use super::runs::{EACH_AND_FULL, PAPERS, less, setup as paper_setup, share};
+use super::runs::{EACH_AND_FULL, PAPERS, alone, less, setup as paper_setup, share};
 use super::{Cells, NAME, Runs};
 use crate::frozen::is_frozen_input;
 use crate::{Effort, Measured};
@@ -47,17 +47,28 @@ pub(super) fn unbuffered(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
     all(inputs, Buffer::Off)
 }
 
+/// How a flush is timed; the text does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timing {
+    /// Beside the trace's requests.
+    Queued,
+    /// With the devices to itself.
+    Alone,
+}
+
 /// Of one input.
 struct Times<'a> {
     runs: &'a Runs<'a>,
     input: &'a HybridInput,
     buffer: Buffer,
+    timing: Timing,
 }
 
 impl Times<'_> {
     fn of(&self, when: When, algorithm: Algorithm) -> FlushFigures {
         let setup = setup(when, algorithm, self.buffer);
-        self.runs.of(self.input, &setup).map_or_else(FlushFigures::default, |outcome| outcome.flushes)
+        let flushes = self.runs.of(self.input, &setup).map_or_else(FlushFigures::default, |outcome| outcome.flushes);
+        if self.timing == Timing::Alone { alone(flushes) } else { flushes }
     }
 
     /// By how many percent `alg4` is below one that neither sorts nor merges, at most.
@@ -98,16 +109,26 @@ fn of_all(cases: impl IntoIterator<Item = bool>) -> f64 {
     if all == 0 { 0.0 } else { 100.0 * f64::from(so) / f64::from(all) }
 }
 
-/// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone.
+/// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone. How flushes are timed
+/// matters to times only.
 pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
-    let of = |input| Times { runs, input, buffer: Buffer::On };
+    let queued = timed(runs, Timing::Queued);
+    let alone = timed(runs, Timing::Alone).into_iter().filter(|measured| !COUNTS.contains(&measured.name()));
+    queued.into_iter().chain(alone.map(|measured| measured.in_reading("alone"))).collect()
+}
+
+/// Claims about counts, which are the same however flushes are timed.
+const COUNTS: [&str; 2] = ["merging", "sectors"];
+
+fn timed(runs: &Runs<'_>, timing: Timing) -> Vec<Measured> {
+    let of = |input| Times { runs, input, buffer: Buffer::On, timing };
     let (frozen, new): (Vec<_>, Vec<_>) =
         runs.inputs().map(of).partition(|times| is_frozen_input(NAME, "5", &times.input.name));
     let together = figures_of(&frozen).map(|(name, value)| Measured::new(name, value));
-    let alone = new.iter().flat_map(|times| {
+    let each = new.iter().flat_map(|times| {
         figures_of(std::slice::from_ref(times)).map(|(name, value)| Measured::new(name, value).on(&times.input.name))
     });
-    together.into_iter().chain(alone).collect()
+    together.into_iter().chain(each).collect()
 }
 
 /// "Can" and "as much as" are of the best case, the rest is of most cases.
@@ -164,7 +185,7 @@ fn show_with(runs: &Runs<'_>, buffer: Buffer) -> Vec<Table> {
         "full cuts",
     ];
     let table = |input: &HybridInput| {
-        let times = Times { runs, input, buffer };
+        let times = Times { runs, input, buffer, timing: Timing::Queued };
         let row = |algorithm: Algorithm| {
             let mut row = vec![algorithm.name().to_owned()];
             for when in EACH_AND_FULL {

@@ -1,6 +1,6 @@
 //! What is run, and how outcomes compare.
 
-use umbrella_lab::hybrid::HybridSetup;
+use umbrella_lab::hybrid::{FlushFigures, HybridSetup};
 use umbrella_policy::flash_cache::{Algorithm, When};
 
 /// The paper's algorithms.
@@ -12,6 +12,12 @@ pub(super) const EACH_AND_FULL: [When; 2] = [When::Each, When::Full];
 /// The paper's disk, flushed then and so.
 pub(super) fn setup(when: When, algorithm: Algorithm) -> HybridSetup {
     HybridSetup { when, algorithm, ..HybridSetup::default() }
+}
+
+/// The same flushes with the devices to themselves.
+pub(super) fn alone(flushes: FlushFigures) -> FlushFigures {
+    let of = flushes.alone;
+    FlushFigures { time_s: of.time_s, flash_s: of.flash_s, disk_s: of.disk_s, ..flushes }
 }
 
 /// Megabytes, with a decimal.

@@ -3,7 +3,8 @@
 //! - `runs.rs`: what is run, and how its outcomes are found again.
 //! - `cleaning.rs`: figures 3 and 4; `seeks.rs`: figures 5 and 6; `schemes.rs`: every placement scheme.
 //!
-//! The paper's traces are not public: each claim is held against each input of the frozen list.
+//! Of the paper's traces a week of one is public, hplajw of 1992; the paper has two months. Each claim is held against each input of the frozen
+//! list, and shown beside for that week. A trace is run twice: each of its disks as a log of its own (the primary reading), and all as one log.
 //! docs/reproductions/r-lfs.md has the outcome and says why what fails does.
 
 mod cleaning;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbrella_lab::experiment::LabError;
-use umbrella_lab::log_store::{LogInput, LogSetup, Percent};
+use umbrella_lab::log_store::{LogError, LogInput, LogSetup, Percent};
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;
@@ -29,13 +30,14 @@ pub const NAME: &str = "r-lfs";
 const SEED: Seed = Seed(1);
 
 /// Traces in the folder of the open traces that have enough data; of one experiment that was run twice, the first.
-const TRACES: [&str; 6] = [
+const TRACES: [&str; 7] = [
     "msr_rsrch_1_week",
     "msr_hm_1_writes90h",
     "msr_cut_80w_243s",
     "umass_financial1_head10k",
     "java_fs_ext4",
     "ycsb_rocksdb_1",
+    "hplajw_1992_week",
 ];
 
 /// A figure of the paper.
@@ -120,5 +122,12 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<
         local(90, 10, writes, Percent(0))?,
         LogInput::zipf(0.99, blocks, writes, SEED)?,
     ];
-    on_inputs::with_traces(inputs, traces, |path| LogInput::trace(path, open))
+    on_inputs::with_traces(inputs, traces, |path| {
+        // What is touched of small traces is too little for a log; their disks may do.
+        let joined = match LogInput::trace(path, open) {
+            Err(LabError::Log(LogError::TooSmall { .. })) => None,
+            joined => Some(joined?),
+        };
+        Ok(joined.into_iter().chain(LogInput::disks(path, open)?).collect())
+    })
 }

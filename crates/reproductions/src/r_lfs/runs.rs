@@ -37,6 +37,11 @@ pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> LogSetu
     }
 }
 
+/// The inputs whose logs are as large as their data ask for: our own tables are of these.
+pub(super) fn packed(inputs: &[Arc<LogInput>]) -> impl Iterator<Item = &Arc<LogInput>> {
+    inputs.iter().filter(|input| !input.is_disk())
+}
+
 /// How full the logs of an input were.
 pub(super) fn utilisations_of(runs: &Runs<'_>, input: &LogInput) -> Vec<u32> {
     let mut all: Vec<u32> = runs.on(input).map(|(setup, _)| setup.utilisation.0).collect();
@@ -89,9 +94,42 @@ pub(super) fn has_reads(runs: &Runs<'_>, input: &LogInput) -> bool {
     first.is_some_and(|outcome| outcome.read.0 * 100 >= outcome.written.0)
 }
 
-/// What was measured on an input: of a trace of several disks, as one log.
-pub(super) fn in_reading(measured: Measured, input: &LogInput) -> Measured {
-    if input.disks > 1 { measured.in_reading("joined") } else { measured }
+/// What is judged together: an input, or all disks of a trace.
+pub(super) struct Together<'a> {
+    pub(super) inputs: Vec<&'a LogInput>,
+}
+
+impl Together<'_> {
+    /// What was measured: of a trace in the reading that this is.
+    pub(super) fn measured(&self, name: String, value: f64) -> Measured {
+        let Some(first) = self.inputs.first() else { return Measured::new(name, value) };
+        let measured = Measured::new(name, value).on(&first.source);
+        if first.is_disk() || !first.is_trace() { measured } else { measured.in_reading("joined") }
+    }
+
+    /// Values of each input.
+    pub(super) fn all(&self, of: impl Fn(&LogInput) -> Vec<f64>) -> Vec<f64> {
+        self.inputs.iter().flat_map(|input| of(input)).collect()
+    }
+}
+
+/// The inputs as they are judged: each by itself, and the disks of a trace together.
+pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Together<'a>> {
+    let mut all: Vec<Together<'a>> = Vec::new();
+    for input in runs.inputs() {
+        let same =
+            |of: &&mut Together<'a>| of.inputs.iter().all(|other| other.is_disk() && other.source == input.source);
+        match all.iter_mut().find(same).filter(|_| input.is_disk()) {
+            Some(of) => of.inputs.push(input),
+            None => all.push(Together { inputs: vec![input] }),
+        }
+    }
+    all
+}
+
+/// What stands in a table where there was no run.
+pub(super) fn not_run(input: &LogInput, share: u32) -> String {
+    if input.is_too_full(Percent(share)) { "too full" } else { "-" }.to_owned()
 }
 
 pub(super) fn most(all: &[f64]) -> f64 {

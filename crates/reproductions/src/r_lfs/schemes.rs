@@ -6,7 +6,7 @@ use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
-use super::runs::{cells as all_of, has_reads, short, utilisations, utilisations_of};
+use super::runs::{cells as all_of, has_reads, packed, short, utilisations, utilisations_of};
 use super::{Cells, Runs};
 use crate::Effort;
 
@@ -38,7 +38,7 @@ fn setup(scheme: &str, victim: Victim, share: u32) -> LogSetup {
 
 pub(super) fn cells(inputs: &[Arc<LogInput>], _: Effort) -> Cells {
     let of = |(_, scheme): &(String, String)| VICTIMS.map(|victim| setup(scheme, victim, SHARE));
-    all_of(inputs.iter(), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
+    all_of(packed(inputs), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
 }
 
 fn mean(outcome: &LogOutcome) -> [f64; 2] {

@@ -7,7 +7,8 @@ use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
 use super::runs::{
-    POLICIES, cells as all_of, has_reads, in_reading, least, most, papers, reductions, regions, short, utilisations_of,
+    POLICIES, cells as all_of, has_reads, judged, least, most, not_run, papers, reductions, regions, short,
+    utilisations_of,
 };
 use super::{Cells, Runs};
 use crate::{Effort, Measured};
@@ -28,11 +29,16 @@ fn distance(outcome: &LogOutcome) -> u64 {
 
 pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     let mut measured = Vec::new();
-    for input in runs.inputs().filter(|input| has_reads(runs, input)) {
+    for mut together in judged(runs) {
+        together.inputs.retain(|input| has_reads(runs, input));
+        if together.inputs.is_empty() {
+            continue;
+        }
         for (name, victim) in EACH {
-            let all = [2, 3].map(|count| reductions(runs, input, (count, victim), distance)).concat();
+            let of = |count| together.all(|input| reductions(runs, input, (count, victim), distance));
+            let all = [2, 3].map(of).concat();
             for (what, value) in [("least", least(&all)), ("up-to", most(&all))] {
-                measured.push(in_reading(Measured::new(format!("{name}.{what}"), value).on(&input.name), input));
+                measured.push(together.measured(format!("{name}.{what}"), value));
             }
         }
     }
@@ -50,7 +56,7 @@ pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
                 let both = |outcome: &LogOutcome| {
                     [outcome.foreground, outcome.all].map(|travel| short(travel.distance.0 as f64)).join(" / ")
                 };
-                outcome.map_or_else(|| "-".to_owned(), both)
+                outcome.map_or_else(|| not_run(input, *share), both)
             };
             std::iter::once(name.to_owned()).chain(shares.iter().map(cell)).collect()
         };

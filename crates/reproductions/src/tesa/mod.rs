@@ -57,7 +57,7 @@ const FIGURES: &[Figure] = &[
     Figure {
         id: "7",
         title: "zone_segment over zone",
-        assumed: setting::ASSUMED,
+        assumed: zones::LAYOUTS_ASSUMED,
         cells: zones::schemes,
         measure: zones::measure_schemes,
     },

@@ -9,7 +9,7 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use crate::{Effort, Measured, kernel};
+use crate::{Effort, Measured, kernel, processor};
 
 /// What the outcomes of [`grid`] come to in each reading.
 pub(super) fn in_readings<const N: usize>(
@@ -24,7 +24,12 @@ pub(super) fn in_readings<const N: usize>(
 
 /// The outcomes where only the background thread asks the policy, and those where throttled writers ask it as well.
 pub(super) fn by_reading(outcomes: &[Outcome]) -> [&[Outcome]; 2] {
-    outcomes.split_at(outcomes.len() / 2).into()
+    in_halves(outcomes)
+}
+
+/// The first half is of the primary reading, the second of the other.
+pub(super) fn in_halves<T>(all: &[T]) -> [&[T]; 2] {
+    all.split_at(all.len() / 2).into()
 }
 
 /// Said beside the figures.
@@ -33,6 +38,9 @@ pub(super) const ASSUMED: &str = "900 MiB of the 1 GB hold file pages; the kerne
 
 /// All sizes and times of the workloads, and the memory, times this, in a quick run.
 const QUICK: f64 = 0.125;
+
+/// The board of section IV-A: 1.6 GHz.
+const BOARD_MHZ: u64 = 1600;
 
 /// The same input for every run.
 const SEED: u64 = 1;
@@ -81,6 +89,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         memory: ByteSize(900 << 20),
         background_percent: 10,
         foreground_percent: 40,
+        bookkeeping: processor::bookkeeping(BOARD_MHZ),
         seed: SEED,
         scale: match effort {
             Effort::Full => 1.0,

@@ -5,9 +5,9 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::WriteBackCell;
+use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
 
-use super::setting::{WORKLOADS, Work, farthest, in_readings, mean, most, on_all, rows, zone, zone_segment};
+use super::setting::{WORKLOADS, Work, farthest, in_halves, in_readings, mean, most, on_all, rows, zone, zone_segment};
 use crate::{Effort, Measured};
 
 /// The text names 2 and 8 MB only.
@@ -68,12 +68,59 @@ fn of_alphas(outcomes: &[Outcome]) -> [(&'static str, f64); 3] {
     [("good", good), ("over-0", over_zero), ("endless", retrograde)]
 }
 
+/// The two schemes of figure 7.
+fn both_schemes() -> [String; 2] {
+    [zone(8), zone_segment(50, 8)]
+}
+
+/// File systems on which the two schemes are compared besides a new one on the whole disk: the part of the disk, and the share
+/// that old files take, in percent. Chosen before the first run of any of them.
+const LAYOUTS: [(&str, u32); 6] = [
+    ("60GB@start", 0),
+    ("60GB@middle", 0),
+    ("60GB@end", 0),
+    ("60GB@start", 30),
+    ("60GB@start", 60),
+    ("60GB@start", 90),
+];
+
+/// Said beside figure 7.
+pub(super) const LAYOUTS_ASSUMED: &str = "As in figure 8. At full size the new inputs are other layouts: a partition of 60 GB at the start, in the middle and at the end of the \
+     disk, and the first with old files that take 30, 60 and 90 % of it.";
+
+fn layout_name((partition, aged): (&str, u32)) -> String {
+    if aged > 0 { format!("{partition}, {aged} % old files") } else { partition.to_owned() }
+}
+
+/// The two readings on the whole disk, then at full size the primary one on each layout.
 pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    on_all(&[zone(8), zone_segment(50, 8)], effort)
+    let mut cells = on_all(&both_schemes(), effort)?;
+    if effort == Effort::Quick {
+        return Ok(cells);
+    }
+    let [primary, _] = in_halves(&cells).map(<[WriteBackCell]>::to_vec);
+    for (partition, aged_percent) in LAYOUTS {
+        let expected = || "60GB@start".to_owned();
+        let bad =
+            |_| LabError::BadValue { name: "partition".to_owned(), value: partition.to_owned(), expected: expected() };
+        let partition = Some(partition.parse().map_err(bad)?);
+        cells.extend(
+            primary
+                .iter()
+                .cloned()
+                .map(|cell| WriteBackCell { machine: MachineSpec { partition, aged_percent, ..cell.machine }, ..cell }),
+        );
+    }
+    Ok(cells)
 }
 
 pub(super) fn measure_schemes(outcomes: &[Outcome]) -> Vec<Measured> {
-    in_readings(outcomes, of_schemes)
+    let each = both_schemes().len() * WORKLOADS.len();
+    let (whole_disk, layouts) = outcomes.split_at((2 * each).min(outcomes.len()));
+    let on_layouts = LAYOUTS.into_iter().zip(layouts.chunks_exact(each)).flat_map(|(layout, outcomes)| {
+        of_schemes(outcomes).map(|(name, value)| Measured::new(name, value).on(&layout_name(layout)))
+    });
+    in_readings(whole_disk, of_schemes).into_iter().chain(on_layouts).collect()
 }
 
 fn of_schemes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {

@@ -4,6 +4,7 @@ pub(crate) mod clients;
 pub(crate) mod computing;
 pub(crate) mod data;
 pub(crate) mod files;
+pub(crate) mod heat;
 pub(crate) mod many;
 pub(crate) mod oscillation;
 pub(crate) mod postmark;

@@ -7,7 +7,7 @@ use umbrella_units::{ParseDurationError, ParseSizeError, did_you_mean, parse_dur
 
 use crate::config::FILE_TYPES;
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "path",
     "size",
     "type",
@@ -17,6 +17,7 @@ const KEYS: [&str; 14] = [
     "group",
     "mode",
     "links",
+    "heat",
     "atime",
     "mtime",
     "ctime",
@@ -76,6 +77,7 @@ fn set(file: &mut Supposed, key: &str, value: &str) -> Result<(), BadFact> {
             file.mode = Some(mode.ok_or_else(|| bad("an octal mode, 0 to 7777"))?);
         }
         "links" => file.links = Some(number()?),
+        "heat" => file.heat = Some(value.parse().map_err(|_| bad("a number of opens"))?),
         "atime" => file.atime = age()?,
         "mtime" => file.mtime = age()?,
         "ctime" => file.ctime = age()?,

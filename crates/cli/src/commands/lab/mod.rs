@@ -11,6 +11,7 @@ mod paper_nvcache;
 mod paper_r_lfs;
 mod rows;
 mod setup;
+mod sweep;
 mod table;
 mod trace;
 mod trace_convert;
@@ -34,6 +35,7 @@ pub(crate) struct LabArgs {
 enum LabCommand {
     Run(Box<compare::SingleArgs>),
     Compare(Box<compare::CompareArgs>),
+    Sweep(sweep::SweepArgs),
     Log(Box<log::LogArgs>),
     Disk(disk::DiskArgs),
     Paper(paper::PaperArgs),
@@ -46,6 +48,7 @@ impl LabArgs {
         let done = match self.command {
             LabCommand::Run(args) => args.run(),
             LabCommand::Compare(args) => args.run(),
+            LabCommand::Sweep(args) => args.run(),
             LabCommand::Log(args) => args.run(),
             LabCommand::Disk(args) => args.run(),
             LabCommand::Paper(args) => args.run(),

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use umbrella_lab::machine::Allocation;
+use umbrella_lab::machine::{Allocation, Bookkeeping};
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, shell_words, write_csv};
 use umbrella_lab::write_back::{
-    Fit, MachineSpec, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
+    Fit, MachineSpec, Partition, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
 };
-use umbrella_units::{ByteSize, did_you_mean};
+use umbrella_units::{ByteSize, Nanos, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
@@ -64,7 +64,8 @@ enum FitArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Machine")]
 pub(super) struct MachineArgs {
-    /// The disk (umbrella lab list disks).
+    /// The disk (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends in .toml (umbrella lab
+    /// disk import).
     #[arg(long, value_name = "PROFILE", default_value = "modern", value_parser = one_name)]
     disk: String,
     /// Memory for file pages; shrinks with --scale.
@@ -112,6 +113,25 @@ pub(super) struct MachineArgs {
     /// they ask the policy as well.
     #[arg(long, value_name = "SPEC")]
     throttled_policy: Option<String>,
+    /// Processor time for each directory entry that is scanned when a name is made or removed, in ns (ext2's linear
+    /// directories).
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = whole(0..=1_000_000))]
+    entry_cost: u32,
+    /// Processor time for each page that enters a policy's zones, in ns.
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = whole(0..=1_000_000))]
+    zone_page_cost: u32,
+    /// Processor time for each zone that is looked at before one is chosen, in ns.
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = whole(0..=1_000_000))]
+    zone_cost: u32,
+    /// Write all dirty data every 5 s, as ext3's journal does in ordered mode. Workloads only, as the next two.
+    #[arg(long, conflicts_with = "trace")]
+    ordered_commits: bool,
+    /// Set blocks aside for a file in windows that grow, as ext3 does.
+    #[arg(long, conflicts_with = "trace")]
+    growing_windows: bool,
+    /// The part of the disk that the file system has: 60GB@start, 60GB@middle, 60GB@end [default: all].
+    #[arg(long, value_name = "SIZE@PLACE", conflicts_with = "trace")]
+    partition: Option<Partition>,
 }
 
 /// How much of it, how often, and with what seed.
@@ -266,9 +286,9 @@ impl MachineArgs {
         }
     }
 
-    fn machine(&self) -> MachineSpec {
-        MachineSpec {
-            disk: self.disk.clone(),
+    fn machine(&self) -> anyhow::Result<MachineSpec> {
+        let nanos = |cost: u32| Nanos(cost.into());
+        let mut machine = MachineSpec {
             scheduler: self.scheduler.clone(),
             queue_length: self.queue_length as usize,
             queue_depth: self.queue_depth,
@@ -282,8 +302,18 @@ impl MachineArgs {
             aged_percent: self.aged,
             read_ahead: self.read_ahead,
             throttled_policy: self.throttled_policy.clone(),
+            bookkeeping: Bookkeeping {
+                entry: nanos(self.entry_cost),
+                zone_page: nanos(self.zone_page_cost),
+                zone: nanos(self.zone_cost),
+            },
+            ordered_commits: self.ordered_commits,
+            growing_windows: self.growing_windows,
+            partition: self.partition,
             ..MachineSpec::default()
-        }
+        };
+        machine.set_disk(&self.disk)?;
+        Ok(machine)
     }
 }
 
@@ -297,7 +327,7 @@ impl RunArgs {
         machine: &MachineArgs,
         seeds: Seeds,
     ) -> anyhow::Result<Vec<WriteBackCell>> {
-        let machine = MachineSpec { seed: self.seed.unwrap_or(1), scale: self.scale, ..machine.machine() };
+        let machine = MachineSpec { seed: self.seed.unwrap_or(1), scale: self.scale, ..machine.machine()? };
         let base = WriteBackCell::new(input.input(replay)?, machine);
         let mut sweeps = self.sweep.clone();
         let is_open = self.seed.is_none() && sweeps.iter().all(|sweep| sweep.name != "seed");

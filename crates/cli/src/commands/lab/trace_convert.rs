@@ -21,6 +21,7 @@ use crate::text::visible_path;
 EXAMPLES:
   umbrella lab trace convert sda.blkparse.txt sda.csv.gz
   umbrella lab trace convert --to fio3 web.csv.gz web.iolog       # replay it with fio
+  umbrella lab trace convert web.csv.gz web.parquet               # for pandas
   umbrella lab trace convert --from 2h --until 3h week.msr.csv.gz hour.csv
   umbrella lab trace convert --sort jumbled.csv sorted.csv")]
 pub(super) struct ConvertArgs {
@@ -32,7 +33,7 @@ pub(super) struct ConvertArgs {
     output: PathBuf,
     #[command(flatten)]
     read: ReadArgs,
-    /// The format to write: csv, msr, spc, fio2, fio3 or vscsi [default: by the ending of OUT (.msr.csv, .spc, .iolog, .vscsi), else csv].
+    /// The format to write: csv, msr, spc, fio2, fio3, vscsi or parquet [default: by the ending of OUT (.msr.csv, .spc, .iolog, .vscsi, .parquet), else csv].
     #[arg(long, value_name = "FORMAT", value_parser = writable)]
     to: Option<Format>,
     /// Only the requests of this device: its number in the order of appearance, from 0.
@@ -175,6 +176,7 @@ fn by_ending(path: &Path) -> Format {
         (".spc", Format::Spc),
         (".iolog", Format::Fio3),
         (".vscsi", Format::Vscsi),
+        (".parquet", Format::Parquet),
     ];
     endings.into_iter().find(|(ending, _)| name.ends_with(ending)).map_or(Format::Csv, |(_, format)| format)
 }

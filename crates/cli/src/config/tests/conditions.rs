@@ -1,6 +1,8 @@
 //! Conditions that are joined, and those on paths, attributes and inodes.
 
 use super::*;
+use umbrella_fs::spec::HeatSpec;
+use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::{PathPart, StagingMode, Treatment};
 
 fn path(of: PathPart, any_of: &[&str], negated: bool) -> Condition {
@@ -63,6 +65,58 @@ fn inodes_stand_beside_free_and_used() {
         hysteresis: Amount::MilliPercent(5_000),
     };
     assert_eq!(when("inodes = { flash = \"> 90%\" }, hysteresis = \"5%\""), [condition]);
+}
+
+#[test]
+fn heat_is_a_number_of_opens_and_so_is_its_hysteresis() {
+    let heat = |value, hysteresis| Condition::Heat { is: Comparison::Greater, value, hysteresis };
+    assert_eq!(when("heat = \"> 5\""), [heat(Opens(5_000_000), Opens(0))]);
+    assert_eq!(when("heat = \"> 0.5\", hysteresis = 2"), [heat(Opens(500_000), Opens(2_000_000))]);
+    let mixed = when("heat = \"> 5\", size = \"> 1GiB\", hysteresis = \"1MiB\"");
+    assert!(matches!(mixed[0], Condition::Size { hysteresis: ByteSize(0x10_0000), .. }));
+    assert_eq!(mixed[1], heat(Opens(5_000_000), Opens(0)));
+    for bad in ["many", "-1", "1e3", "5 opens", "0.1234567"] {
+        assert!(when_error(&format!("heat = \"> {bad}\"")).contains("a number of opens"), "{bad}");
+    }
+}
+
+#[test]
+fn the_heat_section_has_defaults_and_says_what_is_wrong() {
+    let read = |keys: &str| read_text(&with_default(&format!("[heat]\n{keys}\n")));
+    let heat = |keys: &str| read(keys).unwrap().spec.heat.unwrap();
+    assert_eq!(read_text(&with_default("")).unwrap().spec.heat, None);
+    assert_eq!(heat(""), HeatSpec::default());
+    let all = heat("half_life = \"1d\"\nmax_move = \"2GiB/day\"\nneighbours = 0");
+    let wanted = HeatSpec { half_life: Duration::from_secs(86_400), max_move: Some(ByteSize(2 << 30)), neighbours: 0 };
+    assert_eq!(all, wanted);
+    assert_eq!(heat("max_move = \"unlimited\"").max_move, None);
+    for (bad, said) in [
+        ("max_move = \"50GiB\"", "a size a day"),
+        ("max_move = \"much/day\"", "max_move"),
+        ("half_life = \"0s\"", "half_life"),
+        ("neighbours = -1", "neighbours"),
+        ("neighbors = 3", "did you mean \"neighbours\""),
+    ] {
+        let error = read(bad).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_rule_that_fetches_warm_files_and_lets_them_go_is_odd() {
+    let found = |keys: &str, when: &str| {
+        let text = format!(
+            "mount = \"/pool\"\n[[branch]]\nname = \"flash\"\npath = \"/mnt/flash\"\n{keys}\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk\"\n\
+             [[rule]]\nwhen = {{ {when} }}\nto = [\"flash\", \"disk\"]\n"
+        );
+        odd_rules::findings(&read_text(&text).unwrap()).len()
+    };
+    let evict = |order: &str| format!("evict = {{ above = \"80%\", until = \"70%\", order = \"{order}\" }}");
+    assert_eq!(found("", "heat = \"> 5\""), 1, "without a hysteresis");
+    assert_eq!(found("", "heat = \"> 5\", hysteresis = 2"), 0);
+    assert_eq!(found(&evict("oldest"), "heat = \"> 5\", hysteresis = 2"), 1);
+    assert_eq!(found(&evict("coldest"), "heat = \"> 5\", hysteresis = 2"), 0);
+    assert_eq!(found(&evict("oldest"), "heat = \"< 5\""), 0, "it fetches none");
 }
 
 #[test]

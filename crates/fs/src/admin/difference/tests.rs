@@ -23,6 +23,7 @@ fn pool() -> PoolSpec {
         threads: 0,
         transport: Transport::Auto,
         staging: None,
+        heat: None,
         access_times: AccessTimes::default(),
     }
 }
@@ -55,6 +56,7 @@ fn every_key_of_the_pool_is_compared() {
         threads: 4,
         transport: Transport::Dev,
         staging: Some(StagingSpec::default()),
+        heat: None,
         access_times: AccessTimes::default(),
     };
     let difference = Difference::of_pool(&pool(), &new);

@@ -1,9 +1,9 @@
 //! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's user id is
 //! looked at as well.
 //!
-//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`].
+//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`]. Whatever a client says
+//! after its request ([`STOP`]) ends long work, and the answer tells how far that came.
 
-use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -17,7 +17,7 @@ use std::{fs, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{RecvFlags, Shutdown, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -31,6 +31,8 @@ const LONGEST: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to read what it is told. One that does not read is as good as gone.
 const UNREAD: Duration = Duration::from_secs(60);
+/// What a client says that wants long work to stop.
+pub const STOP: &[u8] = b"stop\n";
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -42,15 +44,14 @@ pub trait Service: Send + Sync + 'static {
     type Answer: Serialize;
     /// How far long work is.
     type Progress: Serialize;
-    /// Why it failed, in words for the client.
-    type Error: Display;
 
-    /// Carries out a request. `tell` says how far it is, and returns false when the client is gone.
+    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when the client is gone or wants it to
+    /// stop.
     fn carry_out(
         &self,
         request: Self::Request,
         tell: &mut dyn FnMut(&Self::Progress) -> bool,
-    ) -> Result<Self::Answer, Self::Error>;
+    ) -> Result<Self::Answer, String>;
 }
 
 /// A socket that cannot be had.
@@ -257,12 +258,12 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let mut hears = true;
     let mut tell = |progress: &S::Progress| {
         hears = hears && say::<S>(client, &Reply::Progress(progress)).is_ok();
-        hears
+        hears && !wants_stop(client)
     };
     let reply = match serde_json::from_slice::<S::Request>(&line) {
         Ok(request) => match service.carry_out(request, &mut tell) {
             Ok(answer) => Reply::Done { answer },
-            Err(error) => Reply::Error { message: error.to_string() },
+            Err(message) => Reply::Error { message },
         },
         Err(error) => Reply::Error { message: format!("not a request: {error}") },
     };
@@ -274,6 +275,12 @@ fn has_hung_up(client: &UnixStream) -> bool {
     let mut asked = [PollFd::new(client, PollFlags::empty())];
     poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
         && asked.iter().any(|client| client.revents().contains(PollFlags::HUP))
+}
+
+/// Whether the client has said more than its request.
+fn wants_stop(client: &UnixStream) -> bool {
+    let said = rustix::net::recv(client, &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    said.is_ok_and(|(_, count)| count > 0)
 }
 
 fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {

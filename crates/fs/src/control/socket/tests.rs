@@ -9,7 +9,6 @@ impl Service for Echo {
     type Request = u32;
     type Answer = u32;
     type Progress = ();
-    type Error = String;
 
     fn carry_out(&self, request: u32, _: &mut dyn FnMut(&()) -> bool) -> Result<u32, String> {
         Ok(request)
@@ -100,7 +99,6 @@ fn what_a_client_asked_that_is_gone_is_not_done_and_one_that_only_waits_is_answe
         type Request = u32;
         type Answer = u32;
         type Progress = ();
-        type Error = String;
 
         fn carry_out(&self, request: u32, _: &mut dyn FnMut(&()) -> bool) -> Result<u32, String> {
             self.0.fetch_add(request, Ordering::Relaxed);
@@ -134,7 +132,6 @@ fn a_client_that_does_not_read_ends_its_work_and_holds_no_thread() {
         type Request = u32;
         type Answer = u32;
         type Progress = String;
-        type Error = String;
 
         fn carry_out(&self, request: u32, tell: &mut dyn FnMut(&String) -> bool) -> Result<u32, String> {
             let word = "x".repeat(1 << 16);

@@ -71,6 +71,8 @@ ranks! {
     StagingWorkers,
     /// What waits for the mover.
     MoverQueue,
+    /// Moves that have or want a turn on a disk.
+    DiskTurns,
     /// What is to be walked because names changed.
     RevisitsDue,
     /// Walks under way.
@@ -99,6 +101,10 @@ ranks! {
     InodeLog,
     /// A branch's numbers.
     InodeEntries,
+    /// How warm files are: one of the shards.
+    Heats,
+    /// How much has moved because of heat.
+    HeatSpending,
     /// Who holds most of directories that are kept together.
     PlacementHoldings,
     /// Open files: one of the shards.

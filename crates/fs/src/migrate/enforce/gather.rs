@@ -41,6 +41,13 @@ pub(super) struct Ways<'a> {
     since: Option<Instant>,
 }
 
+impl Ways<'_> {
+    /// How many files wait.
+    pub(super) fn len(&self) -> u64 {
+        self.ways.values().map(|waiting| waiting.len() as u64).sum()
+    }
+}
+
 impl<'a> Walker<'a> {
     /// Moves a file, at the latest when its way has enough files for a batch.
     pub(super) fn gather(&mut self, way: [BranchId; 2], found: ToMove<'a>) {
@@ -77,6 +84,7 @@ impl<'a> Walker<'a> {
         while !found.is_empty() && !self.stopped {
             self.move_first(way, &mut found);
         }
+        self.summary.files_left += found.len() as u64;
     }
 
     /// Moves the first of these files, or some together, and says so.
@@ -97,9 +105,12 @@ impl<'a> Walker<'a> {
         for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {
             let ToMove { file, dir, name, meta, event } = found;
             let moved = match moved {
-                Err(NotMoved::Mapped) => self.transfer(&file.node, target),
+                Err(NotMoved::Mapped) => self.transfer(&file.node, target, Cause::Rule),
                 // Nothing was begun.
-                Err(NotMoved::Stopped) => continue,
+                Err(NotMoved::Stopped) => {
+                    self.summary.files_left += 1;
+                    continue;
+                }
                 moved => self.said_of_stopped(moved),
             };
             self.note_unless_gone((&dir, &name), &meta, event, moved);
@@ -107,9 +118,9 @@ impl<'a> Walker<'a> {
     }
 
     /// A file that is mapped stays; one that somebody had open a moment ago moves.
-    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId) -> MoveResult {
-        let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, Cause::Rule, pace) {
-            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, Cause::Rule, pace, MAPPED_PATIENCE),
+    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: Cause) -> MoveResult {
+        let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, cause, pace) {
+            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, cause, pace, MAPPED_PATIENCE),
             done => done,
         });
         self.said_of_stopped(moved)

@@ -1,5 +1,6 @@
 //! What decides where the files go that a walk meets: the rules, or somebody else's plan.
 
+use umbrella_policy::heat::Opens;
 use umbrella_units::BranchId;
 
 use crate::branch::Branch;
@@ -18,6 +19,15 @@ pub(crate) struct Met<'a> {
     pub(crate) meta: &'a Meta,
 }
 
+/// Where a file is to go.
+pub(super) struct Target {
+    pub(super) branch: BranchId,
+    /// What is said of it then.
+    pub(super) event: MoveEvent,
+    /// How warm it is, where it moves for that.
+    pub(super) warmth: Option<Opens>,
+}
+
 /// Decides in place of the rules.
 pub(crate) trait Judge {
     /// What its moves are put down to, for people.
@@ -29,11 +39,11 @@ pub(crate) trait Judge {
 
 impl Walker<'_> {
     /// Where a file is to go that is not there.
-    pub(super) fn target_of(&mut self, file: &Met<'_>) -> Option<(BranchId, MoveEvent)> {
+    pub(super) fn target_of(&mut self, file: &Met<'_>) -> Option<Target> {
         let Some(judge) = &mut self.judge else { return self.by_rules(file.path, file.branch, file.meta) };
-        let target = judge.target_of(self.migrations, file)?;
+        let branch = judge.target_of(self.migrations, file)?;
         let name = judge.name().to_owned();
-        let event = self.event(file.path, [file.branch.id, target], file.meta, name);
-        Some((target, event))
+        let event = self.event(file.path, [file.branch.id, branch], file.meta, name);
+        Some(Target { branch, event, warmth: None })
     }
 }

@@ -1,5 +1,6 @@
 //! One walk of the branches of a fill level: the files that leave first, and how many may not leave.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,7 +15,7 @@ use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::evict::Stays;
 use crate::node::Backing;
-use crate::placement::{ActiveRules, Views, settled_facts};
+use crate::placement::{ActiveRules, Views};
 
 /// Files of one round at most: a path each.
 const MOST: usize = 1 << 14;
@@ -42,6 +43,14 @@ pub(super) struct Search<'a> {
     pub(super) need: ByteSize,
     /// Files that were tried and stay.
     pub(super) skip: &'a FxHashSet<Backing>,
+}
+
+/// A directory that is walked next: itself, or one below it. It is opened in its turn, so that a walk has as many descriptors as the tree is deep, however
+/// many directories wait.
+struct ToVisit {
+    dir: DirAt,
+    below: Option<OsString>,
+    path: Vec<u8>,
 }
 
 struct Walker<'a> {
@@ -79,11 +88,15 @@ impl Migrations {
 impl Walker<'_> {
     fn walk(&mut self, root: DirAt) {
         let branch = std::sync::Arc::clone(&root.branch);
-        let mut stack = vec![(root, Vec::new())];
-        while let Some((dir, path)) = stack.pop() {
+        let mut stack = vec![ToVisit { dir: root, below: None, path: Vec::new() }];
+        while let Some(ToVisit { dir, below, path }) = stack.pop() {
             if self.migrations.context.is_stopping() {
                 break;
             }
+            let dir = match below.map_or(Ok(dir.clone()), |name| dir.descend(&name)) {
+                Ok(dir) => dir,
+                Err(_removed_or_unreadable) => continue,
+            };
             let entries = match dir.list(true) {
                 Ok(entries) => entries,
                 // Removed meanwhile, or unreadable: what is in it stays.
@@ -99,7 +112,9 @@ impl Walker<'_> {
                 let Ok(meta) = dir.stat(&entry.name) else { continue };
                 let path = [&path, &b"/"[..], entry.name.as_bytes()].concat();
                 match meta.kind {
-                    FileKind::Directory => stack.extend(dir.descend(&entry.name).ok().map(|below| (below, path))),
+                    FileKind::Directory => {
+                        stack.push(ToVisit { dir: dir.clone(), below: Some(entry.name), path });
+                    }
                     FileKind::File | FileKind::Symlink => self.meet(&branch, meta, path),
                     _ => {}
                 }
@@ -131,8 +146,7 @@ impl Walker<'_> {
         let resident = placement.resident(branch, &file.meta);
         let Some(first) = file.paths.first() else { return };
         let xattrs = placement.xattrs(first, &file.meta, branch);
-        let settled = settled_facts(first, &file.meta, placement.born(branch, &file.meta));
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..placement.facts(first, &file.meta, branch) };
         let (rules, evict) = (&self.active.rules, self.search.evict);
         let names = file.paths.iter().map(Vec::as_slice);
         let path = rules.deciding_name(names, &facts, &self.views, Some(&resident)).unwrap_or(first);

@@ -28,6 +28,8 @@ use crate::node::inode_key;
 
 /// The clock may be set, or the machine sleep: hours that are to begin are looked at so often.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(600);
+/// So often is looked whether a file system freed what it frees late.
+const LOOK_FOR_FREED: Duration = Duration::from_secs(1);
 
 /// How far the fill levels are, by the names of their branches and groups.
 #[derive(Default)]
@@ -55,6 +57,8 @@ struct Rest {
     until: Instant,
     /// The level at its begin: much more than that ends it.
     used: ByteSize,
+    /// At this level what was moved is free, and the rest ends early.
+    freed: Option<ByteSize>,
     /// It goes on by itself. Else only where the pool is in use.
     wakes: bool,
 }
@@ -89,7 +93,13 @@ impl Stays {
 impl Rest {
     fn lasts(&self, level: Level) -> bool {
         let much_more = self.used.0.saturating_add(level.total.0 / 100);
-        Instant::now() < self.until && level.used.0 <= much_more
+        Instant::now() < self.until && level.used.0 <= much_more && self.freed.is_none_or(|freed| level.used > freed)
+    }
+
+    /// When the level is to be looked at again although nobody uses the pool.
+    fn wakes_at(&self) -> Option<Instant> {
+        let next = if self.freed.is_some() { self.until.min(Instant::now() + LOOK_FOR_FREED) } else { self.until };
+        self.wakes.then_some(next)
     }
 }
 
@@ -149,7 +159,10 @@ impl Migrations {
     /// Whether no rule may bring a file back that is about to move: a fill level moves it, or did before, and it has not changed since.
     pub(crate) fn stays_away(&self, cause: Cause, from: BackingKey, link: &MovedLink) -> bool {
         let is_evicted = |meta: Meta| self.tree.inodes.is_evicted(inode_key(&link.from.online, &meta), meta.ctime);
-        cause == Cause::Evict || self.tree.inodes.was_evicted(from) && link.from.stat(&link.name).is_ok_and(is_evicted)
+        cause == Cause::Evict
+            || cause != Cause::Warm
+                && self.tree.inodes.was_evicted(from)
+                && link.from.stat(&link.name).is_ok_and(is_evicted)
     }
 
     /// After a move: its change time is final.

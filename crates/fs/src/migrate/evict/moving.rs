@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
+use umbrella_policy::placement::spec::EvictOrder;
 use umbrella_policy::placement::{Evict, FileFacts, Leaving, Level, Urgency};
 use umbrella_units::{BranchId, ByteSize};
 
@@ -21,9 +22,10 @@ use crate::migrate::evict::look::ToLeave;
 use crate::migrate::evict::run::Round;
 use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::Backing;
-use crate::placement::{ActiveRules, settled_facts};
+use crate::placement::ActiveRules;
 use crate::relocate::Throttle;
 use crate::tree::Pinned;
+use crate::warning::{Subject, Warning};
 
 /// How often the hours are looked at while a file is copied.
 const LOOK_AT_HOURS: Duration = Duration::from_secs(1);
@@ -91,7 +93,8 @@ impl<'a> Mover<'a> {
         let is_same = Arc::ptr_eq(self.active, &self.migrations.placement.rules.load());
         self.round.is_stopped |=
             self.migrations.context.is_stopping() || !is_same || !(is_short || in_hours(self.evict));
-        self.round.is_stopped
+        self.round.is_spent |= self.migrations.is_spent(self.evict, is_short);
+        self.round.is_stopped || self.round.is_spent
     }
 
     /// The next files that free what is still needed, or as many as move together.
@@ -141,8 +144,7 @@ impl<'a> Mover<'a> {
         let Some(path) = file.paths.first() else { return Leaving::Nowhere };
         let resident = placement.resident(&branch, &file.meta);
         let xattrs = placement.xattrs(path, &file.meta, &branch);
-        let settled = settled_facts(path, &file.meta, placement.born(&branch, &file.meta));
-        let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled };
+        let facts = FileFacts { xattrs: xattrs.as_deref(), ..placement.facts(path, &file.meta, &branch) };
         let around = placement.around(self.active);
         self.active.rules.leaving((self.evict, urgency), &facts, views, &resident, &around)
     }
@@ -176,6 +178,9 @@ impl<'a> Mover<'a> {
         match moved {
             Ok(_) => {
                 let occupied = file.meta.occupied();
+                if self.evict.order == EvictOrder::Coldest {
+                    self.migrations.placement.note_moved_by_heat(occupied);
+                }
                 self.round.files_moved += 1;
                 self.round.bytes_moved.0 += occupied.0;
                 self.migrations.with_run(self.evict, |run| {
@@ -203,8 +208,7 @@ impl<'a> Mover<'a> {
                 context.count(Metric::RelocationsFailed);
                 let path = leaver.pinned.first().map_or_else(|| file.shown(), |pinned| show(&pinned.node));
                 let to = self.migrations.placement.branch_name(target);
-                let said = format!("{path} could not be moved to branch {to:?}: {why}; it stays where it is");
-                context.warn(format!("move {path}"), said);
+                context.warn(Subject::Move(path.clone()), &Warning::NotMoved { path, to, why: why.to_string() });
             }
         }
     }

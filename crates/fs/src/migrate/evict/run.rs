@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
+use umbrella_policy::placement::spec::EvictOrder;
 use umbrella_policy::placement::{Evict, Level, Urgency};
 use umbrella_units::ByteSize;
 
@@ -12,12 +13,15 @@ use crate::migrate::evict::look::{Found, Search};
 use crate::migrate::evict::{Rest, Run, Stays, in_hours};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
+use crate::warning::{Subject, Warning};
 
 /// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
 const REST: Duration = Duration::from_secs(60);
 const REST_BY_WALK: u32 = 9;
-/// A file system that frees space late is given this time.
+/// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
+/// Where `max_move` of heat is used up, it is looked at again after this time.
+const SPENT: Duration = Duration::from_secs(600);
 
 /// What came of one round.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub(super) struct Round {
     pub(super) bytes_moved: ByteSize,
     /// The hours are over, or the pool ends.
     pub(super) is_stopped: bool,
+    /// `max_move` of heat is used up.
+    pub(super) is_spent: bool,
 }
 
 impl Migrations {
@@ -44,8 +50,8 @@ impl Migrations {
             run.is_moving = false;
             run.rest = rest;
         });
-        self.context.unwarn(&subject(evict));
-        rest.filter(|rest| rest.wakes).map(|rest| rest.until)
+        self.context.unwarn(&Subject::Evict(evict.of.to_string()));
+        rest.and_then(|rest| rest.wakes_at())
     }
 
     fn note_level(&self, evict: &Evict, level: Level) -> Due {
@@ -61,7 +67,7 @@ impl Migrations {
                 return Due::Nothing;
             };
             if let Some(rest) = run.rest.filter(|rest| rest.lasts(level)) {
-                return Due::Later(rest.wakes.then_some(rest.until));
+                return Due::Later(rest.wakes_at());
             }
             run.on = goes_on.or(Some(urgency));
             Due::Now(urgency)
@@ -78,22 +84,29 @@ impl Migrations {
                 self.with_run(evict, Run::end);
                 return None;
             }
+            if self.is_spent(evict, urgency == Urgency::Short) {
+                return Some(Rest { until: Instant::now() + SPENT, used: before.used, freed: None, wakes: true });
+            }
             let (began, tried) = (Instant::now(), skip.len());
             let Found { files, stays } = self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
             let walk_took = began.elapsed();
             self.with_run(evict, |run| run.stays.replace_found(stays));
             let round = self.move_leavers(active, evict, files, &mut skip);
             let used = self.level_now(evict)?.used;
+            if round.is_spent {
+                return Some(Rest { until: Instant::now() + SPENT, used, freed: None, wakes: true });
+            }
             if round.is_stopped {
-                return Some(Rest { until: Instant::now(), used, wakes: true });
+                return Some(Rest { until: Instant::now(), used, freed: None, wakes: true });
             }
             if round.files_moved == 0 && skip.len() == tried {
                 let until = Instant::now() + REST.max(walk_took * REST_BY_WALK);
-                return Some(Rest { until, used, wakes: false });
+                return Some(Rest { until, used, freed: None, wakes: false });
             }
             let came_free = before.used.0.saturating_sub(used.0);
             if came_free < round.bytes_moved.0 / 2 {
-                return Some(Rest { until: Instant::now() + FREES_LATE, used, wakes: true });
+                let freed = Some(ByteSize(before.used.0.saturating_sub(round.bytes_moved.0 / 2)));
+                return Some(Rest { until: Instant::now() + FREES_LATE, used, freed, wakes: true });
             }
         }
     }
@@ -101,13 +114,15 @@ impl Migrations {
     /// Below `min_free` the hours of a fill level do not count, and people should know why their disks run.
     fn say_begin(&self, evict: &Evict, urgency: Urgency) {
         if urgency == Urgency::Short && !in_hours(evict) {
-            let of = &evict.of;
-            self.context.warn(
-                subject(evict),
-                format!("{of:?} has less than min_free free: files leave it now, outside of the hours of its `evict`"),
-            );
+            let of = evict.of.to_string();
+            self.context.warn(Subject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
         }
         tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
+    }
+
+    /// Whether a fill level waits because what heat may move in a day has moved. Below `min_free` it does not count.
+    pub(super) fn is_spent(&self, evict: &Evict, is_short: bool) -> bool {
+        evict.order == EvictOrder::Coldest && !is_short && !self.placement.may_move_by_heat()
     }
 
     /// How full it is, asked now.
@@ -140,9 +155,4 @@ impl Run {
         self.next.clear();
         self.stays = Stays::default();
     }
-}
-
-/// What the warning of a fill level is filed under.
-fn subject(evict: &Evict) -> String {
-    format!("evict {}", evict.of)
 }

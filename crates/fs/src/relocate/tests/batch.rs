@@ -26,10 +26,10 @@ fn run_with(
     let [parked, temps, intents] =
         [pool.a.join(".umbrella/tmp"), pool.b.join(".umbrella/tmp"), pool.b.join(".umbrella/intents")].map(open);
     let (parked, temps_at, intents) = (parked.as_fd(), temps.as_fd(), intents.as_fd());
-    let batch = Batch { from: A, to: B, parked, temps: temps_at, intents, hook };
+    let batch = Batch { from: A, to: B, parked, temps: temps_at, intents, syncs_whole: [true; 2], hook };
     let sync = CopiesSync::before(temps_at)?;
     let cancel = AtomicBool::new(false);
-    let limits = Limits { durability: Durability::Begun, ..Limits::new(&cancel) };
+    let limits = Limits { durability: Durability::Together, ..Limits::new(&cancel) };
     let copy = |(at, name): (usize, &&str)| {
         let source = pool.a.join(name);
         copy_limited(&source, &pool.b.join(".umbrella/tmp").join(copy_of(at)), &ALL, &limits)

@@ -44,6 +44,17 @@ fn a_read_that_the_log_has_not_wakes_the_disk_and_each_flushes_then() {
 }
 
 #[test]
+fn a_flush_is_timed_beside_the_requests_of_others_and_alone() {
+    let contended = run_for(26, &small(100), &[write(15_000, 8, 8), read(20_000, 800, 8)]);
+    let AloneFigures { time_s, flash_s, disk_s } = contended.flushes.alone;
+    assert_eq!((flush_times(&contended), [time_s, flash_s, disk_s].map(millis)), ([20, 1, 19], [11, 1, 10]));
+    assert!((contended.contention - 45.0).abs() < 1e-6, "{}", contended.contention);
+    let undisturbed =
+        run_for(30, &HybridSetup { when: When::Full, ..small(100) }, &[read(0, 0, 8), write(20_000, 8, 8)]);
+    assert_eq!((undisturbed.flushes.count, undisturbed.contention), (1, 0.0));
+}
+
+#[test]
 fn full_does_not_flush_when_a_read_wakes_the_disk() {
     let trace = [write(15_000, 8, 8), read(20_000, 800, 8)];
     let outcome = run_for(26, &HybridSetup { when: When::Full, ..small(100) }, &trace);

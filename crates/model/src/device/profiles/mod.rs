@@ -113,11 +113,11 @@ impl Options {
     }
 }
 
-impl Profile {
+impl Spec {
     /// A device of this kind, idle, at time zero.
     pub fn build(&self, options: &Options) -> Box<dyn Device + Send> {
         let sectors = options.capacity.map_or(Lba(u64::MAX), |capacity| Lba(capacity.0 / SECTOR_BYTES));
-        match &self.spec {
+        match self {
             Spec::Disk(spec) => Box::new(options.disk(spec).with_capacity(sectors)),
             Spec::Ssd(spec) => {
                 let queue_depth = options.queue_depth.unwrap_or(spec.queue_depth);
@@ -130,6 +130,14 @@ impl Profile {
             }
         }
     }
+}
+
+impl Profile {
+    /// A device of this kind, idle, at time zero.
+    pub fn build(&self, options: &Options) -> Box<dyn Device + Send> {
+        self.spec.build(options)
+    }
+
     /// The same with its motor and a meter.
     pub fn powered(&self, options: &Options) -> Powered {
         Powered::new(self.build(options), self.power)

@@ -16,6 +16,7 @@ use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, view};
 use super::slot::Set;
 use super::spec::EvictOrder;
+use crate::heat::Opens;
 use crate::schedule::Schedule;
 
 pub use selection::Selection;
@@ -94,6 +95,7 @@ impl Evict {
             EvictOrder::Oldest => time(facts.mtime),
             EvictOrder::LeastRecentlyUsed => time(facts.atime),
             EvictOrder::Largest => -i128::from(facts.size.0),
+            EvictOrder::Coldest => (i128::from(facts.heat.min(Opens::MAX).0) << 64) + i128::from(facts.mtime.secs),
         }
     }
 

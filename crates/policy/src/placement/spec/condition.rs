@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{Amount, ByteSize};
 
+use crate::heat::Opens;
+
 /// How a value is compared with the file's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -176,6 +178,15 @@ pub enum Condition {
         value: Duration,
         /// Hysteresis, as for `Size`.
         hysteresis: Duration,
+    },
+    /// How often the file was opened of late ([`crate::heat`]).
+    Heat {
+        /// Comparison.
+        is: Comparison,
+        /// Threshold.
+        value: Opens,
+        /// Hysteresis, as for `Size`.
+        hysteresis: Opens,
     },
     /// Number of hard links.
     Links {

@@ -43,6 +43,8 @@ pub enum EvictOrder {
     LeastRecentlyUsed,
     /// The largest.
     Largest,
+    /// The one that was opened least of late; of those that are as cold, the one whose data was changed longest ago.
+    Coldest,
 }
 
 impl EvictSpec {

@@ -24,6 +24,7 @@ use super::spec::{
     RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
 };
 use super::*;
+use crate::heat::Opens;
 
 /// Branches of the tests, in order of their ids.
 const NAMES: [&str; 4] = ["disk", "flash", "crypt", "spare"];
@@ -113,6 +114,7 @@ fn file(path: &str) -> FileFacts<'_> {
         mtime: at(1_000_000),
         ctime: at(1_000_000),
         btime: Some(at(1_000_000)),
+        heat: Opens(0),
         now: at(1_086_400),
         stage: Stage::Settled,
         xattrs: Some(&[]),

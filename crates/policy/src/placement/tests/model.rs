@@ -58,7 +58,7 @@ impl Surroundings for Around {
 #[derive(Debug, Clone)]
 struct File {
     path: Vec<u8>,
-    numbers: [u32; 9],
+    numbers: [u32; 10],
     settled: bool,
     kind: FileKind,
     home: Option<Resident>,
@@ -67,7 +67,7 @@ struct File {
 
 impl File {
     fn facts(&self) -> FileFacts<'_> {
-        let [size, uid, gid, mode, links, atime, mtime, ctime, btime] = self.numbers;
+        let [size, uid, gid, mode, links, atime, mtime, ctime, btime, heat] = self.numbers;
         FileFacts {
             path: &self.path,
             kind: self.kind,
@@ -82,6 +82,7 @@ impl File {
             ctime: at(ctime.into()),
             // The smallest number stands for one that is not known.
             btime: (btime > 0).then(|| at(btime.into())),
+            heat: Opens(heat.into()),
             now: at(6),
             stage: if self.settled { Stage::Settled } else { Stage::New },
             xattrs: self.xattrs.as_deref(),
@@ -467,7 +468,7 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
 
 fn files() -> impl Strategy<Value = Vec<File>> {
     let lasting = (prop::bool::weighted(0.8), kinds(), conditions::xattrs());
-    let file = (naive::paths(), prop::array::uniform9(0u32..8), lasting, residents())
+    let file = (naive::paths(), prop::array::uniform10(0u32..8), lasting, residents())
         .prop_map(|(path, numbers, (settled, kind, xattrs), home)| File { path, numbers, settled, kind, home, xattrs });
     prop::collection::vec(file, 1..10)
 }

@@ -82,6 +82,12 @@ fn file_hash(id: FileId) -> Hash {
     hash(3, id.0)
 }
 
+/// A file's place in the order of numbers. Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock. So
+/// the device, number 0, comes after all others.
+fn number_place(id: FileId) -> u64 {
+    id.0.wrapping_sub(FileId::DEVICE.0 + 1).min(u64::MAX - 1)
+}
+
 impl Files {
     pub(super) fn new(order: Option<FileOrder>) -> Files {
         Files {
@@ -122,9 +128,7 @@ impl Files {
         let (order, members) = match self.order {
             None => (0, Members::Listed { ends: Ends::EMPTY, highest: 0 }),
             Some(FileOrder::FirstDirtied) => (self.places, Members::Run { start: 0, len: 0 }),
-            // Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock. So the device, number 0,
-            // comes after all others.
-            Some(FileOrder::Number) => (id.0.wrapping_sub(FileId::DEVICE.0 + 1), Members::Run { start: 0, len: 0 }),
+            Some(FileOrder::Number) => (number_place(id), Members::Run { start: 0, len: 0 }),
         };
         let file = File { id, pages: 0, marked: false, order, members };
         let slot = if let Some(slot) = self.free.pop() {
@@ -250,6 +254,15 @@ impl Files {
     pub(super) fn first(&self) -> Option<DirtyFile> {
         let (&(marked, _), &slot) = self.ordered.first_key_value()?;
         Some(DirtyFile { file: self.id(slot), marked })
+    }
+
+    /// The first file behind the place of `id` among those that are marked or not marked as the first one is.
+    pub(super) fn first_behind(&self, id: FileId) -> Option<DirtyFile> {
+        let first = self.first()?;
+        let behind = (first.marked, number_place(id) + 1)..=(first.marked, u64::MAX);
+        let next =
+            self.ordered.range(behind).next().map(|(&(marked, _), &slot)| DirtyFile { file: self.id(slot), marked });
+        next.or(Some(first))
     }
 
     pub(super) fn mark(&mut self, id: FileId) {

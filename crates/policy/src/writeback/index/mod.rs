@@ -62,6 +62,13 @@ pub struct Needs {
     pub age: Age,
 }
 
+impl Needs {
+    /// Whether dirty pages are counted by zones.
+    pub fn has_zones(&self) -> bool {
+        self.blocks.is_some_and(|blocks| blocks.zones.is_some())
+    }
+}
+
 /// What a policy needs of the places on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockNeeds {

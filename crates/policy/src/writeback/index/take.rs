@@ -178,6 +178,12 @@ impl DirtyIndex {
         self.files.first()
     }
 
+    /// The first file behind this one's place, among those marked or not marked as the first file is; the first when there is none. Needs
+    /// [`super::FileOrder::Number`].
+    pub fn first_file_behind(&self, file: FileId) -> Option<DirtyFile> {
+        self.files.first_behind(file)
+    }
+
     /// Sets a file back behind all that are not marked, until it has no dirty pages. Needs [`super::Needs::files`].
     pub fn mark_file(&mut self, file: FileId) {
         self.files.mark(file);

@@ -2,7 +2,8 @@
 //!
 //! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`). It begins at the start
 //!   of the file only when nothing is dirty behind that place, and stops at the end of the file.
-//! - `requeue`: a file that still has dirty pages after its share waits behind the others.
+//! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted, until those with
+//!   higher numbers had theirs.
 //!
 //! Source: Linux 2.6.12, `mpage_writepages()` in fs/mpage.c and `__sync_single_inode()` in fs/fs-writeback.c; 2.6.24,
 //! `write_cache_pages()` in mm/page-writeback.c and `redirty_tail()` in fs/fs-writeback.c.
@@ -38,18 +39,31 @@ pub(super) const REQUEUE: ParamInfo = ParamInfo {
 pub(super) struct Resume {
     goes_on: bool,
     requeue: bool,
+    /// Files are sorted by number.
+    sorted: bool,
+    /// The file that was written last.
+    last: Option<FileId>,
     next: FxHashMap<FileId, PageIndex>,
 }
 
 impl Resume {
     /// As the parameters [`RESUME`] and [`REQUEUE`] say.
     pub(super) fn of(values: &Values) -> Resume {
-        Resume { requeue: values.flag(REQUEUE.name), ..Resume::in_order(values) }
+        Resume { requeue: values.flag(REQUEUE.name), goes_on: values.flag(RESUME.name), ..Resume::default() }
     }
 
-    /// Of a policy that sorts its files, so that none waits behind the others: as [`RESUME`] says.
+    /// Of a policy that sorts its files by number. There a file that is written in part waits until all behind it had their share.
     pub(super) fn in_order(values: &Values) -> Resume {
-        Resume { goes_on: values.flag(RESUME.name), ..Resume::default() }
+        Resume { sorted: true, ..Resume::of(values) }
+    }
+
+    /// The file whose turn it is.
+    pub(super) fn turn(&self, index: &DirtyIndex) -> Option<FileId> {
+        let next = match self.last.filter(|_| self.requeue && self.sorted) {
+            Some(last) => index.first_file_behind(last),
+            None => index.first_file(),
+        };
+        next.map(|next| next.file)
     }
 
     /// Takes at most `most` pages of a file that has dirty ones.
@@ -65,7 +79,8 @@ impl Resume {
         } else {
             index.take_from_file(file, most, out);
         }
-        if self.requeue {
+        self.last = Some(file);
+        if self.requeue && !self.sorted {
             index.send_file_back(file);
         }
     }

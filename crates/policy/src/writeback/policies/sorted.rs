@@ -5,14 +5,14 @@
 
 use super::super::index::FileOrder;
 use super::super::policy::PolicyInfo;
-use super::resume::{RESUME, Resume};
+use super::resume::{REQUEUE, RESUME, Resume};
 use super::two_queue::TwoQueues;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "sorted",
     summary: "files in the order of their inode numbers",
     source: "UmbrellaFS, chapter IV, sorting",
-    params: &[RESUME],
+    params: &[RESUME, REQUEUE],
     offline: false,
     keeps: "files by number, their pages in index order",
     build: |values| Box::new(TwoQueues::new(FileOrder::Number, 0, Resume::in_order(values))),

@@ -78,8 +78,8 @@ impl Policy for TwoQueues {
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
         let goal = Goal::new(want, out);
         while !goal.is_met(out) {
-            let Some(first) = index.first_file() else { return };
-            self.resume.take(first.file, goal.left(out), index, out);
+            let Some(file) = self.resume.turn(index) else { return };
+            self.resume.take(file, goal.left(out), index, out);
         }
     }
 

@@ -167,6 +167,18 @@ fn linux_2_6_puts_a_file_that_is_written_in_part_behind_the_others() {
 }
 
 #[test]
+fn a_sorted_file_that_is_written_in_part_waits_until_those_behind_it_had_their_share() {
+    for name in ["sorted:requeue=true", "two_queue_sorted:requeue=true"] {
+        let mut policy = policy(name);
+        for file in [5, 3, 4] {
+            (0..3).for_each(|index| dirty(&mut policy, file, index));
+        }
+        let expected = [(3, 0), (3, 1), (4, 0), (4, 1), (5, 0), (5, 1), (3, 2), (4, 2), (5, 2)];
+        assert_eq!(two_by_two(&mut policy, 5), expected, "{name}");
+    }
+}
+
+#[test]
 fn two_queues_take_metadata_after_the_files_however_often_it_was_written() {
     for spec in ["sorted", "two_queue_sorted"] {
         let mut policy = policy(spec);

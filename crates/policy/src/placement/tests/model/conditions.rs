@@ -113,6 +113,9 @@ fn truth_of_one(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, ba
         Condition::Uid { is, value } => exact(*is, facts.uid, *value),
         Condition::Gid { is, value } => exact(*is, facts.gid, *value),
         Condition::Links { is, value } => exact(*is, facts.links, *value),
+        Condition::Heat { is, value, hysteresis } => {
+            Some(compared(*is, facts.heat.0.into(), value.0.into(), hysteresis.0.into(), band))
+        }
         Condition::Mode { is, value, mask } => exact(*is, facts.mode & mask, value & mask),
         Condition::Access { is, value } => {
             let has = match value {
@@ -244,6 +247,11 @@ fn single() -> impl Strategy<Value = Condition> {
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Uid { is, value }),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Gid { is, value }),
         (is(), 0u32..7).prop_map(|(is, value)| Condition::Links { is, value }),
+        (is(), 0u64..7, 0u64..4).prop_map(|(is, value, hysteresis)| Condition::Heat {
+            is,
+            value: Opens(value),
+            hysteresis: Opens(hysteresis)
+        }),
         (is(), 0u32..0o10000, 0u32..0o10000).prop_map(|(is, value, mask)| Condition::Mode { is, value, mask }),
         (any::<bool>(), prop::sample::select(vec![Access::ReadOnly, Access::Writable, Access::Executable])).prop_map(
             |(equal, value)| Condition::Access {

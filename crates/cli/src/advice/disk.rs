@@ -1,0 +1,97 @@
+//! What to do about an error of a disk.
+
+use std::error::Error;
+
+use umbrella_block::hybrid::{Contents, HybridError};
+use umbrella_block::log_store::LogStoreError;
+use umbrella_block::log_store::format::{ChooseError, FormatError};
+
+pub(super) fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<HybridError>() {
+        return of_hybrid(error);
+    }
+    if let Some(error) = error.downcast_ref::<LogStoreError>() {
+        return of_store(error);
+    }
+    of_superblock(error.downcast_ref::<ChooseError>()?)
+}
+
+/// About a damaged record of a hybrid disk's log, when what it held was listed.
+pub(crate) const GO_ON: &str = "`umbrella disk attach --salvage` goes on without it";
+
+fn of_hybrid(error: &HybridError) -> Option<&'static str> {
+    Some(match error {
+        HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
+        HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
+        HybridError::FlashLost { .. } => {
+            "if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
+        }
+        HybridError::TagGone { .. } => {
+            "`umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
+        }
+        HybridError::DiskGrew { .. } => {
+            "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), and join it again with `umbrella disk create`; the data on it stays"
+        }
+        HybridError::DiskCut { .. } | HybridError::Stale { .. } => {
+            "to go on with the disk as it is, without what only the flash has: `umbrella disk detach --forget-flash`"
+        }
+        HybridError::Detached { .. } => "`umbrella disk create` joins them again",
+        HybridError::Changed { .. } => {
+            "copy what you need from the disk (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
+        }
+        HybridError::Corrupt { .. } => {
+            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
+        }
+        HybridError::Unreadable { .. } => {
+            "to give these sectors up: `umbrella disk detach --keep-cache`, then `umbrella disk attach --salvage`"
+        }
+        HybridError::Occupied { contents, .. } => of_contents(contents),
+        _ => return None,
+    })
+}
+
+fn of_contents(contents: &Contents) -> &'static str {
+    match contents {
+        Contents::LogOf(_) | Contents::LogInUse => {
+            "`umbrella disk detach --dissolve` ends that pair (--forget-flash where its disk goes on without it); --force writes over it"
+        }
+        Contents::HalfWith(_) => {
+            "`umbrella disk detach` brings it to the disk (with --forget-flash if the flash is lost)"
+        }
+        Contents::OnFlash(_) | Contents::ToTheEnd(_) | Contents::InPlaceOfTag => "--force writes over it",
+    }
+}
+
+fn of_store(error: &LogStoreError) -> Option<&'static str> {
+    Some(match error {
+        LogStoreError::Superblock { source, .. } => return of_superblock(source),
+        LogStoreError::Checkpoints { .. } => "`umbrella disk salvage` copies the data out",
+        LogStoreError::FlushedLost { .. } => {
+            "to go on without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
+        }
+        LogStoreError::LogUnreadable { .. } => "--salvage goes on without it, --read-only reads what is left",
+        LogStoreError::Doubtful { source, .. } => return of_store(source),
+        LogStoreError::MapPage { .. } => {
+            "`umbrella disk salvage` copies the rest, and what the log still has of them; `attach` or `serve` with --salvage goes on without them"
+        }
+        LogStoreError::Damaged { .. } | LogStoreError::Unverified { .. } | LogStoreError::Lost { .. } => {
+            "`umbrella disk salvage` copies what is left"
+        }
+        LogStoreError::Occupied { .. } => "--force does that",
+        LogStoreError::NoRoom { .. } => "`umbrella disk check --data` says which",
+        _ => return None,
+    })
+}
+
+fn of_superblock(error: &ChooseError) -> Option<&'static str> {
+    match error {
+        ChooseError::Foreign => {
+            Some("`umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out")
+        }
+        ChooseError::Damaged { .. } => Some("`umbrella disk salvage` copies the data out"),
+        ChooseError::Unusable { source: FormatError::DeviceTooSmall { .. }, .. } => {
+            Some("`umbrella disk check --data` then lists the losses")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,22 @@
+//! What to do about an error or a warning, in commands. A library knows none: the program sets who does.
+
+use std::error::Error;
+use std::sync::OnceLock;
+
+/// Says what to do about an error or a [`crate::warning::Warning`], if a command helps.
+pub type Advice = fn(&(dyn Error + 'static)) -> Option<String>;
+
+static ADVICE: OnceLock<Advice> = OnceLock::new();
+
+/// Who says what to do, from now on, in the log, in the status and in answers on the control socket. Only the first call counts.
+pub fn set_advice(advice: Advice) {
+    let _ = ADVICE.set(advice);
+}
+
+/// What is wrong, and what to do about it.
+pub(crate) fn advised(error: &(dyn Error + 'static)) -> String {
+    match ADVICE.get().and_then(|advice| advice(error)) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error.to_string(),
+    }
+}

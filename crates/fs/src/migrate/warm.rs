@@ -1,0 +1,101 @@
+//! Files that heat up move where a rule wants warm files.
+//!
+//! - When a warm file is closed for the last time, at most once a minute, its rule is asked. Where a rule wants warm files, the next files of its directory get
+//!   as warm as that rule asks, and one open more: they will be opened soon, and come along.
+//! - What has to move waits for the mover as any file does. `max_move` is looked at when it is its turn; what it holds back is found by a later close, or by the
+//!   enforcer, which moves the warmest first.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use umbrella_policy::heat::Opens;
+use umbrella_policy::placement::spec::FileKind;
+
+use crate::ground::at::FileAt;
+use crate::ground::meta::now;
+use crate::inode_map::HeatKey;
+use crate::migrate::Migrations;
+use crate::node::{FileState, Node};
+use crate::tree::Pinned;
+
+/// A file whose neighbours come along.
+pub(super) struct Warmed {
+    pub(super) dir: Arc<Node>,
+    pub(super) name: OsString,
+    /// So warm they get.
+    pub(super) to: Opens,
+}
+
+impl Migrations {
+    /// The last handle of a warm file is closed. The caller holds the rename lock shared.
+    pub(crate) fn evaluate_warm(&self, node: &Arc<Node>, file: &FileAt) {
+        let Ok(meta) = file.stat() else { return };
+        if meta.nlink == 0 || self.branches.is_staging(file.branch.id) {
+            return;
+        }
+        let entry = self.placement.decide(&node.rule_path(), &meta, &file.branch).entry;
+        let active = self.placement.rules.load();
+        let Some(from) = active.rules.entries().get(entry.index()).and_then(|entry| entry.warm_from) else { return };
+        self.evaluate_meta(node, &meta);
+        if self.placement.heat_settings().neighbours > 0
+            && let Some((dir, name)) = node.place()
+        {
+            self.revisits.warm(Warmed { dir, name, to: from.plus(Opens::ONE) });
+        }
+    }
+
+    /// The next files of a directory come along.
+    pub(super) fn warm_neighbours(&self, warmed: &Warmed) {
+        let names = self.next_names(&warmed.dir, &warmed.name, self.placement.heat_settings().neighbours as usize);
+        for name in names {
+            if self.context.is_stopping() {
+                return;
+            }
+            let Ok(file) = Pinned::lookup(&self.tree, &warmed.dir, &name) else { continue };
+            if file.node.kind == FileKind::File {
+                self.warm(&file.node, warmed.to);
+            }
+        }
+    }
+
+    fn warm(&self, node: &Arc<Node>, to: Opens) {
+        let _names = self.tree.rename_lock.read();
+        let Some(file) = node.file() else { return };
+        let branch = file.state.read().backing.branch;
+        let Ok(Some(online)) = self.branches.get(branch).map(|branch| branch.online()) else { return };
+        let key = HeatKey { ino: node.ino, born: node.born };
+        let half_life = self.placement.heat_settings().half_life;
+        self.tree.inodes.heats().raise(key, online.slot, (now(), half_life), to);
+        if let Ok(attr) = self.tree.attr_of(node) {
+            self.evaluate_meta(node, &attr.meta);
+        }
+    }
+
+    /// The names that follow in a directory, by the order of their bytes.
+    fn next_names(&self, dir: &Arc<Node>, after: &OsStr, count: usize) -> BTreeSet<OsString> {
+        let copies = {
+            let _names = self.tree.rename_lock.read();
+            self.tree.copies(dir)
+        };
+        let mut next = BTreeSet::new();
+        for copy in copies.unwrap_or_default() {
+            for entry in copy.list(true).unwrap_or_default() {
+                if entry.name.as_os_str() > after && entry.name != crate::branch::HIDDEN {
+                    next.insert(entry.name);
+                    if next.len() > count {
+                        next.pop_last();
+                    }
+                }
+            }
+        }
+        next
+    }
+}
+
+impl FileState {
+    /// Whether somebody opened it while it was warm, and the last handle is closed now.
+    pub(crate) fn take_warm(&mut self) -> bool {
+        self.any_handle().is_none() && std::mem::take(&mut self.is_warm)
+    }
+}

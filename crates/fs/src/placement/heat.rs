@@ -1,0 +1,60 @@
+//! How warm files are, for the rules.
+
+use umbrella_policy::heat::Opens;
+use umbrella_policy::placement::FileFacts;
+use umbrella_units::{ByteSize, Timestamp};
+
+use crate::branch::Branch;
+use crate::ground::meta::{Meta, now};
+use crate::inode_map::HeatKey;
+use crate::node::{Node, inode_key};
+use crate::placement::{Placement, settled_facts};
+use crate::spec::HeatSpec;
+
+impl Placement {
+    /// `[heat]`, or what holds without it.
+    pub(crate) fn heat_settings(&self) -> HeatSpec {
+        self.context.settings().heat.unwrap_or_default()
+    }
+
+    /// Whether opens are counted: where a rule asks for heat, or the configuration speaks of it.
+    fn counts_opens(&self) -> bool {
+        self.rules.load().rules.asked().heat || self.context.settings().heat.is_some()
+    }
+
+    /// A file was opened on the branch with this slot. True, now and then: it is so warm that a rule may want it elsewhere.
+    pub(crate) fn note_open(&self, node: &Node, slot: u16) -> bool {
+        if !self.counts_opens() {
+            return false;
+        }
+        let key = HeatKey { ino: node.ino, born: node.born };
+        let warm = self.rules.load().rules.warm_from();
+        self.inodes.heats().opened(key, slot, (now(), self.heat_settings().half_life), warm)
+    }
+
+    /// How warm a file on a branch is that was born then.
+    pub(crate) fn heat(&self, branch: &Branch, meta: &Meta, born: Option<Timestamp>) -> Opens {
+        if !self.counts_opens() {
+            return Opens(0);
+        }
+        let Some(online) = branch.online() else { return Opens(0) };
+        let key = HeatKey { ino: self.inodes.ino(inode_key(&online, meta)), born };
+        self.inodes.heats().opens(key, now(), self.heat_settings().half_life)
+    }
+
+    /// The facts of a file on a branch; its extended attributes are added by those who read them.
+    pub(crate) fn facts<'a>(&self, path: &'a [u8], meta: &Meta, branch: &Branch) -> FileFacts<'a> {
+        let born = self.born(branch, meta);
+        FileFacts { heat: self.heat(branch, meta, born), ..settled_facts(path, meta, born) }
+    }
+
+    /// Whether files may move because of heat, as far as `max_move` goes.
+    pub(crate) fn may_move_by_heat(&self) -> bool {
+        self.inodes.heats().may_spend(now(), self.heat_settings().max_move)
+    }
+
+    /// A file has moved because of heat.
+    pub(crate) fn note_moved_by_heat(&self, bytes: ByteSize) {
+        self.inodes.heats().spend(bytes, now(), self.heat_settings().max_move);
+    }
+}
