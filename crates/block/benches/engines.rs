@@ -1,36 +1,40 @@
-//! What the engines themselves cost, in processor and system calls: on files of this machine, without a model. `cargo bench -p umbrella-block --bench engines`.
+//! What the engines themselves cost, in processor time and system calls: on files of this machine, without a model. `cargo bench -p umbrella-block --bench engines`.
 //!
-//! Two builds are compared by running this in turn in both.
+//! `scripts/engines-beside.py` runs two builds of it in turn. It uses only what a build from before checksums and marks has as well, but for the name of [`OpenMode`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_block::file::{Access, FileDevice, OpenOptions};
 use umbrella_block::hybrid::{self, Half, Hybrid};
-use umbrella_block::log_store::{self, CreateOptions, LogStore};
+use umbrella_block::log_store::{self, CreateOptions, LogStore, OpenMode};
 use umbrella_block::spindle::NoSpindle;
-use umbrella_block::{BlockDevice, Durability};
+use umbrella_block::{BlockDevice, BlockError, Durability, forward};
 use umbrella_policy::flash_cache::When;
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 const HELP: &str = "\
-What the engines themselves cost, on files of this machine: microseconds for each 4 KiB operation.
+What the engines themselves cost, on files of this machine: for each operation the processor time of all threads and the time that passes, in microseconds,
+and the bytes that are read from the files.
 
 usage: cargo bench -p umbrella-block --bench engines -- [OPTIONS]
 
 OPTIONS
   --dir DIR      where the files are made [default: the directory for temporary files]
-  --rounds N     of each row; the median is printed [default: 7]
-  --operations N of each round [default: 20000]
+  --rounds N     of each row; the median is printed [default: 5]
+  --operations N of each row and round [default: 8000]
   --json         one line for machines
 ";
 
-const PAGE: u64 = 4096 / SECTOR_BYTES;
 /// Pages that are read and written: 64 MiB.
 const PAGES: u64 = 16 << 10;
+const PAGE_BYTES: usize = 4096;
+/// Pages of a long operation: 64 KiB.
+const LONG: u64 = 16;
 
 struct Args {
     dir: PathBuf,
@@ -40,7 +44,7 @@ struct Args {
 }
 
 fn args() -> Args {
-    let mut args = Args { dir: std::env::temp_dir(), rounds: 7, operations: 20_000, json: false };
+    let mut args = Args { dir: std::env::temp_dir(), rounds: 5, operations: 8000, json: false };
     let mut given = std::env::args().skip(1);
     while let Some(arg) = given.next() {
         let mut value = || given.next().unwrap_or_else(|| panic!("{arg} needs a value"));
@@ -60,86 +64,209 @@ fn args() -> Args {
     args
 }
 
-fn file(dir: &Path, name: &str, size: u64) -> Arc<FileDevice> {
-    let path = dir.join(name);
-    std::fs::File::create(&path).and_then(|file| file.set_len(size)).expect("the directory can be written");
-    let options = OpenOptions { access: Access::ReadWrite, ..OpenOptions::default() };
-    Arc::new(FileDevice::open(&path, options).unwrap_or_else(|error| panic!("{error}")))
+/// A file that counts what is read from it.
+struct Counted {
+    inner: FileDevice,
+    bytes_read: Arc<AtomicU64>,
 }
 
-fn log_store(dir: &Path) -> LogStore {
-    let device = file(dir, "store", 1 << 30);
-    log_store::create(device.clone(), "store", &CreateOptions::default()).unwrap_or_else(|error| panic!("{error}"));
-    let access = log_store::OpenMode::ReadWrite;
-    LogStore::open(device, "store", log_store::Options::default(), access).unwrap_or_else(|error| panic!("{error}"))
+impl BlockDevice for Counted {
+    forward!(inner: geometry, write, flush, discard, write_zeroes);
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.inner.read(at, buffer)
+    }
 }
 
-/// A hybrid disk whose flash is emptied only when it is full, so that what is read lies on flash.
-fn hybrid(dir: &Path) -> Hybrid {
-    let half = |name: &str, size| Half { name: name.to_owned(), device: file(dir, name, size) };
-    let (disk, flash) = (half("disk", 256 << 20), half("flash", 3 << 30));
-    hybrid::create(&disk, &flash).unwrap_or_else(|error| panic!("{error}"));
-    let options = hybrid::Options { when: When::Full, ..hybrid::Options::default() };
-    Hybrid::open(disk, flash, Arc::new(NoSpindle::default()), options, None).unwrap_or_else(|error| panic!("{error}"))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    LogStore,
+    Hybrid,
 }
 
-fn random_page(random: &mut StdRng) -> Lba {
-    Lba(random.random_range(0..PAGES) * PAGE)
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Engine::LogStore => "log store",
+            Engine::Hybrid => "hybrid",
+        }
+    }
 }
 
-/// Writes pages at random, with a flush after each so many; microseconds for each write.
-fn write(device: &dyn BlockDevice, random: &mut StdRng, count: u64, flush_each: u64) -> f64 {
-    let mut data = [7; 4096];
-    let begun = Instant::now();
+/// The files of one device.
+struct Bed<'a> {
+    dir: &'a Path,
+    engine: Engine,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl Bed<'_> {
+    fn file(&self, name: &str, size: u64) -> Arc<dyn BlockDevice> {
+        let path = self.dir.join(name);
+        if !path.exists() {
+            std::fs::File::create(&path).and_then(|file| file.set_len(size)).expect("the directory can be written");
+        }
+        let options = OpenOptions { access: Access::ReadWrite, ..OpenOptions::default() };
+        let inner = FileDevice::open(&path, options).unwrap_or_else(|error| panic!("{error}"));
+        Arc::new(Counted { inner, bytes_read: Arc::clone(&self.bytes_read) })
+    }
+
+    /// The log of a hybrid disk is emptied only when it is full, so that what is read lies on flash.
+    fn halves(&self) -> (Half, Half) {
+        let half = |name: &str, size| Half { name: name.to_owned(), device: self.file(name, size) };
+        (half("disk", 256 << 20), half("flash", 4 << 30))
+    }
+
+    fn create(&self) {
+        match self.engine {
+            Engine::LogStore => {
+                log_store::create(self.file("store", 1 << 30), "store", &CreateOptions::default())
+                    .unwrap_or_else(|error| panic!("{error}"));
+            }
+            Engine::Hybrid => {
+                let (disk, flash) = self.halves();
+                hybrid::create(&disk, &flash).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
+    }
+
+    fn open(&self) -> Box<dyn BlockDevice> {
+        match self.engine {
+            Engine::LogStore => {
+                let options = log_store::Options::default();
+                let store = LogStore::open(self.file("store", 1 << 30), "store", options, OpenMode::ReadWrite);
+                Box::new(store.unwrap_or_else(|error| panic!("{error}")))
+            }
+            Engine::Hybrid => {
+                let (disk, flash) = self.halves();
+                let options = hybrid::Options { when: When::Full, ..hybrid::Options::default() };
+                let hybrid = Hybrid::open(disk, flash, Arc::new(NoSpindle::default()), options, None);
+                Box::new(hybrid.unwrap_or_else(|error| panic!("{error}")))
+            }
+        }
+    }
+
+    /// Runs `count` operations.
+    fn measure(&self, count: u64, run: impl FnOnce()) -> Cost {
+        let read = self.bytes_read.load(Ordering::Relaxed);
+        let (begun, cpu_begun) = (Instant::now(), cpu_time());
+        run();
+        let (cpu, wall) = (cpu_time() - cpu_begun, begun.elapsed().as_secs_f64());
+        let read = self.bytes_read.load(Ordering::Relaxed) - read;
+        let each = |value: f64| value / count as f64;
+        Cost { cpu_us: each(cpu * 1e6), wall_us: each(wall * 1e6), bytes_read: each(read as f64) }
+    }
+}
+
+/// Seconds that all threads of this process had a processor.
+fn cpu_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Of one operation.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    cpu_us: f64,
+    wall_us: f64,
+    bytes_read: f64,
+}
+
+fn random_place(random: &mut StdRng, pages: u64) -> Lba {
+    Lba(random.random_range(0..PAGES / pages) * pages * PAGE_BYTES as u64 / SECTOR_BYTES)
+}
+
+/// Writes so many pages at random places, with a flush after each so many writes.
+fn write(device: &dyn BlockDevice, random: &mut StdRng, (count, pages): (u64, u64), flush_each: u64) {
+    let mut data = vec![7; pages as usize * PAGE_BYTES];
     for number in 1..=count {
-        data[..8].copy_from_slice(&number.to_le_bytes());
-        device.write(random_page(random), &data, Durability::Cached).expect("it is written");
+        for page in data.chunks_mut(PAGE_BYTES) {
+            page[..8].copy_from_slice(&number.to_le_bytes());
+        }
+        device.write(random_place(random, pages), &data, Durability::Cached).expect("it is written");
         if number % flush_each == 0 {
             device.flush().expect("it is flushed");
         }
     }
-    begun.elapsed().as_secs_f64() * 1e6 / count as f64
 }
 
-fn read(device: &dyn BlockDevice, random: &mut StdRng, count: u64) -> f64 {
-    let mut buffer = [0; 4096];
-    let begun = Instant::now();
+fn read(device: &dyn BlockDevice, random: &mut StdRng, (count, pages): (u64, u64)) {
+    let mut buffer = vec![0; pages as usize * PAGE_BYTES];
     for _ in 0..count {
-        device.read(random_page(random), &mut buffer).expect("it is read");
+        device.read(random_place(random, pages), &mut buffer).expect("it is read");
     }
-    begun.elapsed().as_secs_f64() * 1e6 / count as f64
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Reads a page that was written just before, again and again.
+fn read_last(device: &dyn BlockDevice, random: &mut StdRng, count: u64) {
+    let (at, mut buffer) = (random_place(random, 1), vec![7; PAGE_BYTES]);
+    device.write(at, &buffer, Durability::Cached).expect("it is written");
+    for _ in 0..count {
+        device.read(at, &mut buffer).expect("it is read");
+    }
+}
+
+/// The names of the rows, and what each costs.
+type Rows = Vec<(String, Vec<Cost>)>;
+
+fn note(rows: &mut Rows, name: &str, cost: Cost) {
+    match rows.iter_mut().find(|(known, _)| known == name) {
+        Some((_, costs)) => costs.push(cost),
+        None => rows.push((name.to_owned(), vec![cost])),
+    }
+}
+
+fn round(bed: &Bed<'_>, device: Box<dyn BlockDevice>, random: &mut StdRng, operations: u64, rows: &mut Rows) {
+    let on = &*device;
+    for (size, pages, count) in [("4 KiB", 1, operations), ("64 KiB", LONG, operations / 8)] {
+        for (flush, share) in [(1, 4), (16, 1), (256, 1)] {
+            let count = (count / share).next_multiple_of(flush);
+            let cost = bed.measure(count, || write(on, random, (count, pages), flush));
+            note(rows, &format!("write {size}, flush each {flush}"), cost);
+        }
+        let cost = bed.measure(count, || read(on, random, (count, pages)));
+        note(rows, &format!("read {size}"), cost);
+    }
+    let cost = bed.measure(operations, || read_last(on, random, operations));
+    note(rows, "read 4 KiB written just before", cost);
+    drop(device);
+    let mut device = None;
+    note(rows, "opening", bed.measure(1, || device = Some(bed.open())));
+    let device = device.expect("it was opened");
+    let count = operations / 8;
+    let cost = bed.measure(count, || read(&*device, random, (count, 1)));
+    note(rows, "first reads after an opening", cost);
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 fn main() {
     let args = args();
-    let rows = ["read", "write", "write, flush", "write, flush each 8"];
     let mut line = Vec::new();
-    for engine in ["log store", "hybrid"] {
+    for engine in [Engine::LogStore, Engine::Hybrid] {
         let dir = tempfile::tempdir_in(&args.dir).expect("the directory can be written");
-        let device: Box<dyn BlockDevice> = match engine {
-            "log store" => Box::new(log_store(dir.path())),
-            _ => Box::new(hybrid(dir.path())),
-        };
-        let device = device.as_ref();
+        let bed = Bed { dir: dir.path(), engine, bytes_read: Arc::default() };
+        bed.create();
         let mut random = StdRng::seed_from_u64(1);
-        write(device, &mut random, 2 * PAGES, 64);
-        let mut times = vec![Vec::new(); rows.len()];
+        write(&*bed.open(), &mut random, (2 * PAGES, 1), 64);
+        let mut rows = Rows::new();
         for _ in 0..args.rounds {
-            times[0].push(read(device, &mut random, args.operations));
-            for (times, flush_each) in times[1..].iter_mut().zip([64, 1, 8]) {
-                times.push(write(device, &mut random, args.operations / 4, flush_each));
-            }
+            round(&bed, bed.open(), &mut random, args.operations, &mut rows);
         }
-        for (row, times) in rows.iter().zip(times) {
-            let time = median(times);
-            line.push(format!("\"{engine}: {row}\": {time:.2}"));
+        for (row, costs) in rows {
+            let of = |value: fn(&Cost) -> f64| median(costs.iter().map(value));
+            let (cpu, wall, read) = (of(|cost| cost.cpu_us), of(|cost| cost.wall_us), of(|cost| cost.bytes_read));
+            let name = engine.name();
+            line.push(format!(
+                "\"{name}: {row}\": {{\"cpu_us\": {cpu:.3}, \"wall_us\": {wall:.3}, \"bytes_read\": {read:.0}}}"
+            ));
             if !args.json {
-                println!("{engine:<10} {row:<20} {time:>8.2} us");
+                println!("{name:<10} {row:<32} {cpu:>9.2} us of a processor {wall:>9.2} us {read:>9.0} bytes read");
             }
         }
     }

@@ -4,6 +4,7 @@
 //! it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk, a flash log before a disk that
 //! sleeps; the [`log_store`], which writes one after the other what comes at random. [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
 
+mod checksum;
 mod device;
 pub mod emulated;
 mod error;

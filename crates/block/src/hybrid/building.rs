@@ -90,7 +90,7 @@ impl Building {
         let with_data = parts.map(|range| {
             let (own, rest) = data.split_at((range.sectors * SECTOR_BYTES) as usize);
             data = rest;
-            RecordEntry { range, content: Content::Data(crc32c::crc32c(own)) }
+            RecordEntry { range, content: Content::Data(crate::checksum::crc32c(own)) }
         });
         let header = Header { entries: zeroes.chain(with_data).collect(), ..header };
         self.bytes.resize((header.sectors() * SECTOR_BYTES) as usize, 0);

@@ -222,7 +222,7 @@ fn open(bytes: &[u8], len: usize, magic: [u8; 8]) -> Result<Fields<'_>, Damage> 
     let bytes = bytes.get(..len).ok_or(Damage::Field)?;
     let rest = bytes.strip_prefix(&magic).ok_or(Damage::Magic)?;
     let (_, checksum) = bytes.split_last_chunk::<4>().ok_or(Damage::Field)?;
-    if crc32c::crc32c(&bytes[..len - 4]) != u32::from_le_bytes(*checksum) {
+    if crate::checksum::crc32c(&bytes[..len - 4]) != u32::from_le_bytes(*checksum) {
         return Err(Damage::Checksum);
     }
     let mut fields = Fields { version: 0, bytes: rest };
@@ -242,7 +242,7 @@ fn begin(magic: [u8; 8]) -> Vec<u8> {
 
 fn seal(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     bytes.resize(len - 4, 0);
-    let checksum = crc32c::crc32c(&bytes);
+    let checksum = crate::checksum::crc32c(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -307,7 +307,7 @@ impl FlashSuperblock {
     /// As it is written: a sector, and behind it the list of lost sectors, if there are any.
     pub(super) fn encode(&self) -> Vec<u8> {
         let lost: Vec<u8> = self.lost.iter().flat_map(|range| record::address(*range)).collect();
-        let lost_checksum = if lost.is_empty() { 0 } else { crc32c::crc32c(&lost) };
+        let lost_checksum = if lost.is_empty() { 0 } else { crate::checksum::crc32c(&lost) };
         let mut bytes = begin(SUPERBLOCK_MAGIC);
         let state: u32 = match self.state {
             PairState::Attached => 1,
@@ -346,7 +346,7 @@ fn lost_sectors(count: u32, checksum: u32, superblock: &[u8]) -> Result<Vec<Sect
     }
     let end = SUPERBLOCK_BYTES + count * record::ADDRESS_BYTES;
     let bytes = superblock.get(SUPERBLOCK_BYTES.min(end)..end).unwrap_or_default();
-    if count > 0 && (bytes.is_empty() || crc32c::crc32c(bytes) != checksum) {
+    if count > 0 && (bytes.is_empty() || crate::checksum::crc32c(bytes) != checksum) {
         return Err(Damage::Checksum);
     }
     let mut fields = Fields { version: VERSION, bytes };
@@ -402,7 +402,7 @@ impl DiskTag {
 /// Corrects the checksum of a structure of that length, so that a test gets past it.
 #[cfg(test)]
 pub(super) fn correct_checksum(bytes: &mut [u8], len: usize) {
-    let checksum = crc32c::crc32c(&bytes[..len - 4]);
+    let checksum = crate::checksum::crc32c(&bytes[..len - 4]);
     bytes[len - 4..len].copy_from_slice(&checksum.to_le_bytes());
 }
 

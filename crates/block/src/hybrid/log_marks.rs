@@ -19,6 +19,11 @@ pub(super) struct LogMarks {
     pub(super) last_data: RecordNo,
     /// What the last record holds.
     pub(super) addresses: Option<Vec<SectorRange>>,
+    /// Records with data since the last flush began, and how many there were between that and the one before.
+    records: u64,
+    last_records: u64,
+    /// How many there will be before the next flush, if the last two came in a rhythm.
+    rhythm: Option<u64>,
     /// Whether a flush follows the record that is being put together.
     pub(super) flush_follows: bool,
     /// When a mark is due.
@@ -29,7 +34,30 @@ impl LogMarks {
     /// After an opening, which has made all records durable.
     pub(super) fn behind(last: RecordNo, addresses: Option<Vec<SectorRange>>) -> LogMarks {
         let (promised, noted, last_data) = (last, last, last);
-        LogMarks { promised, expected: None, noted, last_data, addresses, flush_follows: false, note_at: None }
+        LogMarks {
+            promised,
+            expected: None,
+            noted,
+            last_data,
+            addresses,
+            records: 0,
+            last_records: 1,
+            rhythm: Some(1),
+            flush_follows: false,
+            note_at: None,
+        }
+    }
+
+    /// Whether a flush can be expected behind the next record with data.
+    pub(super) fn expects_flush(&self) -> bool {
+        self.rhythm == Some(self.records + 1)
+    }
+
+    /// A flush begins.
+    pub(super) fn flush_begins(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        self.rhythm = (records == self.last_records).then_some(records);
+        self.last_records = records;
     }
 
     /// A record is on flash.
@@ -41,6 +69,7 @@ impl LogMarks {
         self.addresses = Some(header.addresses());
         if !header.is_mark() {
             self.last_data = header.sequence;
+            self.records += 1;
         }
     }
 

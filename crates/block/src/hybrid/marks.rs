@@ -4,7 +4,8 @@
 //! flush is answered that was under way (promised).
 //!
 //! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one that was written with FUA, and one that came after
-//!   the record before it had been flushed: who flushes each write is expected to flush this one too. So a flush costs at most one write of 4 KiB more, and still one flush.
+//!   the record before it had been flushed: who flushes each write is expected to flush this one too. So does one that is as many records behind the last flush as each of the last two flushes
+//!   was behind the one before it. So a flush costs at most one write of 4 KiB more, and still one flush.
 //! - What a record expected of itself in vain no other record repeats: nobody was promised anything.
 //! - Once the flush is answered, the next record says that it is certain. If none comes within [`MARK_WITHIN`], the keeper writes a mark.
 //!
@@ -28,7 +29,7 @@ impl HybridState {
     /// The header of the next record, without its entries; `has_data` if there are any.
     pub(super) fn next_header(&mut self, sequence: RecordNo, at: LogSector, has_data: bool) -> Header {
         let follows = std::mem::take(&mut self.marks.flush_follows);
-        let is_expected = has_data && !follows && self.marks.last_data <= self.durable;
+        let is_expected = has_data && !follows && (self.marks.last_data <= self.durable || self.marks.expects_flush());
         self.marks.expected = is_expected.then_some(sequence);
         let promised = if follows || is_expected { sequence } else { self.marks.promised };
         Header {
@@ -46,6 +47,7 @@ impl HybridState {
 impl HybridShared {
     /// Before a flush of the flash: the log says that what it has is durable once that is answered.
     pub(super) fn promise(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), BlockError> {
+        state.marks.flush_begins();
         if state.marks.expected == Some(state.marks.last_data) {
             state.marks.promised = state.marks.last_data;
         }

@@ -13,11 +13,11 @@ use super::format::{BLOCK, BLOCK_BYTES, Content, Header, LOG_START};
 use super::half::Half;
 use crate::error::BlockError;
 
-/// A checksum; zero where nothing is known, as of a header.
+/// A checksum; zero where nothing is known, as of a header. Nothing that is read has that one.
 pub(super) type LogChecksum = u32;
 
 fn sum_of(block: &[u8]) -> LogChecksum {
-    crc32c::crc32c(block).max(1)
+    crate::checksum::crc32c(block).max(1)
 }
 
 /// Those of a part of the log, in order. The first is of the block in which the part begins.
@@ -99,8 +99,11 @@ pub(super) fn read_log(
     let place = Lba(LOG_START.0 + from.0 % log_size);
     let skipped = place.0 % BLOCK;
     let sectors = (skipped + buffer.len() as u64 / SECTOR_BYTES).next_multiple_of(BLOCK);
-    let is_whole =
-        |blocks: &[u8]| blocks.chunks(BLOCK_BYTES).zip(sums).all(|(block, &sum)| sum == 0 || sum == sum_of(block));
+    // What cannot be compared is not passed on.
+    let is_whole = |blocks: &[u8]| {
+        blocks.len() == sums.len() * BLOCK_BYTES
+            && blocks.chunks(BLOCK_BYTES).zip(sums).all(|(block, &sum)| sum == sum_of(block))
+    };
     let told = |is_whole: bool| if is_whole { Ok(()) } else { Err(Unread::Damaged) };
     if sectors * SECTOR_BYTES == buffer.len() as u64 {
         flash.device.read(place, buffer).map_err(Unread::Failed)?;

@@ -108,8 +108,7 @@ impl StoreShared {
 
     fn write_page(&self, state: &mut StoreState, page: MapPage) -> Result<(), Blocked> {
         let Some(entries) = state.core.map.entries(page) else {
-            state.core.drop_page(page);
-            return Ok(());
+            return state.core.drop_page(page);
         };
         let block = encode_page(entries, &state.core.superblock, page)?;
         state.core.write_page(page, &block)

@@ -33,6 +33,9 @@ pub(super) enum Blocked {
 /// Every stream of the layout has a place among the chunks that are being filled.
 const NO_SUCH_STREAM: Blocked = Blocked::Impossible("a stream has no place for its chunk");
 
+/// Every page of the map has one.
+const NO_SUCH_PAGE: Blocked = Blocked::Impossible("a page of the map has no entry in its index");
+
 impl From<Absent> for Blocked {
     fn from(Absent(page): Absent) -> Blocked {
         Blocked::Absent(page)
@@ -134,12 +137,12 @@ impl Core {
 
     /// Where a page of the map lies.
     pub(super) fn page_place(&self, page: MapPage) -> Option<Place> {
-        self.page_entry(page).map(IndexEntry::place)
+        self.page_entry(page).ok().flatten().map(IndexEntry::place)
     }
 
-    /// The same with its checksum.
-    pub(super) fn page_entry(&self, page: MapPage) -> Option<IndexEntry> {
-        self.index.get(page.0 as usize).copied().flatten()
+    /// The same with its checksum; nothing if it was never written.
+    pub(super) fn page_entry(&self, page: MapPage) -> Result<Option<IndexEntry>, Blocked> {
+        self.index.get(page.0 as usize).copied().ok_or(NO_SUCH_PAGE)
     }
 
     /// Enters a block that the user writes.
@@ -173,12 +176,10 @@ impl Core {
 
     /// Puts a page of the map into the log, for the next checkpoint.
     pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Blocked> {
-        let old = self.page_place(page);
+        let old = self.page_entry(page)?.map(IndexEntry::place);
         let put = self.layout.write_map(old)?;
         let checksum = Checksum::of(data);
-        if let Some(entry) = self.index.get_mut(page.0 as usize) {
-            *entry = Some(IndexEntry::new(put.place, checksum)?);
-        }
+        *self.index.get_mut(page.0 as usize).ok_or(NO_SUCH_PAGE)? = Some(IndexEntry::new(put.place, checksum)?);
         if let Some(old) = old {
             self.chunks.kill(old);
         }
@@ -188,12 +189,13 @@ impl Core {
     }
 
     /// A page of the map holds nothing any more.
-    pub(super) fn drop_page(&mut self, page: MapPage) {
+    pub(super) fn drop_page(&mut self, page: MapPage) -> Result<(), Blocked> {
         self.map.drop_empty(page);
-        if let Some(old) = self.index.get_mut(page.0 as usize).and_then(Option::take) {
+        if let Some(old) = self.index.get_mut(page.0 as usize).ok_or(NO_SUCH_PAGE)?.take() {
             self.layout.forget_page(old.place());
             self.chunks.kill(old.place());
         }
+        Ok(())
     }
 
     /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with [`Core::note_unmapped`].

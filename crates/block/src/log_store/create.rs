@@ -145,6 +145,7 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
         first: FIRST,
         areas,
         scheme: Scheme::new(&options.scheme).map_err(format)?,
+        pending_loss: None,
     })
 }
 

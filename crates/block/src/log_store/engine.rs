@@ -315,7 +315,8 @@ impl StoreShared {
 
     /// Reads a page of the map that is not in memory. One that is damaged is rebuilt.
     pub(super) fn load_page(&self, state: &mut MutexGuard<'_, StoreState>, page: MapPage) -> Result<(), BlockError> {
-        let Some(at) = state.core.page_entry(page) else {
+        let entry = state.core.page_entry(page).map_err(|stop| self.defect(state, stop))?;
+        let Some(at) = entry else {
             state.core.map.install(page, &[0; PAGE_ENTRIES]);
             return Ok(());
         };
@@ -331,7 +332,7 @@ impl StoreShared {
                 self.moved(self.device_block(at.place()), BLOCK_BYTES);
                 self.named.read_page(&superblock, page, at)
             });
-            if state.core.page_entry(page) != Some(at) || state.freed != freed {
+            if !matches!(state.core.page_entry(page), Ok(Some(now)) if now == at) || state.freed != freed {
                 return Ok(());
             }
             read

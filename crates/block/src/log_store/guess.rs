@@ -133,5 +133,6 @@ fn superblock(store: Uuid, shape: Shape, areas: [Area; 2]) -> Option<Superblock>
         first: FIRST,
         areas,
         scheme: Scheme::new(&scheme).ok()?,
+        pending_loss: None,
     })
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use umbrella_units::BlockNo;
 
-use super::format::{Sequence, joined};
+use super::format::{CheckpointNo, PendingLoss, Sequence, joined};
 
 /// So many runs of blocks are told.
 const MOST_RUNS: usize = 32;
@@ -108,6 +108,43 @@ impl fmt::Display for Loss {
 }
 
 impl Loss {
+    /// What an opening that was cut off had to tell, if anything.
+    pub(super) fn of_pending(pending: &PendingLoss) -> Option<Loss> {
+        let PendingLoss { first, last, unknown, ref blocks, ref among, .. } = *pending;
+        let (blocks, among) = (blocks.clone(), among.clone());
+        (first <= last).then_some(Loss { first, last, is_certain: false, blocks, among, unknown })
+    }
+
+    /// What the superblock says while it has not been told: of a log from this checkpoint on that was flushed up to one chunk, and ends before the other.
+    pub(super) fn pending(
+        loss: Option<&Loss>,
+        (checkpoint, flushed, end): (CheckpointNo, Sequence, Sequence),
+    ) -> PendingLoss {
+        let loss = loss.cloned().unwrap_or(Loss {
+            first: Sequence(1),
+            last: Sequence(0),
+            is_certain: false,
+            blocks: Vec::new(),
+            among: Vec::new(),
+            unknown: 0,
+        });
+        let Loss { first, last, blocks, among, unknown, .. } = loss;
+        PendingLoss { checkpoint, flushed, end, first, last, unknown, blocks, among }.fitting()
+    }
+
+    /// Both together, each perhaps lost.
+    pub(super) fn and(self, other: Loss) -> Loss {
+        let both = |own: Vec<Range<u64>>, more: Vec<Range<u64>>| joined(own.into_iter().chain(more).collect());
+        Loss {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            is_certain: false,
+            blocks: both(self.blocks, other.blocks),
+            among: both(self.among, other.among),
+            unknown: self.unknown.saturating_add(other.unknown),
+        }
+    }
+
     /// Whether a block may be one of those that are lost.
     pub fn has(&self, block: BlockNo) -> bool {
         self.blocks.iter().chain(&self.among).any(|run| run.contains(&block.0))

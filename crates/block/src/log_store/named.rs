@@ -13,7 +13,7 @@ use super::format::{
 };
 use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
-use crate::error::BlockError;
+use crate::error::{BlockError, Operation};
 use crate::flush_serializer::FlushSerializer;
 
 /// A device with a name for messages.
@@ -44,15 +44,20 @@ impl NamedDevice {
         self.device.flush()
     }
 
-    /// Lets chunks of a store that was made before say how far the log is flushed, and repeat each other. Each copy of the superblock is written and flushed by itself.
-    pub(super) fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
-        let generation = old.generation.next();
-        let superblock = Superblock { incompat: Incompat::ALL, generation, ..old.clone() };
+    /// Writes a superblock that differs from the last one. Each copy is written and flushed by itself.
+    pub(super) fn replace_superblock(&self, changed: Superblock) -> Result<Superblock, LogStoreError> {
+        let superblock = Superblock { generation: changed.generation.next(), ..changed };
         let block = superblock.encode().map_err(|source| self.format(source))?;
         for copy in Superblock::COPIES.into_iter().rev() {
             self.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Cached)?;
             self.flush()?;
         }
+        Ok(superblock)
+    }
+
+    /// Lets chunks of a store that was made before say how far the log is flushed, and repeat each other.
+    pub(super) fn upgrade(&self, old: &Superblock) -> Result<Superblock, LogStoreError> {
+        let superblock = self.replace_superblock(Superblock { incompat: Incompat::ALL, ..old.clone() })?;
         tracing::warn!(
             store = self.name,
             "the store now records what damage loses (marks of flushes, repeats): earlier versions of this program cannot open it any more"
@@ -180,7 +185,8 @@ impl NamedDevice {
 
     /// A page of the map as the checkpoint has it.
     pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
-        let Some(at) = core.page_entry(page) else { return Ok([0; PAGE_ENTRIES]) };
+        let unknown = |_| BlockError::impossible(&self.name, Operation::Read, "a page of the map is not in its index");
+        let Some(at) = core.page_entry(page).map_err(unknown)? else { return Ok([0; PAGE_ENTRIES]) };
         self.read_page(&core.superblock, page, at)
     }
 

@@ -7,8 +7,11 @@
 //!    the store is opened for reading only. If a newer checkpoint may have been there and is damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
 //!    Whoever asks for it ([`OpenMode::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
-//! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew, and a new checkpoint, three numbers on, makes
-//!    sure that chunks after the gap are never taken for part of the log again.
+//! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
+//! 4. The next step writes over what lies behind the end of the log. If a loss was found out from that, or something was skipped, the superblock notes it first: should the power be cut, the next
+//!    opening tells the same ([`PendingLoss`]).
+//! 5. A new checkpoint, three numbers on, makes sure that chunks after the gap are never taken for part of the log again.
+//! 6. What the superblock noted has been told, and is removed.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
 
@@ -30,8 +33,8 @@ use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, Wr
 use super::error::LogStoreError;
 use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, Sequence,
-    Structure, Superblock,
+    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, PendingLoss,
+    Sequence, Structure, Superblock,
 };
 use super::loss::{BlockRanges, Loss};
 use super::named::{Found, NamedDevice};
@@ -70,6 +73,8 @@ pub(super) struct Recovered {
     pub(super) skipped: Vec<Range<u64>>,
     /// Flushed data that is lost at the end of the log, for certain or perhaps.
     pub(super) loss: Option<Loss>,
+    /// What the next opening must know if this one is cut off.
+    pending: Option<PendingLoss>,
     /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
     pub(super) checkpoint: Option<FormatError>,
 }
@@ -96,6 +101,10 @@ impl LogStore {
         let mut core = recovered.core;
         if is_written && !superblock.incompat.has(Incompat::ALL) {
             core.superblock = named.upgrade(&superblock)?;
+        }
+        if is_written && recovered.pending.is_some() && recovered.pending != superblock.pending_loss {
+            let changed = Superblock { pending_loss: recovered.pending, ..core.superblock };
+            core.superblock = named.replace_superblock(changed)?;
         }
         // Chunks of the abandoned end have this number's predecessors, and must never follow a later checkpoint.
         core.epoch = core.epoch.next();
@@ -149,8 +158,21 @@ impl LogStore {
             if !shared.checkpoint(AfterCheckpoint::GoesOn)? {
                 return Err(LogStoreError::NoRoom { device: shared.named.name });
             }
+            shared.remove_pending_loss()?;
         }
         LogStore::start(shared)
+    }
+}
+
+impl StoreShared {
+    /// What the superblock noted has been told.
+    fn remove_pending_loss(&self) -> Result<(), LogStoreError> {
+        let superblock = self.state.lock().core.superblock.clone();
+        if superblock.pending_loss.is_some() {
+            let superblock = self.named.replace_superblock(Superblock { pending_loss: None, ..superblock })?;
+            self.state.lock().core.superblock = superblock;
+        }
+        Ok(())
     }
 }
 
@@ -347,6 +369,10 @@ fn replay(
 ) -> Result<Recovered, Halted> {
     let StoreAtCheckpoint { mut core, clean, area, repair, reaches, in_doubt } = standing;
     let first_epoch = core.epoch;
+    // Of an opening from the same checkpoint that was cut off: it may have written over what it knew this from.
+    let before = core.superblock.pending_loss.clone();
+    let of_this_log = before.as_ref().filter(|before| before.checkpoint == first_epoch);
+    let mark = (of_this_log.map_or(Sequence(0), |before| before.flushed), Sequence(0));
     let pages = rebuilt.install(&mut core, &named.name)?;
     let mut replay = Replay {
         named,
@@ -354,7 +380,7 @@ fn replay(
         first_epoch,
         waiting: Vec::new(),
         unreadable: BTreeMap::new(),
-        mark: (Sequence(0), Sequence(0)),
+        mark,
         lost_pages,
         lacks_page: false,
         on_damage: if access == OpenMode::Salvage { OnDamage::Skip } else { OnDamage::End },
@@ -365,7 +391,9 @@ fn replay(
         Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
         replayed => replayed?,
     };
-    if in_doubt.is_some() {
+    let end = replay.core.next_sequence;
+    let was_opened = of_this_log.is_some_and(|before| before.end == end);
+    if in_doubt.is_some() && !was_opened {
         let reaches = replay.furthest().max(reaches);
         if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
             let (device, found) = (named.name.clone(), replay.core.next_sequence);
@@ -375,7 +403,15 @@ fn replay(
     // Of a store that was closed in order nothing comes after the checkpoint.
     let is_closed = clean && replayed == 0;
     let behind = if is_closed { Behind::default() } else { replay.behind() };
-    let loss = if is_closed { None } else { replay.loss(&behind) };
+    let found = if is_closed { None } else { replay.loss(&behind) };
+    let flushed = replay.marks(&behind).0;
+    let must_note = found.is_some() || in_doubt.is_some() || replay.skipped.behind.is_some();
+    let loss = match (found, before.as_ref().and_then(Loss::of_pending)) {
+        (Some(found), _) if found.is_certain => Some(found),
+        (Some(found), Some(before)) if !was_opened => Some(found.and(before)),
+        (found, before) => before.or(found),
+    };
+    let pending = must_note.then(|| Loss::pending(loss.as_ref(), (first_epoch, flushed, end)));
     let abandoned = replay.abandoned().max(behind.len() as u64);
     let skipped = replay.still_lost();
     let Replay { mut core, unreadable, .. } = replay;
@@ -406,6 +442,7 @@ fn replay(
         rebuilt: pages,
         checkpoint,
         skipped,
+        pending,
         loss,
     })
 }

@@ -16,7 +16,9 @@ mod model;
 mod order;
 mod salvage;
 mod skip;
+mod torn_opening;
 mod under_way;
+mod unreadable;
 mod verify;
 
 use std::sync::Arc;

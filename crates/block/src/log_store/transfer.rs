@@ -159,9 +159,8 @@ impl LogStore {
         }
         let mut whole = vec![0; blocks * BLOCK_BYTES];
         self.shared.read(state, first, &mut whole)?;
-        if let Some(wanted) = whole.get(skip..skip + buffer.len()) {
-            buffer.copy_from_slice(wanted);
-        }
+        let defect = || self.shared.part_outside(Operation::Read);
+        buffer.copy_from_slice(whole.get(skip..skip + buffer.len()).ok_or_else(defect)?);
         Ok(())
     }
 }
@@ -294,6 +293,11 @@ impl StoreShared {
         }
     }
 
+    /// A part of a block lies outside of it.
+    fn part_outside(&self, operation: Operation) -> BlockError {
+        BlockError::impossible(&self.named.name, operation, "a part of a block lies outside of it")
+    }
+
     fn still_there(&self, state: &mut MutexGuard<'_, StoreState>, runs: &[ReadRun]) -> Result<bool, BlockError> {
         for run in runs {
             if !run.life.goes_on(state, segment(state, run.place)) {
@@ -371,9 +375,8 @@ impl StoreShared {
                     }
                 }
             }
-            if let Some(old) = whole.get_mut(skip..skip + part.len()) {
-                old.copy_from_slice(part);
-            }
+            let defect = || self.part_outside(Operation::Write);
+            whole.get_mut(skip..skip + part.len()).ok_or_else(defect)?.copy_from_slice(part);
             // The lock is let go of while room is made; another write to this block may come between.
             let checksum = Checksum::of(&whole);
             match state.core.write(block, &whole, checksum) {

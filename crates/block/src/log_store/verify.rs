@@ -8,12 +8,30 @@ use super::buffer::CHUNK_BLOCKS;
 use super::checksums::Tag;
 use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
-use super::format::{BLOCK_BYTES, ChunkHeader};
+use super::format::{BLOCK_BYTES, ChunkHeader, Superblock};
 use super::life::Life;
 use crate::error::BlockError;
 
-/// Blocks before one that are looked through for its header: first few, for who reads in order.
-const LOOKED_THROUGH: [u32; 2] = [4, CHUNK_BLOCKS];
+/// How many blocks before one are looked through for its header, step by step: first few, for who reads in order.
+const LOOKED_THROUGH: [u32; 4] = [4, 16, 64, CHUNK_BLOCKS];
+
+/// So many blocks that cannot be read are passed over at once: of a disk that fails altogether each may take long.
+const MOST_FAILED: u32 = 4;
+
+/// The last chunk that begins in blocks that were read from `start` on, and those before it that lead to one another.
+fn chunks_in(bytes: &[u8], start: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
+    let mut found: Vec<(Place, ChunkHeader)> = Vec::new();
+    for (nth, bytes) in bytes.chunks(BLOCK_BYTES).enumerate().rev() {
+        let place = Place(start.0 + nth as u64);
+        let Ok(header) = ChunkHeader::parse(bytes, superblock, place) else { continue };
+        let leads_on = |(next, _): &(Place, ChunkHeader)| place.0 + u64::from(header.blocks()) == next.0;
+        if found.last().is_none_or(leads_on) {
+            found.push((place, header));
+        }
+    }
+    found
+}
+
 impl StoreShared {
     /// Looks for the checksum of a block that lies on the disk, if it is not known. The lock is let go of meanwhile: what was looked up has to be looked up again then.
     ///
@@ -26,24 +44,26 @@ impl StoreShared {
     ) -> Result<(), BlockError> {
         let shape = state.core.layout.shape();
         let life = Life::now(state, shape.segment(at));
-        for blocks in LOOKED_THROUGH {
-            let count = blocks.min(shape.slot(at));
-            let start = Place(at.0 - u64::from(count));
+        let mut looked_through = 0;
+        for blocks in LOOKED_THROUGH.map(|blocks| blocks.min(shape.slot(at))) {
+            let (start, count) = (Place(at.0 - u64::from(blocks)), blocks - looked_through);
+            looked_through = blocks;
+            if count == 0 {
+                break;
+            }
             let superblock = state.core.superblock.clone();
             let found = MutexGuard::unlocked(state, || -> Result<_, BlockError> {
                 let mut bytes = vec![0; count as usize * BLOCK_BYTES];
-                self.read_log(start, &mut bytes)?;
-                Ok(bytes.chunks(BLOCK_BYTES).enumerate().rev().find_map(|(nth, bytes)| {
-                    let place = Place(start.0 + nth as u64);
-                    ChunkHeader::parse(bytes, &superblock, place).ok().map(|header| (place, header))
-                }))
+                self.read_what_can_be(start, &mut bytes)?;
+                Ok(chunks_in(&bytes, start, &superblock))
             });
             if !life.goes_on(state, shape.segment(at)) {
                 return Ok(());
             }
-            if let Some((place, header)) = found? {
-                let core = &mut state.core;
-                core.sums.note_chunk(&core.layout, place, &header);
+            let found = found?;
+            let core = &mut state.core;
+            found.iter().for_each(|(place, header)| core.sums.note_chunk(&core.layout, *place, header));
+            if !found.is_empty() {
                 break;
             }
         }
@@ -52,6 +72,24 @@ impl StoreShared {
             state.counts.damaged_reads += 1;
             let device = self.named.name.clone();
             return Err(LogStoreError::Unverified { device, block, place: at }.on(&self.named.name));
+        }
+        Ok(())
+    }
+
+    /// Reads blocks of the log to look for headers: one that cannot be read must not hide the others, and is zeroes. An error if many cannot.
+    fn read_what_can_be(&self, start: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+        if self.read_log(start, buffer).is_ok() {
+            return Ok(());
+        }
+        let mut failed = 0;
+        for (nth, block) in (0..).zip(buffer.chunks_mut(BLOCK_BYTES)) {
+            if let Err(error) = self.read_log(Place(start.0 + nth), block) {
+                failed += 1;
+                if failed > MOST_FAILED {
+                    return Err(error);
+                }
+                block.fill(0);
+            }
         }
         Ok(())
     }

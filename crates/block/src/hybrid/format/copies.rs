@@ -18,7 +18,7 @@ pub(in crate::hybrid) fn encode_copies(generation: u64, fillers: &[Header]) -> V
     let mut label = begin(MAGIC);
     label.extend_from_slice(&generation.to_le_bytes());
     label.extend_from_slice(&(fillers.len() as u32).to_le_bytes());
-    label.extend_from_slice(&crc32c::crc32c(&copies).to_le_bytes());
+    label.extend_from_slice(&crate::checksum::crc32c(&copies).to_le_bytes());
     let mut bytes = seal(label, LABEL_BYTES);
     bytes.resize(BLOCK_BYTES, 0);
     bytes.extend_from_slice(&copies);
@@ -33,7 +33,7 @@ pub(in crate::hybrid) fn decode_copies(bytes: &[u8]) -> Result<(u64, Vec<Header>
         return Err(Damage::Field);
     }
     let copies = bytes.get(BLOCK_BYTES..(1 + count) * BLOCK_BYTES).ok_or(Damage::Field)?;
-    if crc32c::crc32c(copies) != checksum {
+    if crate::checksum::crc32c(copies) != checksum {
         return Err(Damage::Checksum);
     }
     let copies = copies.chunks_exact(BLOCK_BYTES).map(Header::decode).collect::<Result<_, _>>()?;

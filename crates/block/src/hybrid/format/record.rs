@@ -221,7 +221,7 @@ impl Header {
             let Content::Data(checksum) = entry.content else { return false };
             let from = ((at.0 - self.at.0 - BLOCK) * SECTOR_BYTES) as usize;
             let own = data.get(from..from + (entry.data() * SECTOR_BYTES) as usize);
-            own.is_none_or(|own| crc32c::crc32c(own) != checksum)
+            own.is_none_or(|own| crate::checksum::crc32c(own) != checksum)
         })
     }
 

@@ -222,6 +222,43 @@ fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
 }
 
 #[test]
+fn who_flushes_in_a_rhythm_pays_for_no_mark_and_what_comes_early_or_late_does() {
+    for every in [1, 2, 16] {
+        let pair = Pair::new(DISK);
+        let hybrid = asleep(&pair);
+        let mut number = 0;
+        let mut marks_of = |blocks: u64| {
+            let used = hybrid.stats().log_used;
+            for _ in 0..blocks {
+                write_block(&hybrid, number % 20);
+                number += 1;
+            }
+            hybrid.flush().expect("it is flushed");
+            (hybrid.stats().log_used.0 - used.0) / SECTOR_BYTES / BLOCK - 2 * blocks
+        };
+        (0..2).for_each(|_| _ = marks_of(every));
+        assert_eq!([marks_of(every), marks_of(every)], [0, 0], "each {every}: as expected");
+        assert_eq!(marks_of(every + 1), 1, "each {every}: later than expected");
+        assert_eq!(marks_of(every + 2), 1, "each {every}: there is no rhythm");
+    }
+}
+
+#[test]
+fn what_a_rhythm_promised_is_perhaps_lost_like_all_that_a_flush_promised() {
+    let pair = Pair::new(DISK);
+    let hybrid = asleep(&pair);
+    for round in 0..3 {
+        (0..4).for_each(|number| write_block(&hybrid, 4 * round + number));
+        hybrid.flush().expect("it is flushed");
+    }
+    drop(hybrid);
+    // Twelve records, and a mark behind the first four and the second four.
+    flip(&pair, 10 * RECORD + 2 * BLOCK, 20);
+    let report = checked(&pair);
+    assert_eq!((report.damage, report.perhaps_lost.at_risk), (None, vec![range(10 * BLOCK, BLOCK)]));
+}
+
+#[test]
 fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     let pair = Pair::new(DISK);
     let never = SpinDown::parse("never", Costs { break_even: Nanos::from_secs(10) }).expect("it is known");

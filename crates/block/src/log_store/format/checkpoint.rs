@@ -43,7 +43,7 @@ use uuid::Uuid;
 use super::area::payload_bytes;
 use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
-use super::ids::{Blocks, Slot};
+use super::ids::{Blocks, CheckpointNo, Sequence, Slot};
 use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::shape::Shape;
 use super::superblock::Superblock;
@@ -54,33 +54,6 @@ const CHECKSUM_AT: usize = 508;
 const HEADS: usize = 16;
 const HEAD_BYTES: usize = 12;
 const THIS: Structure = Structure::Checkpoint;
-
-/// Counts checkpoints. Chunks carry that of the last checkpoint before them, as their epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CheckpointNo(pub u64);
-
-/// Counts chunks.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sequence(pub u64);
-
-impl CheckpointNo {
-    /// That of the checkpoint after it.
-    pub(in crate::log_store) fn next(self) -> CheckpointNo {
-        CheckpointNo(self.0.saturating_add(1))
-    }
-}
-
-impl Sequence {
-    /// That of the chunk after it.
-    pub(in crate::log_store) fn next(self) -> Sequence {
-        Sequence(self.0.saturating_add(1))
-    }
-
-    /// That of the chunk before it; 0, which no chunk has, before the first.
-    pub(in crate::log_store) fn before(self) -> Sequence {
-        Sequence(self.0.saturating_sub(1))
-    }
-}
 
 /// The segment that a stream is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

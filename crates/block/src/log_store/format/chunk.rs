@@ -52,10 +52,9 @@ use smallvec::SmallVec;
 use umbrella_units::{BlockNo, ByteSize};
 use uuid::Uuid;
 
-use super::checkpoint::{CheckpointNo, Sequence};
 use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
-use super::ids::{Blocks, MapPageNo, Slot};
+use super::ids::{Blocks, CheckpointNo, MapPageNo, Sequence, Slot};
 use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::repeat::{REPEAT_BYTES, Repeat, fitting};
 use super::shape::Shape;

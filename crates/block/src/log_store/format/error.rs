@@ -58,6 +58,8 @@ pub enum Field {
     Clean,
     /// Something that is counted since the store was made: checkpoints, chunks, blocks.
     Count,
+    /// A loss that was not told yet.
+    PendingLoss,
     /// Number of heads.
     Heads,
     /// Open segment of a stream.
@@ -329,6 +331,7 @@ impl fmt::Display for Field {
             Field::PayloadBytes => f.write_str("bytes of the payload"),
             Field::Clean => f.write_str("clean flag"),
             Field::Count => f.write_str("a counter"),
+            Field::PendingLoss => f.write_str("loss that was not told yet"),
             Field::Heads => f.write_str("number of heads"),
             Field::HeadSegment(stream) => write!(f, "open segment of stream {}", stream.0),
             Field::HeadSlot(stream) => write!(f, "slot of stream {}", stream.0),

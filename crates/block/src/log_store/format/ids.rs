@@ -28,3 +28,30 @@ pub enum SegmentState {
     /// A stream goes on there.
     Next,
 }
+
+/// Counts checkpoints. Chunks carry that of the last checkpoint before them, as their epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CheckpointNo(pub u64);
+
+/// Counts chunks.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+impl CheckpointNo {
+    /// That of the checkpoint after it.
+    pub(in crate::log_store) fn next(self) -> CheckpointNo {
+        CheckpointNo(self.0.saturating_add(1))
+    }
+}
+
+impl Sequence {
+    /// That of the chunk after it.
+    pub(in crate::log_store) fn next(self) -> Sequence {
+        Sequence(self.0.saturating_add(1))
+    }
+
+    /// That of the chunk before it; 0, which no chunk has, before the first.
+    pub(in crate::log_store) fn before(self) -> Sequence {
+        Sequence(self.0.saturating_sub(1))
+    }
+}

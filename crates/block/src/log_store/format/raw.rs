@@ -19,6 +19,8 @@ pub(super) struct FieldReader<'a> {
     /// Up to the checksum.
     fields: &'a [u8],
     at: usize,
+    /// Where the fields begin in the block.
+    base: usize,
     /// Behind the checksum.
     tail: &'a [u8],
 }
@@ -43,12 +45,12 @@ impl<'a> FieldReader<'a> {
         if stored != computed {
             return Err(FormatError::Checksum { structure, stored, computed });
         }
-        Ok(FieldReader { structure, fields, at: magic.len(), tail })
+        Ok(FieldReader { structure, fields, at: magic.len(), base: 0, tail })
     }
 
     /// Bytes without magic and checksum.
     pub(super) fn plain(structure: Structure, fields: &'a [u8]) -> FieldReader<'a> {
-        FieldReader { structure, fields, at: 0, tail: &[] }
+        FieldReader { structure, fields, at: 0, base: 0, tail: &[] }
     }
 
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FormatError> {
@@ -89,16 +91,22 @@ impl<'a> FieldReader<'a> {
 
     /// The next `count` bytes are zero.
     pub(super) fn reserved(&mut self, count: usize) -> Result<(), FormatError> {
-        let start = self.at;
+        let start = self.base + self.at;
         let bytes = self.bytes(count)?;
         zeroes(self.structure, bytes, start)
     }
 
-    /// Nothing more is used.
-    pub(super) fn finish(mut self) -> Result<(), FormatError> {
-        let tail = self.fields.len() + 4;
+    /// Goes on behind the checksum; nothing more before it is used.
+    pub(super) fn behind_checksum(mut self) -> Result<FieldReader<'a>, FormatError> {
         self.reserved(self.fields.len().saturating_sub(self.at))?;
-        zeroes(self.structure, self.tail, tail)
+        let base = self.base + self.fields.len() + 4;
+        Ok(FieldReader { fields: self.tail, at: 0, base, tail: &[], ..self })
+    }
+
+    /// Nothing more is used.
+    pub(super) fn finish(self) -> Result<(), FormatError> {
+        let rest = self.behind_checksum()?;
+        zeroes(rest.structure, rest.fields, rest.base)
     }
 
     /// The version is the one known here.
@@ -156,6 +164,12 @@ impl Writer {
         self.u32(segment.map_or(NO_SEGMENT, |segment| segment.0));
     }
 
+    /// Goes on behind the checksum.
+    pub(super) fn behind_checksum(&mut self, checksum_at: usize) {
+        debug_assert!(self.at <= checksum_at, "the checksum lies behind the fields before it");
+        self.at = checksum_at + 4;
+    }
+
     /// Leaves `count` bytes zero.
     pub(super) fn skip(&mut self, count: usize) {
         self.at += count;
@@ -163,7 +177,6 @@ impl Writer {
 
     /// The block, with the checksum of all other bytes at `checksum_at`.
     pub(super) fn seal(mut self, checksum_at: usize) -> Block {
-        debug_assert!(self.at <= checksum_at, "the checksum lies behind all fields");
         if let Some((fields, rest)) = self.block.split_at_mut_checked(checksum_at)
             && let Some((checksum, tail)) = rest.split_first_chunk_mut::<4>()
         {

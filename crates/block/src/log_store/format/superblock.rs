@@ -5,7 +5,8 @@
 //!      0      8  magic "UMBLGSUP"
 //!      8      4  version, 1
 //!     12      4  compatible features: none in version 1
-//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat what the one before held, and blocks may be lost
+//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat what the one before held, and blocks may be lost;
+//!                bit 2, a loss was not told yet
 //!     20      4  bytes of a block, 4096
 //!     24      8  generation: grows with each superblock written
 //!     32     16  uuid of the store
@@ -24,7 +25,7 @@
 //!    100    256  the placement scheme, UTF-8, filled with zeroes
 //!    356    152  reserved
 //!    508      4  CRC32C of all other bytes of the block
-//!    512   3584  reserved
+//!    512   3584  the loss that was not told yet ([`PendingLoss`](super::PendingLoss)); reserved where there is none
 //! ```
 
 use std::fmt;
@@ -36,6 +37,7 @@ use uuid::Uuid;
 use super::area::area_segments;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::Blocks;
+use super::pending_loss::PendingLoss;
 use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::shape::Shape;
 use super::{BLOCK_BYTES, Place, SegmentNo, Stream, VERSION};
@@ -70,7 +72,9 @@ impl Incompat {
     pub const MARKS: Incompat = Incompat(1);
     /// Chunks repeat what the one before held, and blocks of the map may be lost. Stores that were made before do not have it.
     pub const REPEATS: Incompat = Incompat(2);
-    /// All that this program knows.
+    /// A loss was not told yet: set where [`Superblock::pending_loss`] is.
+    const PENDING_LOSS: Incompat = Incompat(4);
+    /// What the stores of this program have.
     pub const ALL: Incompat = Incompat(Incompat::MARKS.0 | Incompat::REPEATS.0);
 
     /// Whether it has all of `other`.
@@ -117,6 +121,8 @@ pub struct Superblock {
     pub areas: [Area; 2],
     /// How blocks are placed.
     pub scheme: Scheme,
+    /// What an opening has not told yet.
+    pub pending_loss: Option<PendingLoss>,
 }
 
 /// The superblock that counts.
@@ -215,11 +221,12 @@ impl Superblock {
         let version = fields.u32()?;
         fields.known(version)?;
         let (compat, incompat) = (Compat(fields.u32()?), fields.u32()?);
-        let unknown = incompat & !Incompat::ALL.0;
+        let unknown = incompat & !(Incompat::ALL.0 | Incompat::PENDING_LOSS.0);
         if unknown != 0 {
             return Err(FormatError::UnknownFeatures { structure: THIS, flags: unknown });
         }
-        let incompat = Incompat(incompat);
+        let has_pending_loss = Incompat(incompat).has(Incompat::PENDING_LOSS);
+        let incompat = Incompat(incompat & Incompat::ALL.0);
         let block_bytes = fields.u32()?;
         check(THIS, Field::BlockBytes, u64::from(block_bytes), Limit::Exactly(BLOCK_BYTES as u64))?;
         let (generation, store, created) = (Generation(fields.u64()?), fields.uuid()?, UnixSeconds(fields.u64()?));
@@ -229,9 +236,16 @@ impl Superblock {
         let map_stream = Stream(fields.u8()?);
         fields.reserved(1)?;
         let scheme = parse_scheme(&mut fields)?;
-        fields.finish()?;
+        let fields = fields.behind_checksum()?;
+        let pending_loss = if has_pending_loss {
+            Some(PendingLoss::parse(fields)?)
+        } else {
+            fields.finish()?;
+            None
+        };
         let shape = Shape::new(segment_blocks, segments, advertised, map_stream)?;
-        let superblock = Superblock { compat, incompat, generation, store, created, shape, first, areas, scheme };
+        let superblock =
+            Superblock { compat, incompat, generation, store, created, shape, first, areas, scheme, pending_loss };
         superblock.check()?;
         superblock.check_capacity(capacity)?;
         Ok(superblock)
@@ -243,7 +257,8 @@ impl Superblock {
         let mut fields = Writer::new(MAGIC);
         fields.u32(VERSION);
         fields.u32(self.compat.0);
-        fields.u32(self.incompat.0);
+        let pending = self.pending_loss.as_ref().map_or(0, |_| Incompat::PENDING_LOSS.0);
+        fields.u32(self.incompat.0 | pending);
         fields.u32(BLOCK_BYTES as u32);
         fields.u64(self.generation.0);
         fields.uuid(self.store);
@@ -260,6 +275,10 @@ impl Superblock {
         fields.skip(1);
         fields.u16(self.scheme.0.len() as u16);
         fields.bytes(self.scheme.0.as_bytes());
+        fields.behind_checksum(CHECKSUM_AT);
+        if let Some(loss) = &self.pending_loss {
+            loss.encode(&mut fields);
+        }
         Ok(fields.seal(CHECKSUM_AT))
     }
 
@@ -284,7 +303,8 @@ impl Superblock {
         let system = u64::from(a.segments) + u64::from(b.segments);
         let log = u64::from(shape.segments()).saturating_sub(system);
         let room = log * u64::from(shape.segment_blocks() - 1);
-        check(THIS, Field::Advertised, shape.advertised().0, Limit::AtMost(room))
+        check(THIS, Field::Advertised, shape.advertised().0, Limit::AtMost(room))?;
+        self.pending_loss.as_ref().map_or(Ok(()), |loss| loss.check(shape.advertised().0))
     }
 
     /// Whether a device of `capacity` sectors has all segments.

@@ -35,6 +35,7 @@ fn store() -> Superblock {
         first: BlockNo(512),
         areas: [31, 32].map(|first| Area { first: SegmentNo(first), segments: 1 }),
         scheme: Scheme::new("organ:regions=3").expect("it is short"),
+        pending_loss: None,
     }
 }
 

@@ -18,24 +18,24 @@ const ON_DISK: DeviceNo = DeviceNo(0);
 const STORE: DeviceNo = DeviceNo(1);
 
 /// What the disk and the store did, all in one order.
-struct Scene {
+pub(super) struct Scene {
     journal: Arc<Journal>,
-    disk: Arc<dyn BlockDevice>,
+    pub(super) disk: Arc<dyn BlockDevice>,
     initial: Arc<dyn BlockDevice>,
 }
 
 impl Scene {
-    fn new(bytes: &[u8]) -> Scene {
+    pub(super) fn new(bytes: &[u8]) -> Scene {
         let journal = Journal::new();
         let recorder = Recorder::new(Memory::from_bytes(bytes.to_vec()), ON_DISK, Arc::clone(&journal));
         Scene { journal, disk: Arc::new(recorder), initial: Arc::new(Memory::from_bytes(bytes.to_vec())) }
     }
 
-    fn open(&self) -> Recorder<LogStore> {
+    pub(super) fn open(&self) -> Recorder<LogStore> {
         Recorder::new(open(&self.disk, by_hand()), STORE, Arc::clone(&self.journal))
     }
 
-    fn states(&self, bounds: Bounds) -> CrashStates {
+    pub(super) fn states(&self, bounds: Bounds) -> CrashStates {
         CrashStates::new(self.journal.recording(), [(ON_DISK, Arc::clone(&self.initial))], bounds)
     }
 }
@@ -51,7 +51,7 @@ fn reopen(devices: &[Overlay]) -> Result<LogStore, LogStoreError> {
 }
 
 /// Random work on a store that is nearly full, so that it has to clean.
-fn work(store: &Recorder<LogStore>, random: &mut StdRng, operations: u32) {
+pub(super) fn work(store: &Recorder<LogStore>, random: &mut StdRng, operations: u32) {
     let blocks = sectors_of(store) / 8;
     for _ in 0..operations {
         let hot = random.random_bool(0.5);
@@ -109,12 +109,12 @@ fn assert_no_problem(device: Arc<dyn BlockDevice>, label: &str) {
     assert!(problems.is_empty(), "{label}: {problems:?}");
 }
 
-fn bounds(seed: u64) -> Bounds {
+pub(super) fn bounds(seed: u64) -> Bounds {
     Bounds { whole: 3, torn: 8, sampled: 10, seed, discarded: Discarded::Kept }
 }
 
 /// A store that was filled, and its contents.
-fn filled(segments: u64, scheme: &str, seed: u64) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn filled(segments: u64, scheme: &str, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let device = made(segments, scheme);
     let store = open(&device, by_hand());
     let mut random = StdRng::seed_from_u64(seed);

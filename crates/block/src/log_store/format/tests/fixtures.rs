@@ -1,13 +1,14 @@
 //! Structures of released versions, as they were written then. They are never written anew.
 //!
 //! Version 1, `log_v1_*.bin`: a superblock, a checkpoint (header and payload, two blocks), the header of a chunk, a map page. Version 2, `log_v2_chunk.bin`: the header of a chunk that repeats what was
-//! before it.
+//! before it; `log_v2_superblock.bin`: a superblock with a loss that was not told.
 
 use super::*;
 
 const SUPERBLOCK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_superblock.bin");
 const CHECKPOINT: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_checkpoint.bin");
 const CHUNK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_chunk.bin");
+const PENDING_LOSS: &[u8] = include_bytes!("../../../../tests/fixtures/log_v2_superblock.bin");
 const REPEATING_CHUNK: &[u8] = include_bytes!("../../../../tests/fixtures/log_v2_chunk.bin");
 const MAP_PAGE: &[u8] = include_bytes!("../../../../tests/fixtures/log_v1_map_page.bin");
 
@@ -42,6 +43,13 @@ fn version_2_of_a_chunk_is_read_and_written() {
     let header = super::chunk::repeating();
     assert_eq!(ChunkHeader::parse(REPEATING_CHUNK, &store(), CHUNK_AT), Ok(header.clone()));
     assert!(header.encode(&store(), CHUNK_AT).expect("it can be read") == REPEATING_CHUNK);
+}
+
+#[test]
+fn a_superblock_with_a_loss_that_was_not_told_is_read_and_written() {
+    let superblock = super::superblock::with_pending_loss();
+    assert_eq!(Superblock::parse(PENDING_LOSS, LARGE), Ok(superblock.clone()));
+    assert!(superblock.encode().expect("it can be read") == PENDING_LOSS);
 }
 
 #[test]

@@ -95,8 +95,10 @@ fn some_store(random: &mut StdRng) -> Superblock {
 #[test]
 fn any_bytes_are_a_superblock_or_an_error() {
     let whole = encoded_store();
+    let pending = super::superblock::with_pending_loss().encode().expect("it can be read");
     fuzz("superblock", |random| {
-        let bytes = input(&whole, 128, 8, Some(CHECKSUM_AT), random);
+        let (sample, len) = if random.random_bool(0.5) { (&whole, 128) } else { (&pending, 640) };
+        let bytes = input(sample, len, 8, Some(CHECKSUM_AT), random);
         let capacity = Lba(random_number(random));
         let first = Superblock::parse(&bytes, capacity);
         let second = Superblock::parse(&input(&whole, 128, 8, Some(CHECKSUM_AT), random), LARGE);

@@ -11,6 +11,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
     let sizes = (4_u32..=16, 0_u32..4000, any::<Index>(), 1_u8..=15);
     let areas = (any::<[Index; 2]>(), any::<bool>());
     let rest = (any::<u32>(), any::<u64>(), any::<u128>(), any::<u64>(), 257_u64..1 << 50, "\\PC{0,64}");
+    let rest = (rest, proptest::option::of(any::<[u32; 6]>()));
     (sizes, areas, rest).prop_map(|((bits, more, advertised, streams), (at, swap), rest)| {
         // The advertised size at its largest says how large areas must be; then it is drawn below that.
         let blocks = 1 << bits;
@@ -28,7 +29,21 @@ fn superblock() -> impl Strategy<Value = Superblock> {
         if swap {
             areas.reverse();
         }
-        let (compat, generation, store, created, first, text) = rest;
+        let ((compat, generation, store, created, first, text), pending) = rest;
+        let pending_loss = pending.map(|numbers| {
+            let [checkpoint, flushed, end, first, lost, unknown] = numbers.map(u64::from);
+            let block = unknown % shape.advertised().0;
+            PendingLoss {
+                checkpoint: CheckpointNo(checkpoint),
+                flushed: Sequence(flushed),
+                end: Sequence(end),
+                first: Sequence(first + 1),
+                last: Sequence(first + lost),
+                unknown,
+                blocks: vec![block..block + 1; (lost % 150) as usize],
+                among: vec![0..block + 1; (unknown % 70) as usize],
+            }
+        });
         Superblock {
             incompat: Incompat::default(),
             compat: Compat(compat),
@@ -39,6 +54,7 @@ fn superblock() -> impl Strategy<Value = Superblock> {
             first: BlockNo(first),
             areas,
             scheme: Scheme::new(&text).expect("64 characters have at most 256 bytes"),
+            pending_loss,
         }
     })
 }

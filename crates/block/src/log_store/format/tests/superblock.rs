@@ -135,3 +135,62 @@ fn places_are_segments_and_slots() {
     assert_eq!(shape.map_page_of(BlockNo(512)), MapPageNo(1));
     assert_eq!([30, 31, 32, 33].map(|segment| superblock.is_system(SegmentNo(segment))), [false, true, true, false]);
 }
+
+/// A store whose opening has something to tell.
+pub(super) fn with_pending_loss() -> Superblock {
+    let pending = PendingLoss {
+        checkpoint: CheckpointNo(7),
+        flushed: Sequence(40),
+        end: Sequence(44),
+        first: Sequence(44),
+        last: Sequence(47),
+        unknown: 1,
+        blocks: vec![3..4, 10..20],
+        among: vec![100..700],
+    };
+    Superblock { pending_loss: Some(pending), ..store() }
+}
+
+#[test]
+fn a_loss_that_was_not_told_is_kept_under_a_feature_of_its_own() {
+    let superblock = with_pending_loss();
+    let block = superblock.encode().expect("it can be read");
+    assert_eq!(block[16], 4);
+    assert_eq!(parse(&block), Ok(superblock));
+    let without = with(&block, CHECKSUM_AT, 16, &[0]);
+    assert_eq!(
+        parse(&without),
+        Err(FormatError::Reserved { structure: THIS, offset: 512 }),
+        "it says that there is none"
+    );
+    let behind = Err(FormatError::Reserved { structure: THIS, offset: 4090 });
+    assert_eq!(parse(&with(&block, CHECKSUM_AT, 4090, &[1])), behind);
+}
+
+#[test]
+fn a_loss_that_was_not_told_is_one_of_this_store_and_has_room() {
+    let block = with_pending_loss().encode().expect("it can be read");
+    let changed = |at: usize, bytes: &[u8]| field(parse(&with(&block, CHECKSUM_AT, at, bytes)));
+    assert_eq!(changed(568, &4_u64.to_le_bytes()), Field::PendingLoss, "a run ends where it begins");
+    assert_eq!(changed(576, &[0; 8]), Field::PendingLoss, "it ends before it begins");
+    assert_eq!(changed(608, &701_u64.to_le_bytes()), Field::PendingLoss, "the store has 700 blocks");
+    assert_eq!(changed(536, &[0; 8]), Field::PendingLoss, "no chunk has number 0");
+    assert_eq!(changed(544, &42_u64.to_le_bytes()), Field::PendingLoss, "the last comes before the first");
+    for count in [221_u16, u16::MAX] {
+        let refused = parse(&with(&block, CHECKSUM_AT, 560, &count.to_le_bytes()));
+        assert!(refused.is_err(), "{count} runs: {refused:?}");
+    }
+}
+
+#[test]
+fn more_runs_than_there_is_room_for_become_ranges_of_which_only_some_blocks_are_lost() {
+    let Some(pending) = with_pending_loss().pending_loss else { panic!("it has one") };
+    let alone = |count: u64| (0..count).map(|run| run * 3..run * 3 + 1).collect::<Vec<_>>();
+    let kept = PendingLoss { blocks: alone(219), ..pending.clone() }.fitting();
+    assert_eq!((kept.blocks.len(), kept.among.len()), (219, 1));
+    let fitting = PendingLoss { blocks: alone(230), ..pending }.fitting();
+    assert!(fitting.blocks.is_empty() && fitting.among.len() <= 220, "{fitting:?}");
+    assert!(alone(230).iter().all(|run| fitting.among.iter().any(|range| range.contains(&run.start))), "{fitting:?}");
+    let superblock = Superblock { pending_loss: Some(fitting), ..store() };
+    assert_eq!(parse(&superblock.encode().expect("it has room")), Ok(superblock));
+}
