@@ -5,6 +5,7 @@
 //! truncated or deleted.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
 
 use umbrella_units::{FileId, PageIndex};
 
@@ -85,7 +86,7 @@ fn file_hash(id: FileId) -> Hash {
 /// A file's place in the order of numbers. Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock. So
 /// the device, number 0, comes after all others.
 fn number_place(id: FileId) -> u64 {
-    id.0.wrapping_sub(FileId::DEVICE.0 + 1).min(u64::MAX - 1)
+    id.0.wrapping_sub(FileId::DEVICE.0 + 1)
 }
 
 impl Files {
@@ -259,7 +260,7 @@ impl Files {
     /// The first file behind the place of `id` among those that are marked or not marked as the first one is.
     pub(super) fn first_behind(&self, id: FileId) -> Option<DirtyFile> {
         let first = self.first()?;
-        let behind = (first.marked, number_place(id) + 1)..=(first.marked, u64::MAX);
+        let behind = (Excluded((first.marked, number_place(id))), Included((first.marked, u64::MAX)));
         let next =
             self.ordered.range(behind).next().map(|(&(marked, _), &slot)| DirtyFile { file: self.id(slot), marked });
         next.or(Some(first))
