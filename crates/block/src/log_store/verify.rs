@@ -62,7 +62,9 @@ impl StoreShared {
             }
             let found = found?;
             let core = &mut state.core;
-            found.iter().for_each(|(place, header)| core.sums.note_chunk(&core.layout, *place, header));
+            for (place, header) in &found {
+                core.sums.note_chunk(&core.layout, *place, header);
+            }
             if !found.is_empty() {
                 break;
             }

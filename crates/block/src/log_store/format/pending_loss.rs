@@ -75,7 +75,9 @@ impl PendingLoss {
 
     pub(super) fn encode(&self, fields: &mut Writer) {
         fields.u64(self.checkpoint.0);
-        [self.flushed, self.end, self.first, self.last].into_iter().for_each(|number| fields.u64(number.0));
+        for number in [self.flushed, self.end, self.first, self.last] {
+            fields.u64(number.0);
+        }
         fields.u64(self.unknown);
         fields.u16(self.blocks.len() as u16);
         fields.u16(self.among.len() as u16);

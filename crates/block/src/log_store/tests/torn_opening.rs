@@ -125,7 +125,9 @@ fn strike(bytes: &mut [u8], damage: Damage, random: &mut StdRng) -> Option<()> {
         }
         Damage::TwoHeaders => {
             let two: Vec<usize> = latest.choose_multiple(random, 2).map(|(at, _)| *at).collect();
-            two.into_iter().for_each(|at| flip_in(bytes, at, random));
+            for at in two {
+                flip_in(bytes, at, random);
+            }
         }
         Damage::Checkpoint => {
             let named = NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));

@@ -146,7 +146,7 @@ pub(super) fn with_pending_loss() -> Superblock {
         last: Sequence(47),
         unknown: 1,
         blocks: vec![3..4, 10..20],
-        among: vec![100..700],
+        among: std::iter::once(100..700).collect(),
     };
     Superblock { pending_loss: Some(pending), ..store() }
 }
