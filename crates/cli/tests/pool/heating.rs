@@ -80,11 +80,11 @@ fn a_file_that_a_fill_level_moved_returns_when_it_heats_up() {
     pool.expect_on("hdd", format!("{first}"));
     fs::remove_file(ssd.join("past the mount")).unwrap();
     assert_eq!(pool.enforce().files_failed, 0);
-    eventually("the warmest are there again", || {
+    // There is room for one, when the removed file is let go: the warmest, whatever the way of the walk.
+    eventually("the warmest is there again", || {
         pool.enforce();
-        on_ssd() >= 1
+        ssd.join("4").exists()
     });
-    assert!(ssd.join("4").exists(), "the warmest first, whatever the way of the walk");
 }
 
 #[test]
