@@ -9,17 +9,20 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, FileDevice, OpenOptions};
 use umbrella_block::hybrid::{self, Half, Hybrid};
 use umbrella_block::log_store::{self, CreateOptions, LogStore, OpenMode};
 use umbrella_block::spindle::NoSpindle;
 use umbrella_block::{BlockDevice, BlockError, Durability, forward};
+use umbrella_model::device::Options as DeviceOptions;
+use umbrella_model::device::profiles::{Profile, profile};
 use umbrella_policy::flash_cache::When;
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 const HELP: &str = "\
 What the engines themselves cost, on files of this machine: for each operation the processor time of all threads and the time that passes, in microseconds,
-and the bytes that are read from the files.
+the requests to the files (reads, writes and flushes), and their bytes.
 
 usage: cargo bench -p umbrella-block --bench engines -- [OPTIONS]
 
@@ -27,6 +30,7 @@ OPTIONS
   --dir DIR      where the files are made [default: the directory for temporary files]
   --rounds N     of each row; the median is printed [default: 5]
   --operations N of each row and round [default: 8000]
+  --on PROFILE   as if the files were on a disk of this profile, in its own time; without, the files' own
   --json         one line for machines
 ";
 
@@ -40,11 +44,12 @@ struct Args {
     dir: PathBuf,
     rounds: u64,
     operations: u64,
+    on: Option<Profile>,
     json: bool,
 }
 
 fn args() -> Args {
-    let mut args = Args { dir: std::env::temp_dir(), rounds: 5, operations: 8000, json: false };
+    let mut args = Args { dir: std::env::temp_dir(), rounds: 5, operations: 8000, on: None, json: false };
     let mut given = std::env::args().skip(1);
     while let Some(arg) = given.next() {
         let mut value = || given.next().unwrap_or_else(|| panic!("{arg} needs a value"));
@@ -52,6 +57,7 @@ fn args() -> Args {
             "--dir" => args.dir = PathBuf::from(value()),
             "--rounds" => args.rounds = value().parse().expect("a number"),
             "--operations" => args.operations = value().parse().expect("a number"),
+            "--on" => args.on = Some(profile(&value()).unwrap_or_else(|error| panic!("{error}"))),
             "--json" => args.json = true,
             "--bench" => {}
             "--help" | "-h" => {
@@ -64,18 +70,44 @@ fn args() -> Args {
     args
 }
 
-/// A file that counts what is read from it.
+/// What was asked of files.
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl Counts {
+    fn now(&self) -> [f64; 3] {
+        [&self.requests, &self.bytes_read, &self.bytes_written].map(|count| count.load(Ordering::Relaxed) as f64)
+    }
+}
+
+/// A file that counts what is asked of it.
 struct Counted {
     inner: FileDevice,
-    bytes_read: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 impl BlockDevice for Counted {
-    forward!(inner: geometry, write, flush, discard, write_zeroes);
+    forward!(inner: geometry, discard, write_zeroes);
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes_read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.inner.read(at, buffer)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.inner.write(at, data, durability)
+    }
+
+    fn flush(&self) -> Result<(), BlockError> {
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.inner.flush()
     }
 }
 
@@ -98,7 +130,8 @@ impl Engine {
 struct Bed<'a> {
     dir: &'a Path,
     engine: Engine,
-    bytes_read: Arc<AtomicU64>,
+    on: Option<&'a Profile>,
+    counts: Arc<Counts>,
 }
 
 impl Bed<'_> {
@@ -109,7 +142,10 @@ impl Bed<'_> {
         }
         let options = OpenOptions { access: Access::ReadWrite, ..OpenOptions::default() };
         let inner = FileDevice::open(&path, options).unwrap_or_else(|error| panic!("{error}"));
-        Arc::new(Counted { inner, bytes_read: Arc::clone(&self.bytes_read) })
+        let counted = Arc::new(Counted { inner, counts: Arc::clone(&self.counts) });
+        let Some(profile) = self.on else { return counted };
+        let disk = EmulatedDisk::new(profile, &DeviceOptions::default(), TimeScale::REAL, counted);
+        Arc::new(disk.unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// The log of a hybrid disk is emptied only when it is full, so that what is read lies on flash.
@@ -149,13 +185,13 @@ impl Bed<'_> {
 
     /// Runs `count` operations.
     fn measure(&self, count: u64, run: impl FnOnce()) -> Cost {
-        let read = self.bytes_read.load(Ordering::Relaxed);
+        let before = self.counts.now();
         let (begun, cpu_begun) = (Instant::now(), cpu_time());
         run();
         let (cpu, wall) = (cpu_time() - cpu_begun, begun.elapsed().as_secs_f64());
-        let read = self.bytes_read.load(Ordering::Relaxed) - read;
-        let each = |value: f64| value / count as f64;
-        Cost { cpu_us: each(cpu * 1e6), wall_us: each(wall * 1e6), bytes_read: each(read as f64) }
+        let [requests, read, written] = self.counts.now();
+        let all = [cpu * 1e6, wall * 1e6, requests - before[0], read - before[1], written - before[2]];
+        Cost(all.map(|value| value / count as f64))
     }
 }
 
@@ -165,13 +201,11 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Of one operation.
+/// Of one operation: what each of [`FIGURES`] says.
 #[derive(Debug, Clone, Copy)]
-struct Cost {
-    cpu_us: f64,
-    wall_us: f64,
-    bytes_read: f64,
-}
+struct Cost([f64; FIGURES.len()]);
+
+const FIGURES: [&str; 5] = ["cpu_us", "wall_us", "requests", "bytes_read", "bytes_written"];
 
 fn random_place(random: &mut StdRng, pages: u64) -> Lba {
     Lba(random.random_range(0..PAGES / pages) * pages * PAGE_BYTES as u64 / SECTOR_BYTES)
@@ -195,6 +229,13 @@ fn read(device: &dyn BlockDevice, random: &mut StdRng, (count, pages): (u64, u64
     let mut buffer = vec![0; pages as usize * PAGE_BYTES];
     for _ in 0..count {
         device.read(random_place(random, pages), &mut buffer).expect("it is read");
+    }
+}
+
+fn read_all(device: &dyn BlockDevice) {
+    let mut buffer = vec![0; 1 << 20];
+    for at in (0..PAGES * PAGE_BYTES as u64).step_by(buffer.len()) {
+        device.read(Lba(at / SECTOR_BYTES), &mut buffer).expect("it is read");
     }
 }
 
@@ -228,6 +269,9 @@ fn round(bed: &Bed<'_>, device: Box<dyn BlockDevice>, random: &mut StdRng, opera
         let cost = bed.measure(count, || read(on, random, (count, pages)));
         note(rows, &format!("read {size}"), cost);
     }
+    read_all(on);
+    let cost = bed.measure(operations, || read(on, random, (operations, 1)));
+    note(rows, "read 4 KiB when all was read before", cost);
     let cost = bed.measure(operations, || read_last(on, random, operations));
     note(rows, "read 4 KiB written just before", cost);
     drop(device);
@@ -250,7 +294,7 @@ fn main() {
     let mut line = Vec::new();
     for engine in [Engine::LogStore, Engine::Hybrid] {
         let dir = tempfile::tempdir_in(&args.dir).expect("the directory can be written");
-        let bed = Bed { dir: dir.path(), engine, bytes_read: Arc::default() };
+        let bed = Bed { dir: dir.path(), engine, on: args.on.as_ref(), counts: Arc::default() };
         bed.create();
         let mut random = StdRng::seed_from_u64(1);
         write(&*bed.open(), &mut random, (2 * PAGES, 1), 64);
@@ -259,14 +303,16 @@ fn main() {
             round(&bed, bed.open(), &mut random, args.operations, &mut rows);
         }
         for (row, costs) in rows {
-            let of = |value: fn(&Cost) -> f64| median(costs.iter().map(value));
-            let (cpu, wall, read) = (of(|cost| cost.cpu_us), of(|cost| cost.wall_us), of(|cost| cost.bytes_read));
+            let figures: Vec<f64> =
+                (0..FIGURES.len()).map(|at| median(costs.iter().map(|Cost(figures)| figures[at]))).collect();
             let name = engine.name();
-            line.push(format!(
-                "\"{name}: {row}\": {{\"cpu_us\": {cpu:.3}, \"wall_us\": {wall:.3}, \"bytes_read\": {read:.0}}}"
-            ));
+            let words = FIGURES.iter().zip(&figures).map(|(name, figure)| format!("\"{name}\": {figure:.3}"));
+            line.push(format!("\"{name}: {row}\": {{{}}}", words.collect::<Vec<_>>().join(", ")));
             if !args.json {
-                println!("{name:<10} {row:<32} {cpu:>9.2} us of a processor {wall:>9.2} us {read:>9.0} bytes read");
+                let [cpu, wall, requests, read, written] = figures[..] else { unreachable!() };
+                println!(
+                    "{name:<10} {row:<36} {cpu:>9.2} us of a processor {wall:>9.2} us {requests:>7.2} requests {read:>9.0} bytes read {written:>9.0} written"
+                );
             }
         }
     }

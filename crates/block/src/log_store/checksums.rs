@@ -1,7 +1,7 @@
 //! The checksums of blocks, beside the map: what is read is compared with them, so that nothing is passed on that is not what was written.
 //!
-//! They lie in the headers of chunks. Of what was written since the opening they are known; of other blocks the header is looked for when the first of its chunk is read:
-//! the nearest one before it, since a chunk is written in one piece over all that lay there.
+//! They lie in the headers of chunks. Of what was written since the opening they are known; of other blocks the header is looked for when the first of its chunk is read.
+//! In a segment with few chunks one header leads to the next. Else it is the nearest one before the block, since a chunk is written in one piece over all that lay there.
 //!
 //! A checksum is kept with the number of its block mixed in, so that another block at that place is told from it as well. 4 bytes a block, for as many segments as half of
 //! the memory of the map has room for.
@@ -44,6 +44,8 @@ pub(super) struct BlockChecksums {
 #[derive(Debug)]
 struct Known {
     tags: Box<[Tag]>,
+    /// The slot behind the chunks that were followed from the first one on.
+    followed: u32,
     used: bool,
 }
 
@@ -78,6 +80,24 @@ impl BlockChecksums {
         }
     }
 
+    /// Where to go on following the chunks of a segment, to get to a place.
+    pub(super) fn followed(&self, shape: Shape, at: Place) -> Place {
+        let known = self.segments.get(shape.segment(at).0 as usize).and_then(Option::as_ref);
+        Place(at.0 - u64::from(shape.slot(at)) + u64::from(known.map_or(0, |known| known.followed)))
+    }
+
+    /// What the headers of chunks say that were followed so far.
+    pub(super) fn follow(&mut self, layout: &Layout, chunks: &[(Place, ChunkHeader)]) {
+        for (place, header) in chunks {
+            self.note_chunk(layout, *place, header);
+            let shape = layout.shape();
+            let number = shape.segment(*place).0 as usize;
+            if let Some(known) = self.segments.get_mut(number).and_then(Option::as_mut) {
+                known.followed = shape.slot(*place) + header.blocks();
+            }
+        }
+    }
+
     /// What lies at a place.
     pub(super) fn note(&mut self, layout: &Layout, place: Place, entry: &Entry) {
         let (Entry::Data { block, checksum, .. } | Entry::Copy { block, checksum, .. }) = *entry else { return };
@@ -88,7 +108,7 @@ impl BlockChecksums {
             self.present += 1;
         }
         let Some(known) = self.segments.get_mut(number.0 as usize) else { return };
-        let none = || Known { tags: vec![Tag::NONE; shape.segment_blocks as usize].into(), used: true };
+        let none = || Known { tags: vec![Tag::NONE; shape.segment_blocks as usize].into(), followed: 0, used: true };
         let known = known.get_or_insert_with(none);
         known.used = true;
         if let Some(tag) = known.tags.get_mut(shape.slot(place) as usize) {

@@ -12,8 +12,11 @@ use super::format::{BLOCK_BYTES, ChunkHeader, Superblock};
 use super::life::Life;
 use crate::error::BlockError;
 
-/// How many blocks before one are looked through for its header, step by step: first few, for who reads in order.
-const LOOKED_THROUGH: [u32; 4] = [4, 16, 64, CHUNK_BLOCKS];
+/// The most headers that are followed to a place. Each is one block, but the disk has to find it.
+const FOLLOWED: u64 = 8;
+
+/// How many blocks before one are looked through for its header where nothing says how long chunks are. If it is not there, four times as many, and so on.
+const NEAR: u32 = 4;
 
 /// So many blocks that cannot be read are passed over at once: of a disk that fails altogether each may take long.
 const MOST_FAILED: u32 = 4;
@@ -44,14 +47,26 @@ impl StoreShared {
     ) -> Result<(), BlockError> {
         let shape = state.core.layout.shape();
         let life = Life::now(state, shape.segment(at));
+        let superblock = state.core.superblock.clone();
+        let from = state.core.sums.followed(shape, at);
+        let found = MutexGuard::unlocked(state, || self.chunks_up_to(from, at, &superblock));
+        if !life.goes_on(state, shape.segment(at)) {
+            return Ok(());
+        }
+        let mut length = found.last().map_or(NEAR, |(_, header)| header.blocks());
+        let core = &mut state.core;
+        core.sums.follow(&core.layout, &found);
+        if core.sums.get(shape, at) != Tag::NONE {
+            return Ok(());
+        }
         let mut looked_through = 0;
-        for blocks in LOOKED_THROUGH.map(|blocks| blocks.min(shape.slot(at))) {
+        loop {
+            let blocks = length.min(CHUNK_BLOCKS).min(shape.slot(at));
             let (start, count) = (Place(at.0 - u64::from(blocks)), blocks - looked_through);
-            looked_through = blocks;
             if count == 0 {
                 break;
             }
-            let superblock = state.core.superblock.clone();
+            (looked_through, length) = (blocks, blocks * 4);
             let found = MutexGuard::unlocked(state, || -> Result<_, BlockError> {
                 let mut bytes = vec![0; count as usize * BLOCK_BYTES];
                 self.read_what_can_be(start, &mut bytes)?;
@@ -76,6 +91,23 @@ impl StoreShared {
             return Err(LogStoreError::Unverified { device, block, place: at }.on(&self.named.name));
         }
         Ok(())
+    }
+
+    /// The chunks from `from` on that lead to a place, as long as few more would at the length of the last one. One that cannot be read or is damaged leads nowhere.
+    fn chunks_up_to(&self, from: Place, at: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
+        let (mut found, mut place) = (Vec::new(), from);
+        while place < at && found.len() as u64 <= FOLLOWED {
+            let mut block = [0; BLOCK_BYTES];
+            let read = self.read_log(place, &mut block).ok();
+            let Some(header) = read.and_then(|()| ChunkHeader::parse(&block, superblock, place).ok()) else { break };
+            let blocks = u64::from(header.blocks());
+            found.push((place, header));
+            place = Place(place.0 + blocks);
+            if at.0.saturating_sub(place.0) / blocks > FOLLOWED {
+                break;
+            }
+        }
+        found
     }
 
     /// Reads blocks of the log to look for headers: one that cannot be read must not hide the others, and is zeroes. An error if many cannot.

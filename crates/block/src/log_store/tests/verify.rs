@@ -1,5 +1,7 @@
 //! What is read is what was written, or an error: whatever was damaged meanwhile, and wherever.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -128,6 +130,43 @@ fn with_little_memory_all_is_read_and_compared_too() {
         flip(&*device, at + 5);
     }
     assert_eq!(assert_right(&store, &truth, "damaged"), places.len());
+}
+
+/// A device that counts how often it is read.
+struct CountsReads(Arc<dyn BlockDevice>, Arc<AtomicUsize>);
+
+impl BlockDevice for CountsReads {
+    crate::forward!(0: geometry, write, flush, discard, write_zeroes);
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.read(at, buffer)
+    }
+}
+
+#[test]
+fn each_header_is_read_once_however_its_blocks_are_read() {
+    // Chunks of 31 blocks, eight of them in a segment; of 6, which are too many to follow. At the end of a segment is a short one.
+    for in_chunk in [30, 5] {
+        let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(64 << 20)));
+        let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..small("r_lfs") };
+        create(Arc::clone(&device), "disk", &options).expect("it can be made");
+        let (store, headers) = (open(&device, by_hand()), 1200 / in_chunk as usize + 2 * 6);
+        for first in (0..1200).step_by(in_chunk as usize) {
+            let data: Vec<u8> = (first..first + in_chunk).flat_map(numbered).collect();
+            store.write(Lba(first * 8), &data, Durability::Through).expect("there is room");
+        }
+        store.close().expect("it can be closed");
+        let reads = Arc::new(AtomicUsize::new(0));
+        let device: Arc<dyn BlockDevice> = Arc::new(CountsReads(device, Arc::clone(&reads)));
+        let store = open(&device, by_hand());
+        let before = reads.load(Ordering::Relaxed);
+        for block in (0..1200).rev() {
+            assert!(read(&store, block * 8, 8) == numbered(block), "block {block}");
+        }
+        let reads = reads.load(Ordering::Relaxed) - before - 1200;
+        assert!(reads <= headers, "{reads} reads beside those of blocks, for {headers} headers");
+    }
 }
 
 #[test]
