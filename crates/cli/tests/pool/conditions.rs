@@ -171,7 +171,7 @@ to = ["hdd"]
         fs::write(disks[0].join(format!("filler{filler}")), "").unwrap();
         filler += 1;
     }
-    std::thread::sleep(std::time::Duration::from_millis(200)); // Room is asked for ten times a second.
+    pool.settle_room();
     fs::write(pool.join("next"), "x").unwrap();
     pool.expect_on("hdd", "next");
     assert!(pool.explain("other").outcome.contains("\"ssd\" has no free inode"), "{:?}", pool.explain("other"));

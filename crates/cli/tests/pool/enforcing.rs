@@ -207,7 +207,6 @@ fn the_bandwidth_is_limited() {
     pool.say(["enforce", "--bandwidth", "2MiB"]);
     let took = start.elapsed();
     assert!(took >= Duration::from_millis(1_800), "6 MiB at 2 MiB a second took {took:?}");
-    assert!(took < Duration::from_secs(60), "6 MiB at 2 MiB a second took {took:?}");
     assert_eq!(pool.moves(), 6);
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
 use crate::append;
@@ -20,7 +20,7 @@ const TO_TARGET: &str = "[[rule]]\nname = \"all\"\nwhen = { path = \"/**\" }\nto
 /// Somebody who reads from a disk all the time, until this is dropped.
 struct Readers {
     over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<u64>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 #[repr(align(4096))]
@@ -29,27 +29,28 @@ struct Aligned([u8; 64 << 10]);
 impl Readers {
     fn of(disk: &Disk) -> Readers {
         let over = Arc::new(AtomicBool::new(false));
-        let read = |over: Arc<AtomicBool>, device: File| {
+        let begun = Arc::new(Barrier::new(3));
+        let read = |over: Arc<AtomicBool>, begun: Arc<Barrier>, device: File| {
             let mut buffer = Box::new(Aligned([0; 64 << 10]));
-            let mut count = 0;
-            while !over.load(Ordering::Relaxed) {
-                device.read_at(&mut buffer.0, count % 64 * (64 << 10)).unwrap();
-                count += 1;
-            }
-            count
+            let mut read = |at: u64| device.read_at(&mut buffer.0, at % 64 * (64 << 10)).unwrap();
+            read(0);
+            begun.wait();
+            (1..).take_while(|_| !over.load(Ordering::Relaxed)).for_each(|at| drop(read(at)));
         };
         let threads = (0..2).map(|_| {
             let device = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(disk.device()).unwrap();
-            let over = Arc::clone(&over);
-            std::thread::spawn(move || read(over, device))
+            let (over, begun) = (Arc::clone(&over), Arc::clone(&begun));
+            std::thread::spawn(move || read(over, begun, device))
         });
-        Readers { threads: threads.collect(), over }
+        let threads = threads.collect();
+        begun.wait();
+        Readers { threads, over }
     }
 
-    /// Ends them; how often they have read.
-    fn end(mut self) -> u64 {
+    /// Ends them. None may have failed.
+    fn end(mut self) {
         self.over.store(true, Ordering::Relaxed);
-        self.threads.drain(..).map(|thread| thread.join().unwrap()).sum()
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
     }
 }
 
@@ -74,7 +75,7 @@ fn a_move_rests_while_others_read_from_its_disks_and_comes_to_its_end_all_the_sa
         let (pool, disks) = pool();
         let readers = Readers::of(&disks[busy]);
         assert_eq!(pool.enforce().files_moved, 1, "they read on all the time");
-        assert!(readers.end() > 0);
+        readers.end();
         assert!(pool.metric(RESTS) > 0, "disk {busy}");
         pool.expect_on("target", "film");
         assert!(fs::read(pool.join("film")).unwrap() == bytes(1, 48 * MIB));

@@ -35,8 +35,7 @@ fn a_season_stays_on_one_disk_while_another_has_more_room() {
     fs::write(pool.join("TV/Show/S1/e1"), bytes(1, 4 * MIB)).unwrap();
     assert_eq!(pool.found_on("TV/Show/S1/e1"), ["b"], "most free");
     fs::write(pool.disks[1].join("filler"), bytes(2, 20 * MIB)).unwrap();
-    // What is free is asked for anew ten times a second.
-    thread::sleep(std::time::Duration::from_millis(150));
+    pool.settle_room();
     for episode in ["e2", "e3"] {
         fs::write(pool.join("TV/Show/S1").join(episode), bytes(3, 4 * MIB)).unwrap();
     }
@@ -181,12 +180,11 @@ fn each_spread_chooses_in_its_own_way() {
     for (spread, expected) in cases {
         let pool = grouped([("a", 32), ("b", 40), ("c", 8)], &format!("spread = {spread:?}"));
         fs::write(pool.disks[1].join("filler"), bytes(1, 20 * MIB)).unwrap();
-        // What is free is asked for anew ten times a second.
-        thread::sleep(std::time::Duration::from_millis(150));
+        pool.settle_room();
         // A directory is no turn.
         fs::create_dir(pool.join("dir")).unwrap();
         fs::write(pool.join("dir/1"), bytes(2, MIB)).unwrap();
-        thread::sleep(std::time::Duration::from_millis(150));
+        pool.settle_room();
         fs::write(pool.join("dir/2"), bytes(3, MIB)).unwrap();
         assert_eq!(places(&pool, &["dir/1", "dir/2"]), expected, "{spread}");
     }
@@ -207,7 +205,7 @@ fn existing_paths_are_preferred_kept_to_or_climbed() {
         fs::write(pool.join("films/old/1"), "x").unwrap();
         assert_eq!(pool.found_on("films/old/1"), ["a"], "{spread}: it has the directory");
         fs::write(pool.disks[0].join("filler"), bytes(1, 8 * MIB)).unwrap_err();
-        thread::sleep(std::time::Duration::from_millis(150));
+        pool.settle_room();
         let written = fs::write(pool.join("films/old/2"), bytes(2, MIB));
         match when_full {
             Ok(branch) => {

@@ -68,8 +68,7 @@ fn a_branch_with_as_many_files_as_it_may_have_is_full() {
         .mount();
     for file in 0..30 {
         fs::write(pool.join(format!("f{file}")), "x").unwrap();
-        // What is free is asked for anew ten times a second.
-        std::thread::sleep(std::time::Duration::from_millis(110));
+        pool.settle_room();
     }
     assert!(inodes_used(&few) <= most, "{} of {most}", inodes_used(&few));
     pool.expect_on("few", "f0");

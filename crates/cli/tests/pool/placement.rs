@@ -185,7 +185,7 @@ to = ["flash"]
     fs::write(pool.join("first"), "x").unwrap();
     pool.expect_on("flash", "first");
     fs::write(pool.on("flash", "filler"), bytes(1, 20 * MIB)).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    pool.settle_room();
     fs::write(pool.join("second"), "x").unwrap();
     pool.expect_on("disk", "second");
 }
@@ -201,8 +201,7 @@ fn the_first_branch_with_room_is_taken() {
         .mount();
     for i in 0..8 {
         fs::write(pool.join(format!("file-{i}")), bytes(i, 512 * KIB)).unwrap();
-        // How much is free is asked for ten times a second at most.
-        std::thread::sleep(std::time::Duration::from_millis(150));
+        pool.settle_room();
     }
     pool.settle();
     assert!(one.free() >= 2 * MIB - 256 * KIB, "min_free is kept: {} bytes are free", one.free());

@@ -66,6 +66,7 @@ fn a_file_that_is_deleted_young_never_reaches_a_branch() {
         fs::write(pool.join("young"), format!("{number}")).unwrap();
         fs::remove_file(pool.join("young")).unwrap();
     }
+    pool.settle_closed();
     assert_eq!(pool.metric("umbrella_staging_deleted_count"), 50);
     assert_eq!(pool.metric("umbrella_staging_left_count"), 0);
     assert_eq!(pool.status().staging.unwrap().files, 0);

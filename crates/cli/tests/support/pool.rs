@@ -549,8 +549,8 @@ impl Pool {
         assert_eq!(self.found_on(path.as_ref()), [branch], "{} stays where it is", path.as_ref().display());
     }
 
-    /// Waits until no relocation is pending. The kernel reports the last close a moment after `close` returned, so
-    /// several quiet looks in a row are asked for.
+    /// Waits until no relocation is pending, and the daemon has no more files open than this process. The kernel reports the last close a
+    /// moment after `close` returned. Where other processes have files open, or files are mapped, many quiet looks in a row do.
     #[track_caller]
     pub fn settle(&self) {
         if stand_in().is_some() {
@@ -567,9 +567,33 @@ impl Pool {
             let now = (pending, status.open_files);
             quiet = if pending == 0 && seen == Some(now) { quiet + 1 } else { 0 };
             seen = Some(now);
-            (quiet >= 3).then_some(())
+            let looks = if status.open_files <= self.open_here() { 3 } else { 50 };
+            (quiet >= looks).then_some(())
         });
         assert!(settled.is_some(), "relocations are still pending: {seen:?}\n{}", self.log());
+    }
+
+    /// Files of the pool that this process has open.
+    fn open_here(&self) -> u64 {
+        let mount = self.mount_point();
+        let descriptors = fs::read_dir("/proc/self/fd").unwrap();
+        let is_below =
+            |descriptor: &fs::DirEntry| fs::read_link(descriptor.path()).is_ok_and(|it| it.starts_with(&mount));
+        descriptors.flatten().filter(is_below).count() as u64
+    }
+
+    /// Waits until the pool knows how much room there is: it asks a branch ten times a second at most.
+    #[track_caller]
+    pub fn settle_room(&self) {
+        let told = |name: &str| {
+            let status = self.branch_status(name);
+            (status.free.0, status.files_used)
+        };
+        let is_known = |(name, root, _): &(String, PathBuf, String)| {
+            let room = rustix::fs::statvfs(root).unwrap();
+            told(name) == (room.f_bavail * room.f_frsize, Some(room.f_files - room.f_favail))
+        };
+        super::eventually("the room is known", || self.spec.branches.iter().all(is_known));
     }
 
     /// Waits until nobody has a file open any more, and no relocation is pending. The daemon learns of a close later than who closed.

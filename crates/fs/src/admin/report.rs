@@ -35,6 +35,8 @@ impl Admin {
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
         let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
+        // First: a release that begins later has its handle still.
+        let closing = self.io.releases_under_way();
         let handles = if in_use { self.io.open_handles() } else { Vec::new() };
         let passthrough = handles.iter().filter(|handle| handle.data == DataPath::Passthrough).count();
         Status {
@@ -47,7 +49,7 @@ impl Admin {
             detached: !in_use || self.context.mounted_as.get().is_some_and(|mount| !is_attached(*mount)),
             branches: self.branch_statuses(),
             rules: self.rule_statuses(),
-            open_files: handles.len() as u64,
+            open_files: (handles.len() + closing) as u64,
             open_passthrough: passthrough as u64,
             inodes: self.tree.nodes.len() as u64,
             metrics: self.context.metrics.all(),

@@ -344,7 +344,7 @@ pub struct Status {
     pub branches: Vec<BranchStatus>,
     /// Rules in order, the name table's entries each as one, and the default last.
     pub rules: Vec<RuleStatus>,
-    /// Handles open now.
+    /// Handles open now, and those whose close is not finished.
     pub open_files: u64,
     /// Of those, in passthrough.
     pub open_passthrough: u64,

@@ -24,6 +24,10 @@ impl Releases {
         self.0.fetch_add(1, Ordering::SeqCst);
         UnderWay(self)
     }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for UnderWay<'_> {
@@ -40,6 +44,11 @@ pub(crate) struct Patience {
 }
 
 impl Io {
+    /// Closes that are not finished: the places of their files may not be judged yet.
+    pub(crate) fn releases_under_way(&self) -> usize {
+        self.releases.count()
+    }
+
     /// Whether a call that found no room is to be tried once more. Waits a moment; call it with no lock held.
     pub(crate) fn may_get_room(&self, patience: &mut Patience) -> bool {
         let since = *patience.since.get_or_insert_with(Instant::now);
@@ -56,7 +65,6 @@ impl Io {
 
     fn awaits_releases(&self) -> bool {
         let is_removed = |file: &crate::node::File| file.state.read().unlinked;
-        self.releases.0.load(Ordering::SeqCst) > 0
-            || self.open_handles().iter().any(|handle| handle.node.file().is_some_and(is_removed))
+        self.releases.count() > 0 || self.open_handles().iter().any(|handle| handle.node.file().is_some_and(is_removed))
     }
 }
