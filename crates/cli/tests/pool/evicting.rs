@@ -126,7 +126,7 @@ fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
 
 #[test]
 fn what_left_comes_back_only_when_it_changes_itself() {
-    let (mut pool, _disks) = pool(r#"above = "60%", until = "30%""#);
+    let (mut pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }

@@ -385,6 +385,9 @@ impl Admin {
             *told = None;
         }
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
+        drop(told);
+        // Who removes it may change what is on it right away: a rename that began before has ended then. One that hangs does not hold this up.
+        let _hangs = self.await_who_chose_before();
         self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
