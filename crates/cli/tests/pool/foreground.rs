@@ -35,7 +35,9 @@ impl Readers {
             let mut read = |at: u64| device.read_at(&mut buffer.0, at % 64 * (64 << 10)).unwrap();
             read(0);
             begun.wait();
-            (1..).take_while(|_| !over.load(Ordering::Relaxed)).for_each(|at| drop(read(at)));
+            for at in (1..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                read(at);
+            }
         };
         let threads = (0..2).map(|_| {
             let device = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(disk.device()).unwrap();
@@ -44,7 +46,7 @@ impl Readers {
         });
         let threads = threads.collect();
         begun.wait();
-        Readers { threads, over }
+        Readers { over, threads }
     }
 
     /// Ends them. None may have failed.
