@@ -96,7 +96,7 @@ impl StoreShared {
     /// The chunks from `from` on that lead to a place, as long as few more would at the length of the last one. One that cannot be read or is damaged leads nowhere.
     fn chunks_up_to(&self, from: Place, at: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
         let (mut found, mut place) = (Vec::new(), from);
-        while place < at && found.len() as u64 <= FOLLOWED {
+        while place < at && (found.len() as u64) < FOLLOWED {
             let mut block = [0; BLOCK_BYTES];
             let read = self.read_log(place, &mut block).ok();
             let Some(header) = read.and_then(|()| ChunkHeader::parse(&block, superblock, place).ok()) else { break };

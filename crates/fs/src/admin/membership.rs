@@ -200,8 +200,11 @@ impl Admin {
     }
 
     /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
+    ///
+    /// Its disk may be changed from then on. So changes of names that began before have ended; one that hangs is waited for within bounds only.
     pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
+        let _hangs = self.await_who_chose_before();
         if let Some(known) = known {
             self.tree.forget_copies_away(known.uuid.to_u128_le());
         }
@@ -385,9 +388,6 @@ impl Admin {
             *told = None;
         }
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
-        drop(told);
-        // Who removes it may change what is on it right away: a rename that began before has ended then. One that hangs does not hold this up.
-        let _hangs = self.await_who_chose_before();
         self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
