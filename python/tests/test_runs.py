@@ -122,6 +122,15 @@ def test_other_threads_go_on_while_runs_are_under_way():
     assert seen[-1] > before
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """Who starts the tests in the background may have the signal ignored: then Python does not heed it either."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_runs_that_would_go_on():
     """The first progress says that runs are under way; then comes the signal."""
     over = {"seed": range(10_000)}
