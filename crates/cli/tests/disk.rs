@@ -392,6 +392,25 @@ fn a_disk_or_flash_that_holds_something_is_not_overwritten_unless_told_to() {
 }
 
 #[test]
+fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() {
+    let house = House::new();
+    let config = house.hybrid("media", "fixed:timeout=0");
+    let config = config.to_str().expect("text");
+    house.given(&["create", config]);
+    house.given(&["serve", config, "--daemon"]);
+    house.write("media", &bytes(5, MIB));
+    house.given(&["detach", "media", "--keep-cache"]);
+    let refused = ["media.disk belongs together with the flash", "detach CONFIG --forget-flash"];
+    house.refused(&["create", config, "--force"], 1, &refused);
+    let flash = fs::read(house.path("media.flash")).expect("it is there");
+    fs::remove_file(house.path("media.flash")).expect("it can be removed");
+    house.refused(&["create", config, "--force"], 1, &refused);
+    fs::write(house.path("media.flash"), flash).expect("it can be written");
+    house.given(&["detach", config, "--forget-flash"]);
+    house.given(&["create", config, "--force"]);
+}
+
+#[test]
 fn halves_of_different_disks_are_not_served_together() {
     let house = House::new();
     for name in ["one", "two"] {

@@ -188,7 +188,7 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
         Ok(None) if hybrid::has_tag(&disk.half()) => Ok(None),
         Ok(None) => Ok(remembered::recall(spec).map(|was| without_label(&disk, &was))),
         Ok(Some(flash)) => Ok(Some(format!(
-            "{} belongs together with the flash {flash}: without it, its data may be old; give [flash], or serve it --read-only",
+            "{} belongs together with the flash {flash}: without it, its data may be old; give [flash] (or --flash), or serve it --read-only",
             disk.name
         ))),
         Err(error) => {

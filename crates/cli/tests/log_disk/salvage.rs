@@ -106,6 +106,9 @@ fn a_hybrid_disk_and_a_store_on_one_are_got_out() {
         let out = fs::read(house.path(&format!("{name}.raw"))).expect("it was written");
         assert!(out[..data.len()] == data, "{name}");
     }
+    // The disk of a pair on its own: nobody says that this is the newest.
+    let alone = ["salvage", "both.disk", "--to", "alone.raw"];
+    house.refused(&alone, 1, &["belongs together with the flash", "--flash"]);
 }
 
 #[test]

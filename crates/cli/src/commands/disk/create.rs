@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, HybridError};
+use umbrella_block::hybrid::{self, DamagedPair, Half, HybridError};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::check::too_small;
@@ -170,12 +170,28 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
         ) => {}
         Err(error) => return Err(error.into()),
     }
-    if !force {
+    if force {
+        refuse_newest_elsewhere(&disk, &flash)?;
+    } else {
         hybrid::refuse_occupied(&disk, &flash)?;
     }
     let created = hybrid::create(&disk, &flash)?;
     let pair = Pair { disk: created.disk.to_string(), flash: created.flash.to_string() };
     Ok((Some(pair), Some(created.size)))
+}
+
+/// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and nobody would be told what is missing.
+fn refuse_newest_elsewhere(disk: &Half, flash: &Half) -> anyhow::Result<()> {
+    let Ok(Some(newest)) = hybrid::flash_of(disk) else { return Ok(()) };
+    let pair = DamagedPair::open(disk.clone(), flash.clone());
+    if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {
+        return Ok(());
+    }
+    bail!(
+        "{} belongs together with the flash {newest}, which may have its newest data. `umbrella disk detach CONFIG` brings that to the disk; if the flash is \
+         lost, `umbrella disk detach CONFIG --forget-flash` goes on without it. Then create the new pair",
+        disk.name
+    )
 }
 
 fn summary(created: &Created) -> String {

@@ -21,7 +21,7 @@ use super::source::SourceArgs;
 use crate::config::disk::DiskSpec;
 use crate::disk::looped::in_use;
 use crate::disk::losses::unknown;
-use crate::disk::open::Part;
+use crate::disk::open::{Part, needs_flash};
 use crate::disk::{log, place};
 use crate::output;
 use crate::text::{count, visible_path};
@@ -100,7 +100,10 @@ impl SalvageArgs {
         };
         let mut of_pair = Vec::new();
         let device: Arc<dyn BlockDevice> = match &flash {
-            None => Arc::clone(&disk.device),
+            None => {
+                of_pair.extend(needs_flash(&spec.disk)?.map(|why| format!("{why}; {NOTHING_PROVED}")));
+                Arc::clone(&disk.device)
+            }
             Some(flash) => {
                 let pair = hybrid::DamagedPair::open(disk.half(), flash.half());
                 let pair = pair.with_context(|| {
