@@ -398,6 +398,7 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     let config = config.to_str().expect("text");
     house.given(&["create", config]);
     house.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || house.status("media")["power"] == "standby");
     house.write("media", &bytes(5, MIB));
     house.given(&["detach", "media", "--keep-cache"]);
     let refused = ["media.disk belongs together with the flash", "detach CONFIG --forget-flash"];

@@ -1,6 +1,7 @@
 //! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has it open.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use umbrella_policy::placement::{Choice, FileFacts};
 use umbrella_units::{BranchId, ByteSize};
@@ -9,11 +10,12 @@ use crate::error::{OpError, OpResult};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
+use crate::migrate::mover::FIRST_RETRY;
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{DataPath, Handle};
 
-/// How often a copy begins anew because attributes or names changed meanwhile.
-const ATTEMPTS: usize = 10;
+/// How long it begins anew while attributes or names change, or somebody has the file open past the mount.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Migrations {
     /// A program says that its file will end here: while the file is empty, it is brought where one of that size belongs. One in the staging area leaves so
@@ -61,7 +63,7 @@ impl Migrations {
         let area = self.staged.area.as_ref().filter(|area| area.branch.id == branch);
         let (staged, cause) = (area.is_some(), area.map_or(Cause::Full, |area| Cause::of_leaving(area)));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
-        let (mut attempts, mut want) = (0, None);
+        let (begun, mut want) = (Instant::now(), None);
         loop {
             let mut meta = here.stat()?;
             // So large it is about to be; its rule may look at that.
@@ -96,11 +98,11 @@ impl Migrations {
                     return Ok(());
                 }
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
-                    attempts += 1;
-                    if attempts >= ATTEMPTS {
+                    if begun.elapsed() >= PATIENCE {
                         tracing::warn!(path = %String::from_utf8_lossy(&path), %why, "branch is full and the file cannot be moved");
                         return Err(OpError::NoRoom);
                     }
+                    std::thread::sleep(FIRST_RETRY);
                 }
                 Err(why) => {
                     tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "next branch");

@@ -32,8 +32,12 @@ use crate::tree::dirs::modified_at;
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
-/// How often a file is tried whose attributes change while it is copied.
+/// How often a worker tries a file whose attributes change while it is copied, or that somebody has open past the mount.
 const ATTEMPTS: usize = 5;
+/// How long a caller waits for that: a virus scanner has each new file open for a moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_RETRY: Duration = Duration::from_millis(1);
+const NEXT_RETRY: Duration = Duration::from_millis(10);
 
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
@@ -93,7 +97,7 @@ impl Staging {
 
     fn leave_by(&self, area: &Area, node: &Arc<Node>, tried: &mut Tried, reach: &Reach<'_>) -> Result<Way, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
-        let mut attempts = 0;
+        let (begun, mut attempts) = (Instant::now(), 0);
         let left = loop {
             // Who takes it out already may wait for another branch that hangs.
             let io = match reach.patience {
@@ -112,10 +116,12 @@ impl Staging {
             let left = self.leave_locked(node, area, tried, reach);
             drop(io);
             attempts += 1;
-            if !matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped)) || attempts >= ATTEMPTS {
+            let in_the_way = matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped));
+            let waits = attempts < ATTEMPTS || (reach.patience.is_none() && begun.elapsed() < PATIENCE);
+            if !(in_the_way && waits) {
                 break left;
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(if attempts < ATTEMPTS { FIRST_RETRY } else { NEXT_RETRY });
         };
         match &left {
             Ok(Way::Left) => {

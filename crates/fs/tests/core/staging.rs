@@ -92,6 +92,21 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
 }
 
 #[test]
+fn a_file_that_somebody_has_open_past_the_mount_for_a_moment_leaves_all_the_same() {
+    let scene = Scene::new(small_area());
+    let file = scene.put("scanned", b"x");
+    let held = std::fs::File::open(scene.area().join("scanned")).unwrap();
+    let scanner = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(held);
+    });
+    let change = Change { size: Some(49 << 10), ..Change::default() };
+    assert_eq!(scene.pool.setattr(file, &change).map(|attr| attr.meta.size), Ok(49 << 10));
+    scanner.join().unwrap();
+    assert_eq!(scene.holders("scanned"), ["slow"]);
+}
+
+#[test]
 fn a_file_that_is_emptied_as_it_is_opened_takes_no_room_in_memory_any_more() {
     let scene = Scene::new(small_area());
     let file = scene.put("file", &pattern(1, 10_000));
