@@ -44,6 +44,7 @@ mod guess;
 mod headers;
 mod life;
 mod loss;
+mod lost_checkpoint;
 mod map_pages;
 mod mend;
 mod named;

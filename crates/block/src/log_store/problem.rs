@@ -21,7 +21,7 @@ pub enum Problem {
     SuperblockCopy(BlockNo),
     /// Flushed data at the end of the log is lost, for certain or perhaps.
     Loss(Loss),
-    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. What is lost with it is told as [`Problem::Loss`].
     Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
     LogUnreadable(BlockError),
@@ -67,7 +67,7 @@ impl fmt::Display for Problem {
             Problem::Checkpoint(error) => {
                 write!(
                     f,
-                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening repairs it)"
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it are used (the next opening that writes repairs it)"
                 )
             }
             Problem::LogUnreadable(error) => {

@@ -11,6 +11,7 @@ mod fixtures;
 mod flushed;
 mod hostile;
 mod limits;
+mod lost_checkpoint;
 mod map_damage;
 mod model;
 mod order;
