@@ -230,7 +230,8 @@ impl Check<'_> {
 
     /// A page of the map, and all that it names.
     fn page(&mut self, page: MapPage) {
-        if let Some(place) = self.recovered.core.page_place(page)
+        // That one has no place in the index is told when it is read.
+        if let Ok(Some(place)) = self.recovered.core.page_place(page)
             && let Err(problem) = self.take(place)
         {
             self.found(problem(place).unwrap_or(Problem::MisplacedPage(page, place)));
@@ -328,7 +329,7 @@ impl Check<'_> {
             }
         };
         for page in (0..self.recovered.core.map.pages()).map(MapPage) {
-            if let Some(place) = self.recovered.core.page_place(page) {
+            if let Ok(Some(place)) = self.recovered.core.page_place(page) {
                 note(place, None);
             }
             // That it cannot be read has been said.
@@ -401,9 +402,7 @@ impl Check<'_> {
                 Entry::Data { block, .. } | Entry::Copy { block, .. } if self.lies_at(block, place) => {
                     Problem::Damaged(block, place)
                 }
-                Entry::MapPage { page, .. }
-                    if self.recovered.core.page_place(MapPage(page.0 as u32)) == Some(place) =>
-                {
+                Entry::MapPage { page, .. } if matches!(self.recovered.core.page_place(MapPage(page.0 as u32)), Ok(Some(at)) if at == place) => {
                     Problem::DamagedPage(MapPage(page.0 as u32), place)
                 }
                 _ => continue,
