@@ -25,6 +25,7 @@
 
 mod copies;
 mod record;
+mod remains;
 
 use std::fmt;
 
@@ -36,6 +37,7 @@ use uuid::Uuid;
 
 pub(super) use self::copies::{MOST_COPIES, decode_copies, encode_copies};
 pub(super) use self::record::{Content, Header, MOST_ENTRIES, Marks, RecordEntry, record_sectors};
+pub(super) use self::remains::Wanted;
 
 /// The version that this code writes.
 pub(super) const VERSION: u32 = 2;

@@ -9,6 +9,7 @@ mod fixtures;
 mod fuzz;
 mod keeper;
 mod label;
+mod last_record;
 mod leftovers;
 mod lost_sectors;
 mod marks;
