@@ -77,6 +77,14 @@ pub enum Damage {
     Unreadable,
 }
 
+impl Damage {
+    /// Whether two copies had a label, and it is damaged: neither of another version, nor never written.
+    pub fn is_of_label(first: Damage, second: Damage) -> bool {
+        let is_version = |damage| matches!(damage, Damage::Version(_));
+        !is_version(first) && !is_version(second) && (first, second) != (Damage::Magic, Damage::Magic)
+    }
+}
+
 /// What a superblock says of the pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PairState {

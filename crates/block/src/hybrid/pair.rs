@@ -149,6 +149,12 @@ pub(super) fn read_superblock(flash: &Half) -> Result<FlashSuperblock, HybridErr
     }
     refuse_large_blocks(flash)?;
     let [first, second] = SUPERBLOCKS.map(|at| read_copy(flash, at, FlashSuperblock::decode));
+    if let (Ok(first), Ok(second)) = (&first, &second)
+        && first.generation == second.generation
+        && first != second
+    {
+        return Err(HybridError::Contradiction { flash: flash.name.clone(), generation: first.generation });
+    }
     let superblock = later(first, second, |superblock| superblock.generation)
         .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
     if LOG_START.0 + superblock.log_size > capacity.0 {
@@ -244,8 +250,8 @@ pub(super) fn read_tag(disk: &Half) -> Result<DiskTag, HybridError> {
 /// What is given as the flash is none, but the disk has one: it is lost.
 fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
     match (error, read_tag(disk)) {
-        (HybridError::NoSuperblock { flash, first, .. }, Ok(tag)) => {
-            HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage: first }
+        (HybridError::NoSuperblock { flash, first: damage @ Damage::Magic, second: Damage::Magic }, Ok(tag)) => {
+            HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage }
         }
         (error, _) => error,
     }

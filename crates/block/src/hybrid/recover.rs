@@ -379,7 +379,7 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
         perhaps_unknown: 0,
         lost: superblock.lost.clone(),
     };
-    let end = walk(flash, superblock, Unreadable::Refused, |step| match step {
+    let walked = walk(flash, superblock, Unreadable::Refused, |step| match step {
         LogStep::Record(header, sums) => {
             found.add(header, sums, superblock);
             Ok(())
@@ -401,6 +401,10 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
             }
             _ => Err(gap.error(flash)),
         },
+    });
+    let end = walked.map_err(|error| match error {
+        HybridError::Device(source) => HybridError::LogUnreadable { flash: flash.name.clone(), source },
+        error => error,
     })?;
     Ok(RecoveredLog { end, ..found })
 }

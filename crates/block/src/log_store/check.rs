@@ -108,6 +108,7 @@ pub fn check(
         lost_pages: BTreeSet::new(),
         rebuilt: None,
         lost: Vec::new(),
+        lost_count: 0,
         unnamed,
         keep,
     };
@@ -132,9 +133,13 @@ pub fn check(
         done += 1;
         progress(done, steps);
     }
-    if !check.lost.is_empty() {
-        let (count, runs) = (check.recovered.core.map.lost(), std::mem::take(&mut check.lost));
-        check.found(Problem::Lost(count, runs));
+    let (said, found) = (check.recovered.core.map.lost(), check.lost_count);
+    if said != found && check.lost_pages.is_empty() {
+        check.found(Problem::LostCount(said, found));
+    }
+    if found > 0 {
+        let runs = std::mem::take(&mut check.lost);
+        check.found(Problem::Lost(said.max(found), runs));
     }
     for segment in (0..segments as u32).map(SegmentNo) {
         check.segment(segment);
@@ -162,6 +167,8 @@ struct Check<'a> {
     rebuilt: Option<Rebuilt>,
     /// The first runs of blocks that are lost.
     lost: Vec<Range<u64>>,
+    /// How many blocks are lost.
+    lost_count: u64,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
     unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
@@ -286,6 +293,7 @@ impl Check<'_> {
 
     /// Notes a block that is lost; in the order of their numbers.
     fn lose(&mut self, BlockNo(block): BlockNo) {
+        self.lost_count += 1;
         let count = self.lost.len();
         match self.lost.last_mut() {
             Some(last) if last.end == block => last.end += 1,

@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod concurrent;
+mod contradictions;
 mod corruptions;
 mod crash;
 mod cut_short;
@@ -14,6 +15,7 @@ mod limits;
 mod lost_checkpoint;
 mod map_damage;
 mod model;
+mod only_read;
 mod order;
 mod salvage;
 mod skip;
