@@ -212,6 +212,18 @@ pub enum HybridError {
         /// The flash.
         flash: String,
     },
+    /// Nobody can tell whether somebody wrote to the disk.
+    #[error(
+        "the beginning of {disk} cannot be read ({source}), so nothing shows whether it was written to without {flash}: copy the disk (`ddrescue`), and use the copy"
+    )]
+    HeadUnreadable {
+        /// The disk.
+        disk: String,
+        /// The flash.
+        flash: String,
+        /// Why.
+        source: BlockError,
+    },
     /// Its blocks are larger than the format's.
     #[error("{device} reads and writes blocks of {block} bytes; a hybrid disk needs devices with at most 4096")]
     LargeBlocks {

@@ -38,12 +38,19 @@ pub struct PairRemains {
 impl PairRemains {
     /// Reads both labels and the log. An error if the two are no pair, or the disk was written to without its flash.
     pub fn open(disk: Half, flash: Half) -> Result<PairRemains, HybridError> {
-        let (labels, damage) = labels_or_guess(&disk, &flash)?;
-        let survey = Survey::of_labels(&labels, &disk, &flash)?;
+        let (mut labels, mut damage) = labels_or_guess(&disk, &flash)?;
+        let survey = match Survey::of_labels(&labels, &disk, &flash) {
+            Err(error @ HybridError::HeadUnreadable { .. }) => {
+                labels.superblock.head = None;
+                damage.push(error);
+                Survey::of_labels(&labels, &disk, &flash)
+            }
+            survey => survey,
+        }?;
         Ok(PairRemains { pair: DamagedPair { disk, flash, survey }, damage })
     }
 
-    /// Labels that are damaged: without them nothing is proved.
+    /// Labels that are damaged, or that cannot be compared with the disk: without them nothing is proved.
     pub fn damaged_labels(&self) -> &[HybridError] {
         &self.damage
     }

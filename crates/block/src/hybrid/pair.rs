@@ -92,11 +92,12 @@ impl Labels {
         if self.tag.log_is_empty {
             return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });
         }
-        match self.superblock.head {
-            Some(head) if head != head_of(disk)? => {
-                Err(HybridError::Changed { disk: disk.name.clone(), flash: flash.name.clone() })
-            }
-            _ => Ok(()),
+        let Some(head) = self.superblock.head else { return Ok(()) };
+        let (disk_name, flash) = (disk.name.clone(), flash.name.clone());
+        match head_of(disk) {
+            Ok(found) if found == head => Ok(()),
+            Ok(_) => Err(HybridError::Changed { disk: disk_name, flash }),
+            Err(source) => Err(HybridError::HeadUnreadable { disk: disk_name, flash, source }),
         }
     }
 

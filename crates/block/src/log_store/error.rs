@@ -156,6 +156,22 @@ pub enum LogStoreError {
         /// What a store can have.
         most: ByteSize,
     },
+    /// There is not enough memory for it.
+    #[error(
+        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: the largest that it can serve has about {most}"
+    )]
+    NoMemory {
+        /// The device.
+        device: String,
+        /// What the store promises.
+        size: ByteSize,
+        /// What it takes.
+        needed: ByteSize,
+        /// What there is.
+        memory: ByteSize,
+        /// The largest store for that.
+        most: ByteSize,
+    },
     /// There is not room for a store.
     #[error("{device}: {} is too small; a log store needs at least {} with segments of {segment}", found.told_apart(*needed)[0], found.told_apart(*needed)[1])]
     TooSmall {

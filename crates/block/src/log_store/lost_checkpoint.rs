@@ -15,7 +15,7 @@ use std::cell::Cell;
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
 use super::follow::{MOST, Replay};
-use super::format::{CheckpointNo, ChunkHeader, Entry, Incompat, Sequence};
+use super::format::{CheckpointNo, ChunkHeader, Entry, Sequence};
 
 /// Epochs that one opening and what is written after it can add: of its first chunks, of its checkpoint, and of the one being made.
 const OF_AN_OPENING: u64 = 4;
@@ -87,11 +87,12 @@ impl Replay<'_> {
         }
     }
 
+    /// Notes what the first chunk of a segment says; its number if it says nothing of flushes, as those of older programs do.
     fn note_begin(&mut self, segment: SegmentNo) -> Option<Sequence> {
         let place: Place = self.core.layout.shape().place(segment, 0);
         let header = self.named.chunk_header(&self.core.superblock, place)?;
         self.note_later(&header);
-        Some(header.sequence)
+        (header.mark().is_none() && self.later.note(&header, self.first_epoch)).then_some(header.sequence)
     }
 
     /// Whether a stream cannot go on before a checkpoint says where.
@@ -99,17 +100,14 @@ impl Replay<'_> {
         self.core.layout.heads().any(|head| head.open.is_none())
     }
 
-    /// Notes what the first chunk of every segment says.
+    /// Notes what the first chunk of every segment says. If a newer checkpoint is damaged, all chunks that say nothing may have been flushed.
     ///
     /// Cost: a block of every segment is read.
-    pub(super) fn note_all_segments(&mut self) {
+    pub(super) fn note_all_segments(&mut self, is_damaged: bool) {
         let segments = (0..self.core.layout.shape().segments).map(SegmentNo);
         let of_log: Vec<_> = segments.filter(|segment| !self.core.superblock.is_system(*segment)).collect();
         let last = of_log.into_iter().filter_map(|segment| self.note_begin(segment)).max();
-        // Chunks of a store that was made before say nothing of flushes: all of them may have been.
-        if !self.core.superblock.incompat.has(Incompat::MARKS) {
-            self.mark.0 = self.mark.0.max(last.unwrap_or_default());
-        }
+        self.mark.0 = self.mark.0.max(last.filter(|_| is_damaged).unwrap_or_default());
     }
 }
 

@@ -37,6 +37,7 @@ mod error;
 mod extents;
 mod flush;
 mod follow;
+mod footprint;
 pub mod format;
 mod gather;
 mod grow;

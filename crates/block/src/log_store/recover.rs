@@ -32,6 +32,7 @@ use super::counts::StoreCounts;
 use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, WriteThrottle};
 use super::error::LogStoreError;
 use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
+use super::footprint::{memory_of_machine, refuse_without_memory};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, PendingLoss,
     Sequence, Structure, Superblock,
@@ -323,6 +324,7 @@ fn standing(
     superblock: Superblock,
     repair: Option<BlockNo>,
 ) -> Result<StoreAtCheckpoint, LogStoreError> {
+    refuse_without_memory(&named.name, &superblock.shape, memory_of_machine())?;
     let Found { header, index, table, area, reaches, in_doubt, is_only } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
@@ -453,7 +455,7 @@ fn follow(
 ) -> Result<(u64, Behind), LogStoreError> {
     let mut replayed = replay.run()?;
     if is_damaged || (is_only && replay.waits_for_checkpoint()) {
-        replay.note_all_segments();
+        replay.note_all_segments(is_damaged);
         replayed += replay.run()?;
     }
     // Of a store that was closed in order nothing comes after the checkpoint.

@@ -26,7 +26,9 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
         {
             "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` goes on with the disk alone"
         }
-        HybridError::Contradiction { .. } => "`umbrella disk salvage` copies what disk and flash still hold",
+        HybridError::Contradiction { .. } | HybridError::HeadUnreadable { .. } => {
+            "`umbrella disk salvage` copies what disk and flash still hold"
+        }
         HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
         HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
         HybridError::LogUnreadable { .. } => {

@@ -140,6 +140,23 @@ fn flash_of_which_a_block_cannot_be_read_is_used_or_refused_with_a_word() {
 }
 
 #[test]
+fn a_disk_whose_beginning_cannot_be_read_is_refused_with_a_word_and_salvaged() {
+    let (whole, held) = used();
+    let pair = copy(&whole);
+    let latent = Rule::on_read(ReadFault::Latent).within(range(0, BLOCK));
+    let disk =
+        half("disk", Arc::new(Faulty::new(Memory::from_bytes(pair.bed.inner.to_bytes()), Plan::new(1).rule(latent))));
+    let opened = Hybrid::open(disk.clone(), pair.flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+    let refused = opened.map(|_| ()).expect_err("nobody knows who wrote to it").to_string();
+    assert!(refused.contains("beginning of disk cannot be read") && refused.contains("ddrescue"), "{refused}");
+    assert_eq!(check(&disk, &pair.flash).expect_err("it cannot tell either").to_string(), refused);
+    let remains = PairRemains::open(disk, pair.flash).expect("the rest is there");
+    assert_eq!(remains.damaged_labels().len(), 1);
+    assert!(read(&remains, BLOCK, DISK - BLOCK) == held[4096..]);
+    assert!(remains.read(Lba(0), &mut fill(0, BLOCK)).is_err());
+}
+
+#[test]
 fn copies_of_a_superblock_that_differ_under_one_number_are_refused() {
     let (pair, held) = used();
     let superblock = read_superblock(&pair.flash).expect("it is whole");

@@ -10,7 +10,9 @@ use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
 use crate::log_store::core::Blocked;
+use crate::log_store::create::size;
 use crate::log_store::engine::WriteThrottle;
+use crate::log_store::footprint::refuse_without_memory;
 use crate::log_store::rebuild::rebuild;
 
 /// Fills a store, each block with its number.
@@ -321,4 +323,18 @@ fn a_page_of_the_map_that_cannot_be_is_an_error_and_not_one_that_was_never_writt
     state.core.index.clear();
     let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it goes on");
     assert_eq!(rebuilt.pages.len(), pages as usize);
+}
+
+#[test]
+fn a_store_that_takes_more_memory_than_there_is_is_refused_with_the_largest_that_can_be() {
+    // 4 PiB in segments of 256 MiB.
+    let (shape, _) = size(1 << 16, (1 << 24) - 1, 3, 100).expect("there is room").expect("it fits");
+    let refused = refuse_without_memory("disk", &shape, Some(ByteSize(8 << 30))).expect_err("it takes 70 GiB");
+    let LogStoreError::NoMemory { needed, most, .. } = &refused else { panic!("{refused}") };
+    assert!((60..100).contains(&(needed.0 >> 30)), "{needed}");
+    assert!((350..450).contains(&(most.0 >> 40)), "{most}");
+    assert!(refused.to_string().contains("the largest that it can serve has about"), "{refused}");
+    for memory in [None, Some(ByteSize(needed.0))] {
+        refuse_without_memory("disk", &shape, memory).expect("it is enough, or not known");
+    }
 }
