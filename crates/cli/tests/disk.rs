@@ -13,6 +13,8 @@ mod in_use;
 mod left_behind;
 #[path = "disk/mistakes.rs"]
 mod mistakes;
+#[path = "disk/only_read.rs"]
+mod only_read;
 #[path = "disk/power.rs"]
 mod power;
 mod support;

@@ -57,10 +57,7 @@ pub enum HybridError {
     #[error(transparent)]
     Device(#[from] BlockError),
     /// The flash has no superblock.
-    #[error(
-        "{flash} is not the flash of a hybrid disk ({first}{})",
-        other_copy(*first, *second)
-    )]
+    #[error("{}", without_label(flash, "flash", *first, *second))]
     NoSuperblock {
         /// The flash.
         flash: String,
@@ -69,11 +66,18 @@ pub enum HybridError {
         /// And with the second.
         second: Damage,
     },
-    /// The disk has no tag.
+    /// Both copies of the superblock claim to be the newest, and differ.
     #[error(
-        "{disk} is not the disk of a hybrid disk ({first}{})",
-        other_copy(*first, *second)
+        "the copies of the label of {flash} differ, and both have the number {generation}: one was changed, or put back from a copy"
     )]
+    Contradiction {
+        /// The flash.
+        flash: String,
+        /// That of both.
+        generation: u64,
+    },
+    /// The disk has no tag.
+    #[error("{}", without_label(disk, "disk", *first, *second))]
     NoTag {
         /// The disk.
         disk: String,
@@ -208,6 +212,18 @@ pub enum HybridError {
         /// The flash.
         flash: String,
     },
+    /// Nobody can tell whether somebody wrote to the disk.
+    #[error(
+        "the beginning of {disk} cannot be read ({source}), so nothing shows whether it was written to without {flash}: copy the disk (`ddrescue`), and use the copy"
+    )]
+    HeadUnreadable {
+        /// The disk.
+        disk: String,
+        /// The flash.
+        flash: String,
+        /// Why.
+        source: BlockError,
+    },
     /// Its blocks are larger than the format's.
     #[error("{device} reads and writes blocks of {block} bytes; a hybrid disk needs devices with at most 4096")]
     LargeBlocks {
@@ -279,6 +295,16 @@ pub enum HybridError {
         /// Which sectors of the disk, at most.
         range: SectorRange,
     },
+    /// The log cannot be read to its end.
+    #[error(
+        "the log of {flash} cannot be read ({source}), and flushed data may be there: try again, or go on without what cannot be read"
+    )]
+    LogUnreadable {
+        /// The flash.
+        flash: String,
+        /// Why.
+        source: BlockError,
+    },
     /// The flash cannot be read where the log has what goes to the disk.
     #[error(
         "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again"
@@ -297,6 +323,16 @@ pub enum HybridError {
     /// It is being closed or was detached.
     #[error("the hybrid disk is closed")]
     Closed,
+}
+
+/// What is wrong with a half that has no label, or a damaged one.
+fn without_label(device: &str, half: &str, first: Damage, second: Damage) -> String {
+    let other = other_copy(first, second);
+    if Damage::is_of_label(first, second) {
+        format!("both copies of the label of {device} are damaged ({first}{other})")
+    } else {
+        format!("{device} is not the {half} of a hybrid disk ({first}{other})")
+    }
 }
 
 /// What is wrong with the second copy of a label, if that is something else.

@@ -25,6 +25,7 @@
 
 mod copies;
 mod record;
+mod remains;
 
 use std::fmt;
 
@@ -36,6 +37,7 @@ use uuid::Uuid;
 
 pub(super) use self::copies::{MOST_COPIES, decode_copies, encode_copies};
 pub(super) use self::record::{Content, Header, MOST_ENTRIES, Marks, RecordEntry, record_sectors};
+pub(super) use self::remains::Wanted;
 
 /// The version that this code writes.
 pub(super) const VERSION: u32 = 2;
@@ -73,6 +75,14 @@ pub enum Damage {
     Field,
     #[error("it cannot be read")]
     Unreadable,
+}
+
+impl Damage {
+    /// Whether two copies had a label, and it is damaged: neither of another version, nor never written.
+    pub fn is_of_label(first: Damage, second: Damage) -> bool {
+        let is_version = |damage| matches!(damage, Damage::Version(_));
+        !is_version(first) && !is_version(second) && (first, second) != (Damage::Magic, Damage::Magic)
+    }
 }
 
 /// What a superblock says of the pair.

@@ -92,11 +92,12 @@ impl Labels {
         if self.tag.log_is_empty {
             return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });
         }
-        match self.superblock.head {
-            Some(head) if head != head_of(disk)? => {
-                Err(HybridError::Changed { disk: disk.name.clone(), flash: flash.name.clone() })
-            }
-            _ => Ok(()),
+        let Some(head) = self.superblock.head else { return Ok(()) };
+        let (disk_name, flash) = (disk.name.clone(), flash.name.clone());
+        match head_of(disk) {
+            Ok(found) if found == head => Ok(()),
+            Ok(_) => Err(HybridError::Changed { disk: disk_name, flash }),
+            Err(source) => Err(HybridError::HeadUnreadable { disk: disk_name, flash, source }),
         }
     }
 
@@ -149,6 +150,12 @@ pub(super) fn read_superblock(flash: &Half) -> Result<FlashSuperblock, HybridErr
     }
     refuse_large_blocks(flash)?;
     let [first, second] = SUPERBLOCKS.map(|at| read_copy(flash, at, FlashSuperblock::decode));
+    if let (Ok(first), Ok(second)) = (&first, &second)
+        && first.generation == second.generation
+        && first != second
+    {
+        return Err(HybridError::Contradiction { flash: flash.name.clone(), generation: first.generation });
+    }
     let superblock = later(first, second, |superblock| superblock.generation)
         .map_err(|(first, second)| HybridError::NoSuperblock { flash: flash.name.clone(), first, second })?;
     if LOG_START.0 + superblock.log_size > capacity.0 {
@@ -244,8 +251,8 @@ pub(super) fn read_tag(disk: &Half) -> Result<DiskTag, HybridError> {
 /// What is given as the flash is none, but the disk has one: it is lost.
 fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
     match (error, read_tag(disk)) {
-        (HybridError::NoSuperblock { flash, first, .. }, Ok(tag)) => {
-            HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage: first }
+        (HybridError::NoSuperblock { flash, first: damage @ Damage::Magic, second: Damage::Magic }, Ok(tag)) => {
+            HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage }
         }
         (error, _) => error,
     }

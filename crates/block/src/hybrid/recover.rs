@@ -9,7 +9,8 @@
 //! An opening refuses that ([`recover`]); [`super::survey`] goes on behind it.
 //!
 //! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
-//! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held.
+//! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held. Of the last one nothing else speaks: there what is left
+//! of its own header has to do.
 //! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
 //! one tells it of the fillers ([`super::fillers`]).
 //!
@@ -180,11 +181,40 @@ impl Walk<'_> {
             return self.behind_header(header, Promise::Open).map(Some);
         }
         let next = self.scanner.later_record(expected, Reach::Near).filter(|next| next.epoch == last);
-        let Some(next) = next.filter(|_| self.later.is_promised(&mut self.scanner, expected)) else { return Ok(None) };
+        let Some(next) = next.filter(|_| self.later.is_promised(&mut self.scanner, expected)) else {
+            return Ok(self
+                .scanner
+                .promised_remains(expected)?
+                .map(|at| self.last_record(Expected { at, ..expected })));
+        };
         if let Some(header) = own {
             return self.behind_header(header, Promise::Open).map(Some);
         }
         Ok(Some(self.before_record(expected, &next, Promise::Open)))
+    }
+
+    /// The last record of the log, of which no more than a damaged header is left.
+    fn last_record(&self, expected: Expected) -> Gap {
+        let filler = self.blank(expected, expected.at, 1);
+        Gap {
+            losses: Losses { at_risk: Vec::new(), unknown_records: 1 },
+            behind: Some(Expected::behind(&filler)),
+            fillers: Some(vec![filler]),
+            ..gap_at(expected, Promise::Open)
+        }
+    }
+
+    /// What takes the place of a record of so many blocks whose header is lost.
+    fn blank(&self, expected: Expected, at: LogSector, blocks: u64) -> Header {
+        Header {
+            flash: self.scanner.superblock.flash,
+            epoch: expected.epoch,
+            sequence: expected.sequence,
+            at,
+            marks: Marks { certain: RecordNo(0), promised: RecordNo(0) },
+            entries: if blocks > 1 { vec![RecordEntry::lost((blocks - 1) * BLOCK)] } else { Vec::new() },
+            before: None,
+        }
     }
 
     /// The gap that a filler has closed, if the opening that wrote it was cut off: nobody was told.
@@ -233,14 +263,8 @@ impl Walk<'_> {
         let before = next.before.as_ref().filter(|_| is_last).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());
         let fillers = self.filler_places(expected.at, next.at, missing).map(|places| {
-            let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| Header {
-                flash: self.scanner.superblock.flash,
-                epoch: expected.epoch,
-                sequence: RecordNo(expected.sequence.0 + number),
-                at: *at,
-                marks: Marks { certain: RecordNo(0), promised: RecordNo(0) },
-                entries: if *blocks > 1 { vec![RecordEntry::lost((blocks - 1) * BLOCK)] } else { Vec::new() },
-                before: None,
+            let filler = |(number, (at, blocks)): (u64, &(LogSector, u64))| {
+                self.blank(Expected { sequence: RecordNo(expected.sequence.0 + number), ..expected }, *at, *blocks)
             };
             (0..).zip(&places).map(filler).collect()
         });
@@ -355,7 +379,7 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
         perhaps_unknown: 0,
         lost: superblock.lost.clone(),
     };
-    let end = walk(flash, superblock, Unreadable::Refused, |step| match step {
+    let walked = walk(flash, superblock, Unreadable::Refused, |step| match step {
         LogStep::Record(header, sums) => {
             found.add(header, sums, superblock);
             Ok(())
@@ -377,6 +401,10 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
             }
             _ => Err(gap.error(flash)),
         },
+    });
+    let end = walked.map_err(|error| match error {
+        HybridError::Device(source) => HybridError::LogUnreadable { flash: flash.name.clone(), source },
+        error => error,
     })?;
     Ok(RecoveredLog { end, ..found })
 }

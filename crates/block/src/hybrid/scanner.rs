@@ -8,7 +8,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use super::error::Fault;
 use super::fillers::read_copies;
 use super::format::{
-    BLOCK, BLOCK_BYTES, Epoch, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, record_sectors,
+    BLOCK, BLOCK_BYTES, Epoch, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, Wanted, record_sectors,
 };
 use super::half::Half;
 use super::sums::{LogChecksum, sums_of};
@@ -251,6 +251,18 @@ impl<'a> Scanner<'a> {
             let found = self.header(LogSector(at)).ok()?;
             found.filter(|header| expected.is_before(header))
         })
+    }
+
+    /// Where the last record lies of which no more than a damaged header is left, if a flush of the last opening had promised it.
+    pub(super) fn promised_remains(&mut self, expected: Expected) -> Result<Option<LogSector>, BlockError> {
+        let FlashSuperblock { flash, epoch, .. } = *self.superblock;
+        for at in self.places(expected.at) {
+            let wanted = Wanted { flash, epoch, sequence: expected.sequence, at };
+            if self.room(at) >= BLOCK && wanted.was_promised_in(self.window_from(at, BLOCK)?) {
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether a record of that number was begun there.

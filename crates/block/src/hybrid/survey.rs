@@ -50,9 +50,13 @@ pub(super) struct Survey {
 impl Survey {
     /// Reads both halves and all of the log. An error if they are no pair, or the disk was written to without its flash.
     pub(super) fn of(disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
-        let labels = read_labels(disk, flash)?;
+        Survey::of_labels(&read_labels(disk, flash)?, disk, flash)
+    }
+
+    /// The same of a pair whose labels are known.
+    pub(super) fn of_labels(labels: &Labels, disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
         let superblock = labels.superblock.clone();
-        let mut survey = Survey::empty(&labels);
+        let mut survey = Survey::empty(labels);
         survey.end = walk(flash, &superblock, Unreadable::PassedOver, |step| {
             survey.step(&step, flash);
             Ok(())

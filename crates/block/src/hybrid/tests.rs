@@ -1,6 +1,7 @@
 //! What the tests of the hybrid disk share, and those of single operations.
 
 mod concurrent;
+mod contradictions;
 mod corruptions;
 mod crash;
 mod drain;
@@ -9,6 +10,8 @@ mod fixtures;
 mod fuzz;
 mod keeper;
 mod label;
+mod labels_lost;
+mod last_record;
 mod leftovers;
 mod lost_sectors;
 mod marks;

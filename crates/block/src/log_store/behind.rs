@@ -74,7 +74,7 @@ impl Replay<'_> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();
         let wanted = Wanted {
-            epochs: self.core.epoch..=self.first_epoch.next(),
+            epochs: self.core.epoch..=self.last_epoch,
             numbers: first..Sequence(first.0 + heads.len() as u64),
         };
         let with_room = heads.iter().filter(|(_, slot)| slot + 1 < shape.segment_blocks);
@@ -123,6 +123,10 @@ impl Replay<'_> {
     /// Gives `each` the chunks between two slots of a segment that come behind the end of the log.
     fn for_each_later(&self, segment: SegmentNo, slots: Range<u32>, each: impl FnMut(Place, &ChunkHeader)) {
         let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
+        let counts = |header: &ChunkHeader| {
+            self.later.note(header, self.first_epoch);
+            counts(header)
+        };
         for_each_header((self.named, &self.core.superblock), segment, slots, counts, each);
     }
 

@@ -108,6 +108,7 @@ pub fn check(
         lost_pages: BTreeSet::new(),
         rebuilt: None,
         lost: Vec::new(),
+        lost_count: 0,
         unnamed,
         keep,
     };
@@ -132,9 +133,13 @@ pub fn check(
         done += 1;
         progress(done, steps);
     }
-    if !check.lost.is_empty() {
-        let (count, runs) = (check.recovered.core.map.lost(), std::mem::take(&mut check.lost));
-        check.found(Problem::Lost(count, runs));
+    let (said, found) = (check.recovered.core.map.lost(), check.lost_count);
+    if said != found && check.lost_pages.is_empty() {
+        check.found(Problem::LostCount(said, found));
+    }
+    if found > 0 {
+        let runs = std::mem::take(&mut check.lost);
+        check.found(Problem::Lost(said.max(found), runs));
     }
     for segment in (0..segments as u32).map(SegmentNo) {
         check.segment(segment);
@@ -162,6 +167,8 @@ struct Check<'a> {
     rebuilt: Option<Rebuilt>,
     /// The first runs of blocks that are lost.
     lost: Vec<Range<u64>>,
+    /// How many blocks are lost.
+    lost_count: u64,
     /// Segments whose headers do not name all that lies there: up to which slot they do, and what they do not name.
     unnamed: BTreeMap<SegmentNo, Unnamed>,
     /// Pages of the map that may stay in memory.
@@ -230,7 +237,8 @@ impl Check<'_> {
 
     /// A page of the map, and all that it names.
     fn page(&mut self, page: MapPage) {
-        if let Some(place) = self.recovered.core.page_place(page)
+        // That one has no place in the index is told when it is read.
+        if let Ok(Some(place)) = self.recovered.core.page_place(page)
             && let Err(problem) = self.take(place)
         {
             self.found(problem(place).unwrap_or(Problem::MisplacedPage(page, place)));
@@ -285,6 +293,7 @@ impl Check<'_> {
 
     /// Notes a block that is lost; in the order of their numbers.
     fn lose(&mut self, BlockNo(block): BlockNo) {
+        self.lost_count += 1;
         let count = self.lost.len();
         match self.lost.last_mut() {
             Some(last) if last.end == block => last.end += 1,
@@ -328,7 +337,7 @@ impl Check<'_> {
             }
         };
         for page in (0..self.recovered.core.map.pages()).map(MapPage) {
-            if let Some(place) = self.recovered.core.page_place(page) {
+            if let Ok(Some(place)) = self.recovered.core.page_place(page) {
                 note(place, None);
             }
             // That it cannot be read has been said.
@@ -401,9 +410,7 @@ impl Check<'_> {
                 Entry::Data { block, .. } | Entry::Copy { block, .. } if self.lies_at(block, place) => {
                     Problem::Damaged(block, place)
                 }
-                Entry::MapPage { page, .. }
-                    if self.recovered.core.page_place(MapPage(page.0 as u32)) == Some(place) =>
-                {
+                Entry::MapPage { page, .. } if matches!(self.recovered.core.page_place(MapPage(page.0 as u32)), Ok(Some(at)) if at == place) => {
                     Problem::DamagedPage(MapPage(page.0 as u32), place)
                 }
                 _ => continue,

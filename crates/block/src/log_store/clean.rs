@@ -422,7 +422,7 @@ impl StoreShared {
 
 /// Has the next checkpoint write a page of the map, if it lies at `from`; whether it does.
 fn have_written_anew(state: &mut StoreState, page: MapPage, from: Place) -> Result<bool, Blocked> {
-    if state.core.page_place(page) != Some(from) {
+    if state.core.page_place(page)? != Some(from) {
         return Ok(false);
     }
     if state.core.map.is_absent(page) {

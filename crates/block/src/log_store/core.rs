@@ -135,9 +135,9 @@ impl Core {
         }
     }
 
-    /// Where a page of the map lies.
-    pub(super) fn page_place(&self, page: MapPage) -> Option<Place> {
-        self.page_entry(page).ok().flatten().map(IndexEntry::place)
+    /// Where a page of the map lies; nothing if it was never written.
+    pub(super) fn page_place(&self, page: MapPage) -> Result<Option<Place>, Blocked> {
+        Ok(self.page_entry(page)?.map(IndexEntry::place))
     }
 
     /// The same with its checksum; nothing if it was never written.
@@ -176,7 +176,7 @@ impl Core {
 
     /// Puts a page of the map into the log, for the next checkpoint.
     pub(super) fn write_page(&mut self, page: MapPage, data: &[u8]) -> Result<(), Blocked> {
-        let old = self.page_entry(page)?.map(IndexEntry::place);
+        let old = self.page_place(page)?;
         let put = self.layout.write_map(old)?;
         let checksum = Checksum::of(data);
         *self.index.get_mut(page.0 as usize).ok_or(NO_SUCH_PAGE)? = Some(IndexEntry::new(put.place, checksum)?);

@@ -17,6 +17,7 @@ use super::checkpoint::{Progress, first_image};
 use super::core::AfterCheckpoint;
 use super::engine::Options;
 use super::error::LogStoreError;
+use super::footprint::{memory_of_machine, refuse_without_memory};
 use super::format::{
     Area, BLOCK_BYTES, Blocks, CheckpointHeader, Compat, FormatError, Generation, Incompat, PLACE_BITS, Scheme, Shape,
     Superblock, UnixSeconds, area_segments,
@@ -85,6 +86,7 @@ pub fn create_with(
         refuse_occupied(&named)?;
     }
     let superblock = plan(&named.name, geometry.capacity.block(), options)?;
+    refuse_without_memory(&named.name, &superblock.shape, memory_of_machine())?;
     let format = |source| named.format(source);
     let zeroes = [0; BLOCK_BYTES];
     let write = |at: BlockNo, block: &[u8]| named.device.write(Lba(at.0 * BLOCK_SECTORS), block, Durability::Cached);

@@ -5,7 +5,7 @@ use umbrella_policy::PolicyError;
 use umbrella_policy::log_layout::{Place, ReplayError};
 use umbrella_units::{BlockNo, ByteSize};
 
-use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES, Sequence};
+use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES};
 use super::loss::Loss;
 use crate::error::{BlockError, Operation};
 
@@ -48,19 +48,6 @@ pub enum LogStoreError {
         device: String,
         /// How.
         source: ReplayError,
-    },
-    /// The newest checkpoint is damaged, and the log that led to it was partly written over since.
-    #[error(
-        "{device}: the newest checkpoint is damaged, and the log after the one before it ends before chunk {}, but chunk {} is needed: restore from a backup",
-        found.0, reaches.0
-    )]
-    LogLost {
-        /// The device.
-        device: String,
-        /// The first chunk that is missing.
-        found: Sequence,
-        /// The first chunk after the newest checkpoint.
-        reaches: Sequence,
     },
     /// Flushed data behind the checkpoint is damaged.
     #[error("{device}: {loss}")]
@@ -167,6 +154,22 @@ pub enum LogStoreError {
         /// What it has.
         found: ByteSize,
         /// What a store can have.
+        most: ByteSize,
+    },
+    /// There is not enough memory for it.
+    #[error(
+        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: the largest that it can serve has about {most}"
+    )]
+    NoMemory {
+        /// The device.
+        device: String,
+        /// What the store promises.
+        size: ByteSize,
+        /// What it takes.
+        needed: ByteSize,
+        /// What there is.
+        memory: ByteSize,
+        /// The largest store for that.
         most: ByteSize,
     },
     /// There is not room for a store.

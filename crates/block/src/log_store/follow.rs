@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place, SegmentNo};
+use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place};
 use umbrella_units::BlockNo;
 
 use super::chunks_behind::Behind;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
-
+use super::lost_checkpoint::LaterCheckpoint;
 use super::named::NamedDevice;
 use crate::error::BlockError;
 
@@ -22,6 +22,10 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a NamedDevice,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
+    /// The last epoch of which chunks count.
+    pub(super) last_epoch: CheckpointNo,
+    /// What chunks say of newer checkpoints.
+    pub(super) later: LaterCheckpoint,
     /// By stream: the next chunk there, if it has been looked for, and where.
     pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
     /// Where it could not be read.
@@ -85,6 +89,9 @@ impl Replay<'_> {
                 self.enter(place, &header, |_| true)?;
                 count += 1;
             }
+            if self.extend() {
+                continue;
+            }
             if self.on_damage == OnDamage::End || !self.skip()? {
                 return Ok(count);
             }
@@ -92,10 +99,11 @@ impl Replay<'_> {
         }
     }
 
-    /// The chunk that comes next in order, if some stream has it.
+    /// The chunk that comes next in order, if some stream has it. Of two with its number the later one: the other was abandoned.
     pub(super) fn next(&mut self) -> Option<(Place, ChunkHeader)> {
         let wanted = self.core.next_sequence;
         let heads: Vec<_> = self.core.layout.heads().collect();
+        let mut latest: Option<(Place, ChunkHeader)> = None;
         for (stream, head) in heads.into_iter().enumerate() {
             let Some((segment, slot)) = head.open else { continue };
             let shape = self.core.layout.shape();
@@ -112,11 +120,12 @@ impl Replay<'_> {
             }
             if let Some(Some((at, Some(header)))) = self.waiting.get(stream)
                 && header.sequence == wanted
+                && latest.as_ref().is_none_or(|(_, latest)| latest.epoch < header.epoch)
             {
-                return Some((*at, header.clone()));
+                latest = Some((*at, header.clone()));
             }
         }
-        None
+        latest
     }
 
     /// The header of a chunk that a stream wrote after the checkpoint.
@@ -127,12 +136,13 @@ impl Replay<'_> {
             return None;
         }
         let header = ChunkHeader::parse(&block, &self.core.superblock, place).ok()?;
+        self.note_later(&header);
         (usize::from(header.stream.0) == stream && self.is_of_this_log(&header)).then_some(header)
     }
 
     /// Whether a chunk was written since the checkpoint. The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
     pub(super) fn is_of_this_log(&self, header: &ChunkHeader) -> bool {
-        let epochs = self.core.epoch..=self.first_epoch.next();
+        let epochs = self.core.epoch..=self.last_epoch;
         header.clock.0 <= MOST && epochs.contains(&header.epoch)
     }
 
@@ -142,23 +152,6 @@ impl Replay<'_> {
             header.as_ref().is_some_and(|header| header.sequence >= self.core.next_sequence)
         };
         self.waiting.iter().flatten().filter(ahead).count() as u64
-    }
-
-    /// The number after the last chunk that is not older than the checkpoint, of those that begin a segment; and of those at which a stream goes on, if a later opening wrote them: only after a
-    /// checkpoint of its own, three numbers on.
-    ///
-    /// Cost: a block of every segment is read.
-    pub(super) fn furthest(&self) -> Option<Sequence> {
-        let (superblock, shape) = (&self.core.superblock, self.core.layout.shape());
-        let header = |place: Place| self.named.chunk_header(superblock, place);
-        let segments = (0..shape.segments).map(SegmentNo).filter(|segment| !superblock.is_system(*segment));
-        let first = segments.filter_map(|segment| header(shape.place(segment, 0)));
-        let counting = first.filter(|header| header.epoch >= self.first_epoch);
-        let open = self.core.layout.heads().filter_map(|head| head.open);
-        let open = open.filter(|(_, slot)| slot + 1 < shape.segment_blocks);
-        let at_heads = open.filter_map(|(segment, slot)| header(shape.place(segment, slot)));
-        let of_another = at_heads.filter(|header| header.epoch > self.first_epoch.next().next());
-        counting.chain(of_another).map(|header| header.sequence.next()).max()
     }
 
     /// Takes a chunk; of its data only what is whole, by its slots behind the header.

@@ -12,6 +12,7 @@ use umbrella_policy::log_layout::{MapPage, Place};
 
 use super::buffer::Window;
 use super::clean::ChosenVictim;
+use super::core::Blocked;
 use super::engine::{StoreShared, StoreState};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
@@ -62,7 +63,8 @@ impl StoreShared {
                 let mut state = self.state.lock();
                 // Whoever moves what is in it finds that it is damaged.
                 let Some(Ok(header)) = window.header(slot, &state.core.superblock, at) else { return Ok(()) };
-                let (runs, count) = live_runs(&mut state, &header, at, slot);
+                // Whoever moves what is in it finds that a page is impossible.
+                let Ok((runs, count)) = live_runs(&mut state, &header, at, slot) else { return Ok(()) };
                 found += count;
                 (header.blocks(), runs)
             };
@@ -80,7 +82,12 @@ impl StoreShared {
 }
 
 /// What of a chunk at a slot of its segment has to be read for moving it, and how many blocks in it are live for certain.
-fn live_runs(state: &mut StoreState, header: &ChunkHeader, at: Place, slot: u32) -> (Vec<SlotRun>, u64) {
+fn live_runs(
+    state: &mut StoreState,
+    header: &ChunkHeader,
+    at: Place,
+    slot: u32,
+) -> Result<(Vec<SlotRun>, u64), Blocked> {
     let (mut runs, mut found): (Vec<SlotRun>, u64) = (Vec::new(), 0);
     for (entry, behind) in header.slots() {
         let Some(behind) = behind else { continue };
@@ -93,7 +100,7 @@ fn live_runs(state: &mut StoreState, header: &ChunkHeader, at: Place, slot: u32)
                 there.unwrap_or(true)
             }
             Entry::MapPage { page, .. } => {
-                found += u64::from(state.core.page_place(MapPage(page.0 as u32)) == Some(from));
+                found += u64::from(state.core.page_place(MapPage(page.0 as u32))? == Some(from));
                 false
             }
             Entry::Dead | Entry::Unmapped { .. } | Entry::Mark { .. } => false,
@@ -105,5 +112,5 @@ fn live_runs(state: &mut StoreState, header: &ChunkHeader, at: Place, slot: u32)
             _ => runs.push((this, this + 1)),
         }
     }
-    (runs, found)
+    Ok((runs, found))
 }

@@ -20,6 +20,7 @@ use super::core::AfterCheckpoint;
 use super::create::size;
 use super::engine::{LogStore, StoreShared, StoreState};
 use super::error::LogStoreError;
+use super::footprint::{memory_of_machine, refuse_without_memory};
 use super::format::{Area, Blocks, Shape, Superblock, area_segments};
 use crate::device::Durability;
 use crate::error::{BlockError, Operation};
@@ -66,6 +67,7 @@ impl StoreShared {
         else {
             return Ok(None);
         };
+        refuse_without_memory(&self.named.name, &shape, memory_of_machine())?;
         let promised = shape.advertised().0.max(old.shape.advertised().0);
         let shape = Shape::new(segment_blocks, segments, Blocks(promised), old.shape.map_stream()).map_err(format)?;
         let is_enough = old.areas.iter().all(|area| u64::from(area.segments) >= area_segments(&shape));

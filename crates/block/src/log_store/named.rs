@@ -8,8 +8,8 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
-    BLOCK_BYTES, CheckpointHeader, Chosen, ChunkHeader, FormatError, Incompat, IndexEntry, MapPageNo, Payload,
-    SegmentEntry, SegmentState, Sequence, Structure, Superblock, choose,
+    BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, ChunkHeader, FormatError, Incompat, IndexEntry, MapPageNo,
+    Payload, SegmentEntry, SegmentState, Sequence, Structure, Superblock, choose,
 };
 use super::map_pages::decode_page;
 use crate::device::{BlockDevice, Durability};
@@ -28,10 +28,12 @@ pub(super) struct Found {
     pub(super) index: Vec<Option<IndexEntry>>,
     pub(super) table: Vec<Segment>,
     pub(super) area: usize,
-    /// Where the log stood at a newer checkpoint that is damaged. Only if it still reaches so far from this one is nothing lost.
-    pub(super) reaches: Option<Sequence>,
+    /// The number of a newer checkpoint that is damaged, and where the log stood at it. Only if it still reaches so far from this one is nothing lost.
+    pub(super) reaches: Option<(CheckpointNo, Sequence)>,
     /// What is wrong with the other one, if that may have been newer.
     pub(super) in_doubt: Option<FormatError>,
+    /// Whether the other one cannot be used although there was one.
+    pub(super) is_only: bool,
 }
 
 impl NamedDevice {
@@ -114,8 +116,10 @@ impl NamedDevice {
                     None => only.header.number.0 > 1 || !self.is_blank(superblock, 1 - only.area),
                 };
                 let in_doubt = in_doubt.then_some(error);
+                let is_only = other.is_some() || in_doubt.is_some();
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
-                Ok(Found { reaches: newer.map(|(header, _)| header.next_sequence), in_doubt, ..only })
+                let reaches = newer.map(|(header, _)| (header.number, header.next_sequence));
+                Ok(Found { reaches, in_doubt, is_only, ..only })
             }
             [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
                 device: self.name.clone(),
@@ -168,7 +172,7 @@ impl NamedDevice {
                 *segment = Segment { state: State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area, reaches: None, in_doubt: None })
+        Ok(Found { header, index, table, area, reaches: None, in_doubt: None, is_only: false })
     }
 }
 

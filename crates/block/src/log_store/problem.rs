@@ -21,7 +21,7 @@ pub enum Problem {
     SuperblockCopy(BlockNo),
     /// Flushed data at the end of the log is lost, for certain or perhaps.
     Loss(Loss),
-    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log lose nothing.
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. What is lost with it is told as [`Problem::Loss`].
     Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
     LogUnreadable(BlockError),
@@ -31,6 +31,8 @@ pub enum Problem {
     RebuiltPage(MapPage),
     /// Blocks that are lost, until they are written again: how many, and the first runs of them.
     Lost(u64, Vec<Range<u64>>),
+    /// The checkpoint and the log after it count another number of lost blocks than the map has.
+    LostCount(u64, u64),
     /// A block lies where nothing can be.
     Misplaced(BlockNo, Place),
     /// A page of the map does.
@@ -67,7 +69,7 @@ impl fmt::Display for Problem {
             Problem::Checkpoint(error) => {
                 write!(
                     f,
-                    "the newest checkpoint is damaged ({error}): the one before it and the log after it have all (the next opening repairs it)"
+                    "the newest checkpoint is damaged ({error}): the one before it and the log after it are used (the next opening that writes repairs it)"
                 )
             }
             Problem::LogUnreadable(error) => {
@@ -91,6 +93,9 @@ impl fmt::Display for Problem {
                 )?;
                 let told: u64 = runs.iter().map(|run| run.end - run.start).sum();
                 if told < *count { write!(f, " and {} more", count - told) } else { Ok(()) }
+            }
+            Problem::LostCount(said, found) => {
+                write!(f, "the map has {found} lost blocks, the checkpoint and the log after it say {said}")
             }
             Problem::Misplaced(block, place) => {
                 write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)

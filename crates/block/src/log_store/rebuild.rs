@@ -131,7 +131,7 @@ pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bo
     let mut left: Vec<u32> = core.layout.table().iter().map(|segment| segment.live).collect();
     let mut rebuilt = Rebuilt::default();
     let mut pages: Vec<MapPage> = (0..core.map.pages()).map(MapPage).collect();
-    pages.sort_unstable_by_key(|page| core.page_place(*page));
+    pages.sort_unstable_by_key(|page| core.page_place(*page).ok().flatten());
     for (nth, page) in pages.iter().enumerate() {
         watch.step(nth, pages.len(), "pages")?;
         rebuilt.look_at(*page, named, core, &mut left);
@@ -157,8 +157,12 @@ impl Rebuilt {
                 *left = left.saturating_sub(1);
             }
         };
-        let Some(at) = core.page_place(page) else { return };
-        take(at);
+        match core.page_place(page) {
+            Ok(None) => return,
+            Ok(Some(at)) => take(at),
+            // Reading it says why.
+            Err(_) => {}
+        }
         match named.page(core, page) {
             Ok(entries) => {
                 let lost = lost_of(&entries);

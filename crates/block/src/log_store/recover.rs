@@ -4,7 +4,7 @@
 //! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
 //!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
 //!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then
-//!    the store is opened for reading only. If a newer checkpoint may have been there and is damaged, segments that the older one needs may be written over: every segment's first chunk is looked at, and if one comes later than what was found the store is refused.
+//!    the store is opened for reading only. If a newer checkpoint was there and is lost, what was written after it counts as well (`lost_checkpoint`).
 //!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
 //!    Whoever asks for it ([`OpenMode::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
@@ -32,11 +32,13 @@ use super::counts::StoreCounts;
 use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, WriteThrottle};
 use super::error::LogStoreError;
 use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
+use super::footprint::{memory_of_machine, refuse_without_memory};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, PendingLoss,
     Sequence, Structure, Superblock,
 };
 use super::loss::{BlockRanges, Loss};
+use super::lost_checkpoint::LaterCheckpoint;
 use super::named::{Found, NamedDevice};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
@@ -245,8 +247,10 @@ struct StoreAtCheckpoint {
     clean: bool,
     area: usize,
     repair: Option<BlockNo>,
-    reaches: Option<Sequence>,
+    reaches: Option<(CheckpointNo, Sequence)>,
     in_doubt: Option<FormatError>,
+    /// Whether the other checkpoint cannot be used: of a store that was killed while it wrote one, or whose newest one is lost.
+    is_only: bool,
 }
 
 /// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes nothing.
@@ -320,7 +324,8 @@ fn standing(
     superblock: Superblock,
     repair: Option<BlockNo>,
 ) -> Result<StoreAtCheckpoint, LogStoreError> {
-    let Found { header, index, table, area, reaches, in_doubt } = named.checkpoint(&superblock)?;
+    refuse_without_memory(&named.name, &superblock.shape, memory_of_machine())?;
+    let Found { header, index, table, area, reaches, in_doubt, is_only } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
         .heads
@@ -337,7 +342,7 @@ fn standing(
     let mut core = Core::new(superblock, layout, map, index, header.counters, options.map_memory);
     core.next_sequence = header.next_sequence;
     core.epoch = header.number;
-    Ok(StoreAtCheckpoint { core, clean: header.clean, area, repair, reaches, in_doubt })
+    Ok(StoreAtCheckpoint { core, clean: header.clean, area, repair, reaches, in_doubt, is_only })
 }
 
 /// Why the log could not be followed.
@@ -367,45 +372,40 @@ fn replay(
     rebuilt: Rebuilt,
     (access, lost_pages): (OpenMode, LostPages),
 ) -> Result<Recovered, Halted> {
-    let StoreAtCheckpoint { mut core, clean, area, repair, reaches, in_doubt } = standing;
+    let StoreAtCheckpoint { mut core, clean, area, repair, reaches, in_doubt, is_only } = standing;
     let first_epoch = core.epoch;
     // Of an opening from the same checkpoint that was cut off: it may have written over what it knew this from.
     let before = core.superblock.pending_loss.clone();
     let of_this_log = before.as_ref().filter(|before| before.checkpoint == first_epoch);
-    let mark = (of_this_log.map_or(Sequence(0), |before| before.flushed), Sequence(0));
+    let flushed = of_this_log.map(|before| before.flushed).max(reaches.map(|(_, next)| next.before()));
+    let later = LaterCheckpoint::new(core.next_sequence, reaches.map(|(number, _)| number));
     let pages = rebuilt.install(&mut core, &named.name)?;
     let mut replay = Replay {
         named,
         core,
         first_epoch,
+        last_epoch: first_epoch.next(),
+        later,
         waiting: Vec::new(),
         unreadable: BTreeMap::new(),
-        mark,
+        mark: (flushed.unwrap_or_default(), Sequence(0)),
         lost_pages,
         lacks_page: false,
         on_damage: if access == OpenMode::Salvage { OnDamage::Skip } else { OnDamage::End },
         skipped: Skipped::default(),
     };
-    let replayed = replay.run();
-    let replayed = match replayed {
+    let followed = follow(&mut replay, (clean, in_doubt.is_some(), is_only));
+    let (replayed, behind) = match followed {
         Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
-        replayed => replayed?,
+        followed => followed?,
     };
     let end = replay.core.next_sequence;
     let was_opened = of_this_log.is_some_and(|before| before.end == end);
-    if in_doubt.is_some() && !was_opened {
-        let reaches = replay.furthest().max(reaches);
-        if let Some(reaches) = reaches.filter(|reaches| replay.core.next_sequence < *reaches) {
-            let (device, found) = (named.name.clone(), replay.core.next_sequence);
-            return Err(LogStoreError::LogLost { device, found, reaches }.into());
-        }
-    }
-    // Of a store that was closed in order nothing comes after the checkpoint.
-    let is_closed = clean && replayed == 0;
-    let behind = if is_closed { Behind::default() } else { replay.behind() };
+    let is_closed = clean && replayed == 0 && replay.ends_at_checkpoint();
     let found = if is_closed { None } else { replay.loss(&behind) };
     let flushed = replay.marks(&behind).0;
-    let must_note = found.is_some() || in_doubt.is_some() || replay.skipped.behind.is_some();
+    let lacks_checkpoint = in_doubt.is_some() || replay.lacks_checkpoint();
+    let must_note = found.is_some() || lacks_checkpoint || replay.skipped.behind.is_some();
     let loss = match (found, before.as_ref().and_then(Loss::of_pending)) {
         (Some(found), _) if found.is_certain => Some(found),
         (Some(found), Some(before)) if !was_opened => Some(found.and(before)),
@@ -414,7 +414,8 @@ fn replay(
     let pending = must_note.then(|| Loss::pending(loss.as_ref(), (first_epoch, flushed, end)));
     let abandoned = replay.abandoned().max(behind.len() as u64);
     let skipped = replay.still_lost();
-    let Replay { mut core, unreadable, .. } = replay;
+    let lost = replay.lacks_checkpoint().then_some(FormatError::NotWritten { structure: Structure::Checkpoint });
+    let Replay { mut core, unreadable, last_epoch, .. } = replay;
     let unreadable = unreadable.into_values().next();
     if access != OpenMode::ReadOnly {
         let device = named.name.clone();
@@ -427,9 +428,9 @@ fn replay(
     }
     core.layout.replayed();
     // The highest number that a chunk of the abandoned end can have.
-    core.epoch = first_epoch.next();
+    core.epoch = last_epoch;
     // One of a store that was about to grow is whole, and does not count.
-    let checkpoint = in_doubt.filter(FormatError::is_damage);
+    let checkpoint = in_doubt.filter(FormatError::is_damage).or(lost);
     Ok(Recovered {
         core,
         replayed,
@@ -445,6 +446,27 @@ fn replay(
         pending,
         loss,
     })
+}
+
+/// Follows the log to its end; how many chunks there are, and what lies behind them.
+fn follow(
+    replay: &mut Replay<'_>,
+    (clean, is_damaged, is_only): (bool, bool, bool),
+) -> Result<(u64, Behind), LogStoreError> {
+    let mut replayed = replay.run()?;
+    if is_damaged || (is_only && replay.waits_for_checkpoint()) {
+        replay.note_all_segments(is_damaged);
+        replayed += replay.run()?;
+    }
+    // Of a store that was closed in order nothing comes after the checkpoint.
+    while !(clean && replayed == 0 && replay.ends_at_checkpoint()) {
+        let behind = replay.behind();
+        if !replay.extend() {
+            return Ok((replayed, behind));
+        }
+        replayed += replay.run()?;
+    }
+    Ok((replayed, Behind::default()))
 }
 
 fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {

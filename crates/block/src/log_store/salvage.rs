@@ -154,6 +154,12 @@ impl Salvage {
             }
         };
         let opened = match recover_all(&named, superblock.clone()) {
+            // What the map says was true before segments were written anew.
+            Ok(Recovered { checkpoint: Some(source), loss: Some(loss), .. }) if loss.is_certain => {
+                damage.push(named.format(source));
+                damage.push(LogStoreError::FlushedLost { device: name.to_owned(), loss: Box::new(loss) });
+                None
+            }
             Ok(mut opened) => {
                 damage.extend(std::mem::take(&mut opened.rebuilt).into_iter().map(|(_, error, _)| error));
                 damage.extend(opened.checkpoint.map(|source| named.format(source)));
@@ -230,8 +236,8 @@ impl Salvage {
             }
             return from.newest(versions.iter().rev(), Why::OldOrDiscarded, Why::Lost);
         };
+        let end = end_of(opened);
         let core = &mut opened.core;
-        let end = end_of(core);
         let is_behind = |version: &&BlockCopy| comes_behind(version.order, end);
         let gone = window.gone(block);
         if let Some(found) = versions.iter().rev().filter(is_behind).find(|version| from.is_whole(version)) {
@@ -270,8 +276,8 @@ impl Salvage {
 
     /// What there must have been behind the end of the log whose headers are not found.
     fn headless(&self) -> Headless {
-        let Some(Recovered { core, loss, .. }) = &self.opened else { return Headless::default() };
-        let end @ (_, first) = end_of(core);
+        let Some(opened @ Recovered { loss, .. }) = &self.opened else { return Headless::default() };
+        let end @ (_, first) = end_of(opened);
         let mut behind = Behind::default();
         self.chunks(|place, header| {
             if comes_behind(order(header), end) {
@@ -299,7 +305,7 @@ impl Salvage {
 
     fn window(&self, first: BlockNo, end: BlockNo, timelines: &Timelines) -> CopyWindow {
         // The map has all discards before the end of the log.
-        let since = self.opened.as_ref().map_or((CheckpointNo(0), Sequence(0)), |opened| end_of(&opened.core));
+        let since = self.opened.as_ref().map_or((CheckpointNo(0), Sequence(0)), end_of);
         let mut window = CopyWindow::new(first, end, since);
         self.chunks(|place, header| {
             if !timelines.abandoned(order(header)) {
@@ -385,8 +391,8 @@ impl CopyWindow {
 }
 
 /// What comes behind the end of the log has at least this epoch and this number.
-fn end_of(core: &Core) -> Order {
-    (CheckpointNo(core.epoch.0.saturating_sub(1)), core.next_sequence)
+fn end_of(opened: &Recovered) -> Order {
+    (opened.noted, opened.core.next_sequence)
 }
 
 fn comes_behind(order: Order, end: Order) -> bool {

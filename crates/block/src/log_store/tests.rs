@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod concurrent;
+mod contradictions;
 mod corruptions;
 mod crash;
 mod cut_short;
@@ -11,8 +12,10 @@ mod fixtures;
 mod flushed;
 mod hostile;
 mod limits;
+mod lost_checkpoint;
 mod map_damage;
 mod model;
+mod only_read;
 mod order;
 mod salvage;
 mod skip;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use umbrella_block::hybrid::{Contents, HybridError};
+use umbrella_block::hybrid::{Contents, Damage, HybridError};
 use umbrella_block::log_store::LogStoreError;
 use umbrella_block::log_store::format::{ChooseError, FormatError};
 
@@ -21,13 +21,24 @@ pub(crate) const GO_ON: &str = "`umbrella disk attach --salvage` goes on without
 
 fn of_hybrid(error: &HybridError) -> Option<&'static str> {
     Some(match error {
+        HybridError::NoSuperblock { first, second, .. } | HybridError::NoTag { first, second, .. }
+            if Damage::is_of_label(*first, *second) =>
+        {
+            "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` goes on with the disk alone"
+        }
+        HybridError::Contradiction { .. } | HybridError::HeadUnreadable { .. } => {
+            "`umbrella disk salvage` copies what disk and flash still hold"
+        }
         HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
         HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
+        HybridError::LogUnreadable { .. } => {
+            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
+        }
         HybridError::FlashLost { .. } => {
-            "if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
+            "if it is the right one, and its beginning was overwritten: `umbrella disk salvage`; if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
         }
         HybridError::TagGone { .. } => {
-            "`umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
+            "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
         }
         HybridError::DiskGrew { .. } => {
             "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), and join it again with `umbrella disk create`; the data on it stays"

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Hybrid, HybridError, HybridStats, Losses, Motion};
 use umbrella_block::log_store;
@@ -13,7 +14,6 @@ use umbrella_block::scrub::Scrub;
 use umbrella_block::serve::Traffic;
 use umbrella_block::serve::nbd::Export;
 use umbrella_block::spindle::{Power, Spindle};
-use umbrella_block::{BlockDevice, BlockError, Operation};
 use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::ByteSize;
 
@@ -36,12 +36,7 @@ fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
 
 /// Whether a hybrid disk could not be opened because of its log: it is damaged, or cannot be read.
 fn is_damage(error: &anyhow::Error) -> bool {
-    let unread = |error: &BlockError| matches!(error, BlockError::Io { operation: Operation::Read, .. });
-    match error.downcast_ref() {
-        Some(HybridError::Corrupt { .. }) => true,
-        Some(HybridError::Device(error)) => unread(error),
-        _ => false,
-    }
+    matches!(error.downcast_ref(), Some(HybridError::Corrupt { .. } | HybridError::LogUnreadable { .. }))
 }
 
 /// A disk that is open.
@@ -106,12 +101,16 @@ impl Offered {
             });
         };
         let keeps = keeps(&spec.disk, cache)?;
-        if on_damage == OnDamage::Salvage {
-            if keeps == Keeps::Nothing {
-                bail!("in memory nothing lasts: there is nothing to salvage");
-            }
+        if on_damage == OnDamage::Salvage && keeps == Keeps::Nothing {
+            bail!("in memory nothing lasts: there is nothing to salvage");
+        }
+        // Opening a pair to be used writes to both halves.
+        if on_damage == OnDamage::Salvage || spec.read_only && keeps == Keeps::All {
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let pair = DamagedPair::open(disk.half(), flash.half())?;
+            if let (OnDamage::Refuse, Some(damage)) = (on_damage, pair.damage()) {
+                return Err(damage.clone().into());
+            }
             if spec.read_only || pair.damage().is_some() && !pair.can_be_salvaged() {
                 return Ok(Offered::only_read(spec, disk, flash, pair));
             }

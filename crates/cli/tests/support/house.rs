@@ -67,7 +67,8 @@ impl House {
     /// Standard output of what must succeed.
     pub fn given(&self, args: &[&str]) -> String {
         let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}\n{}", said(&output), self.logs());
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {told}\n{}\n{}", said(&output), self.logs());
         String::from_utf8(output.stdout).expect("text")
     }
 

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{BLOCK, BLOCK_BYTES, Damage, Epoch, FIRST_VERSION, Fields, MOST_DATA, RecordNo, begin, open, seal};
 
-const MAGIC: [u8; 8] = *b"UMBRECRD";
+pub(super) const MAGIC: [u8; 8] = *b"UMBRECRD";
 const HEADER_BYTES: usize = 80;
 const ENTRY_BYTES: usize = 24;
 pub(super) const ADDRESS_BYTES: usize = 16;

@@ -142,7 +142,7 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
         let latent = Rule::on_read(ReadFault::Latent).within(range(LOG_START.0 + sector, BLOCK));
         let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(latent))));
         let open = || Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
-        assert!(matches!(open().map(|_| ()), Err(HybridError::Device(BlockError::Io { .. }))));
+        assert!(matches!(open().map(|_| ()), Err(HybridError::LogUnreadable { .. })));
         let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
         damaged.salvage().expect("it is known what is lost");
         assert_holds(&open().expect("all of the log can be read"), &[lost]);

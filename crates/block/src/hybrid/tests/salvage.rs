@@ -172,7 +172,7 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
         let flash = Memory::from_bytes(contents(&pair.flash));
         let flash = half("flash", Arc::new(Faulty::new(flash, Plan::new(1).rule(broken))));
         let opened = Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), Options::default(), None);
-        assert!(matches!(opened.map(|_| ()), Err(HybridError::Device(_))), "a whole pair needs all of it");
+        assert!(matches!(opened.map(|_| ()), Err(HybridError::LogUnreadable { .. })), "a whole pair needs all of it");
         let salvage = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("they are a pair");
         assert_eq!(salvage.losses(), found, "sector {sector}");
         assert_eq!(check(&pair.disk, &flash).expect("they are a pair").losses, found);

@@ -136,6 +136,12 @@ pub enum FormatError {
         /// What was to be read.
         structure: Structure,
     },
+    /// A later write of it is known, and is not there.
+    #[error("the {structure} is older than the log: the disk has lost a write of it")]
+    NotWritten {
+        /// What was to be written.
+        structure: Structure,
+    },
     /// Too few bytes.
     #[error("the {structure} is cut off: {} of {} bytes", present.0, needed.0)]
     Truncated {

@@ -3,12 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use umbrella_policy::log_layout::MapPage;
 use umbrella_units::BlockNo;
 
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
+use crate::log_store::core::Blocked;
+use crate::log_store::create::size;
 use crate::log_store::engine::WriteThrottle;
+use crate::log_store::footprint::refuse_without_memory;
+use crate::log_store::rebuild::rebuild;
 
 /// Fills a store, each block with its number.
 fn fill_up(store: &LogStore) -> u64 {
@@ -69,7 +74,7 @@ fn a_page_of_the_map_that_cannot_be_read_keeps_nobody_waiting_for_ever() {
     {
         let state = store.shared.state.lock();
         let page = umbrella_policy::log_layout::MapPage(1);
-        let place = state.core.page_place(page).expect("it was written");
+        let place = state.core.page_place(page).expect("there is such a page").expect("it was written");
         assert!(state.core.map.is_absent(page));
         let at = state.core.superblock.device_block(place);
         device.write(Lba(at.0 * 8), &fill(0xff, 8), Durability::Through).expect("memory takes it");
@@ -299,4 +304,37 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
     fits(MOST_BYTES.0).expect("all of its blocks can be named");
     let told = fits(5 << 50).expect_err("they cannot").to_string();
     assert_eq!(told, "disk: 5 PiB is too large; a log store has at most 4 PiB");
+}
+
+#[test]
+fn a_page_of_the_map_that_cannot_be_is_an_error_and_not_one_that_was_never_written() {
+    let device = made(80, "r_lfs");
+    let store = open(&device, by_hand());
+    store.write(Lba(0), &fill(7, 8), Durability::Through).expect("there is room");
+    store.checkpoint().expect("there is room");
+    let mut state = store.shared.state.lock();
+    let pages = state.core.map.pages();
+    assert!(matches!(state.core.page_place(MapPage(0)), Ok(Some(_))));
+    assert!(matches!(state.core.page_place(MapPage(pages - 1)), Ok(None)));
+    for page in [pages, u32::MAX] {
+        assert!(matches!(state.core.page_place(MapPage(page)), Err(Blocked::Impossible(_))), "page {page}");
+    }
+    // An index that lacks a page does not make its blocks empty.
+    state.core.index.clear();
+    let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it goes on");
+    assert_eq!(rebuilt.pages.len(), pages as usize);
+}
+
+#[test]
+fn a_store_that_takes_more_memory_than_there_is_is_refused_with_the_largest_that_can_be() {
+    // 4 PiB in segments of 256 MiB.
+    let (shape, _) = size(1 << 16, (1 << 24) - 1, 3, 100).expect("there is room").expect("it fits");
+    let refused = refuse_without_memory("disk", &shape, Some(ByteSize(8 << 30))).expect_err("it takes 70 GiB");
+    let LogStoreError::NoMemory { needed, most, .. } = &refused else { panic!("{refused}") };
+    assert!((60..100).contains(&(needed.0 >> 30)), "{needed}");
+    assert!((350..450).contains(&(most.0 >> 40)), "{most}");
+    assert!(refused.to_string().contains("the largest that it can serve has about"), "{refused}");
+    for memory in [None, Some(ByteSize(needed.0))] {
+        refuse_without_memory("disk", &shape, memory).expect("it is enough, or not known");
+    }
 }

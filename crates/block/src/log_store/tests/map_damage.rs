@@ -25,7 +25,7 @@ fn used() -> (Vec<u8>, usize, u64) {
 
 fn block_of(store: &LogStore, page: u32) -> BlockNo {
     let state = store.shared.state.lock();
-    let place = state.core.page_place(MapPage(page)).expect("it was written");
+    let place = state.core.page_place(MapPage(page)).expect("there is such a page").expect("it was written");
     state.core.superblock.device_block(place)
 }
 

@@ -129,7 +129,11 @@ fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
 fn page_at(device: &Arc<dyn BlockDevice>, page: u32) -> usize {
     let store = opened(device, OpenMode::ReadOnly).expect("it can be looked at");
     let state = store.shared.state.lock();
-    let place = state.core.page_place(umbrella_policy::log_layout::MapPage(page)).expect("it was written");
+    let place = state
+        .core
+        .page_place(umbrella_policy::log_layout::MapPage(page))
+        .expect("there is such a page")
+        .expect("it was written");
     state.core.superblock.device_block(place).0 as usize * 4096
 }
 

@@ -91,7 +91,8 @@ impl BlockDevice for Hooked {
 fn absent_page(store: &LogStore, page: u32) -> Option<BlockNo> {
     let state = store.shared.state.lock();
     let page = umbrella_policy::log_layout::MapPage(page);
-    let place = state.core.page_place(page).filter(|_| state.core.map.is_absent(page))?;
+    let place =
+        state.core.page_place(page).expect("there is such a page").filter(|_| state.core.map.is_absent(page))?;
     Some(state.core.superblock.device_block(place))
 }
 
