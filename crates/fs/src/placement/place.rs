@@ -193,7 +193,7 @@ impl Placement {
     /// As `place_by`, without counting.
     pub(crate) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
-        let facts = new_facts(&path, new);
+        let facts = self.with_guess(new_facts(&path, new));
         let active = self.rules.load();
         // What waits in memory has been promised room.
         let mut views = self.views();
