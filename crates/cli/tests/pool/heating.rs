@@ -125,6 +125,21 @@ fn the_next_files_of_the_directory_come_along() {
 }
 
 #[test]
+fn the_next_file_of_a_number_is_the_one_with_the_next_number() {
+    let (pool, _disks) = pool("neighbours = 2", "");
+    for episode in [1, 2, 3, 9, 10, 11, 12, 20] {
+        fs::write(pool.join(format!("episode {episode}")), bytes(episode, 10_000)).unwrap();
+    }
+    open(&pool, "episode 9", 4);
+    for name in ["episode 9", "episode 10", "episode 11"] {
+        pool.expect_on("ssd", name);
+    }
+    for name in ["episode 1", "episode 2", "episode 12", "episode 20"] {
+        pool.expect_stays_on("hdd", name);
+    }
+}
+
+#[test]
 fn heat_lasts_over_a_mount_and_what_was_written_down_over_a_kill() {
     let (mut pool, [ssd, hdd]) = pool("neighbours = 0", "");
     for name in ["a", "b"] {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use umbrella_policy::heat::{Heat, Opens, Spending};
+use umbrella_policy::natural_order;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{
     BranchView, Choice, FileFacts, Held, Leaving, Resident, Rules, Stage, Surroundings, Urgency,
@@ -138,16 +139,17 @@ impl Pool {
             return;
         }
         let dir = &path[..=path.rfind('/').unwrap()];
-        let range = self.files.range_mut(path.to_owned()..);
-        let together = range.take_while(|(other, _)| other.starts_with(dir)).take(self.neighbours + 1);
-        let mut warm = Vec::new();
-        for (other, file) in together {
-            if other != path {
-                file.heat = file.heat.raised(from.plus(Opens::ONE), stamp(at), HALF_LIFE);
-            }
-            warm.push(other.clone());
+        let order = |a: &str, b: &str| natural_order(a.as_bytes(), b.as_bytes());
+        let together = self.files.range(dir.to_owned()..).map(|(other, _)| other);
+        let together = together.take_while(|other| other.starts_with(dir));
+        let mut next: Vec<String> = together.filter(|other| order(other, path).is_gt()).cloned().collect();
+        next.sort_by(|a, b| order(a, b));
+        next.truncate(self.neighbours);
+        for other in &next {
+            let file = self.files.get_mut(other).unwrap();
+            file.heat = file.heat.raised(from.plus(Opens::ONE), stamp(at), HALF_LIFE);
         }
-        for path in warm {
+        for path in [path.to_owned()].into_iter().chain(next) {
             let file = &self.files[&path];
             let size = file.size;
             let Choice::Place(to) = self.decide(&path, at, size, Some(file)) else { continue };
