@@ -78,7 +78,8 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
         min_free: ByteSize(0),
         inodes: None,
     };
-    let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false };
+    let home =
+        Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false, is_opened: false };
     for count in COUNTS {
         let rules = rules(count);
         let facts = file(path.as_bytes());

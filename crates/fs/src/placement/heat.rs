@@ -42,10 +42,22 @@ impl Placement {
         self.inodes.heats().opens(key, now(), self.heat_settings().half_life)
     }
 
+    /// Whether a fill level moved a file to this branch, and nobody has opened it since.
+    pub(crate) fn rests(&self, branch: &Branch, meta: &Meta) -> bool {
+        let Some(online) = branch.online() else { return false };
+        let key = HeatKey { ino: self.inodes.ino(inode_key(&online, meta)), born: self.born(branch, meta) };
+        self.inodes.heats().rests(key)
+    }
+
     /// The facts of a file on a branch; its extended attributes are added by those who read them.
     pub(crate) fn facts<'a>(&self, path: &'a [u8], meta: &Meta, branch: &Branch) -> FileFacts<'a> {
         let born = self.born(branch, meta);
         FileFacts { heat: self.heat(branch, meta, born), ..settled_facts(path, meta, born) }
+    }
+
+    /// A fill level has moved a file.
+    pub(crate) fn note_evicted(&self, node: &Node) {
+        self.inodes.heats().rest(HeatKey { ino: node.ino, born: node.born });
     }
 
     /// Whether files may move because of heat, as far as `max_move` goes.

@@ -152,6 +152,8 @@ pub struct Resident {
     pub min_stay: Duration,
     /// A fill level moved it there, and it has not changed since: no preference of its list brings it back.
     pub is_evicted: bool,
+    /// It was opened since a fill level moved it, or one whose neighbour it is: only then a rule on heat fetches it. Not looked at for other files.
+    pub is_opened: bool,
 }
 
 impl Resident {

@@ -138,8 +138,13 @@ fn every_choice_says_why() {
         why(&rules, &away, Some(&on(SPARE))),
         "it is on \"spare\", which is offline: nothing can be moved from there"
     );
-    let held =
-        Resident { branch: DISK, since: Some(at(1_086_399)), min_stay: Duration::from_secs(3600), is_evicted: false };
+    let held = Resident {
+        branch: DISK,
+        since: Some(at(1_086_399)),
+        min_stay: Duration::from_secs(3600),
+        is_evicted: false,
+        is_opened: false,
+    };
     assert_eq!(
         why(&rules, &[ROOMY; 4], Some(&held)),
         "it came to \"disk\" less than 1h ago and stays that long (min_stay)"

@@ -462,6 +462,7 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
         since: since.map(at),
         min_stay: Duration::from_secs(min_stay),
         is_evicted: false,
+        is_opened: false,
     });
     prop::option::of(resident)
 }
@@ -602,7 +603,7 @@ proptest! {
         let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, creates: !writable || free % 3 > 0, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free), inodes: None }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
-        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX, is_evicted: false };
+        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX, is_evicted: false, is_opened: false };
         rules.explain(&facts, &views, Some(&resident), &world.around);
         rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }), &world.around);
         rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size), &world.around);
