@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 
 use umbrella_fs::control::protocol::EvictState;
+use umbrella_units::ByteSize;
 
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
@@ -57,6 +58,12 @@ fn a_file_that_heats_up_comes_to_the_ssd_and_others_stay() {
     pool.expect_stays_on("hdd", "b");
     assert!(fs::read(pool.join("a")).unwrap() == bytes(1, MIB));
     eventually("it is counted", || pool.metric("umbrella_promotions_done_count") == 1);
+    let status = pool.status().heat.unwrap();
+    assert_eq!((status.files, status.warm, status.files_promoted), (1, Some(1), 1));
+    assert_eq!((status.bytes_promoted, status.files_evicted), (ByteSize(MIB), 0));
+    let text = pool.say(["status"]);
+    assert!(text.contains("heat: opens of 1 file are counted, 1 of them warm; 1 file (1 MiB) came"), "{text}");
+    assert_eq!(pool.json(["status", "--json"])[0]["heat"]["warm"], 1);
     let text = pool.say(["explain", "--what-if", "heat=6,size=1MiB,path=/x"]);
     assert!(text.contains("heat is 6"), "{text}");
 }
@@ -111,6 +118,10 @@ fn the_coldest_leaves_first() {
         pool.expect_on(on, name);
     }
     pool.expect_stays_on("ssd", "0");
+    let status = pool.status().heat.unwrap();
+    assert_eq!((status.warm, status.files_promoted), (None, 0), "no rule wants warm files");
+    eventually("it is counted", || pool.status().heat.unwrap().files_evicted == pool.status().evicts[0].files_moved);
+    assert!(pool.say(["status"]).contains("left as the coldest"));
 }
 
 #[test]
@@ -224,5 +235,7 @@ fn without_a_rule_on_heat_nothing_is_counted_unless_the_section_asks() {
         fs::write(pool.join("a"), b"a").unwrap();
         open(&pool, "a", 2);
         assert_eq!(heat(&pool, "a") > 0.0, counted, "{section:?}");
+        assert_eq!(pool.status().heat.is_some(), counted);
+        assert_eq!(pool.say(["status"]).contains("heat:"), counted);
     }
 }

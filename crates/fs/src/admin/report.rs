@@ -59,6 +59,7 @@ impl Admin {
             staging: self.staged.status(),
             walks: self.migrate.walks_under_way(),
             evicts: self.migrate.evict_statuses(),
+            heat: self.placement.heat_status(),
         }
     }
 

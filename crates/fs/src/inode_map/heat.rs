@@ -139,6 +139,14 @@ impl Heats {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// How many files are at least so warm. Looks at all that are known: some milliseconds for a million.
+    pub fn count_warm(&self, from: Opens, now: Timestamp, half_life: Duration) -> u64 {
+        let in_shard = |shard: &RankedMutex<rank::Heats, FxHashMap<u64, Known>>| {
+            shard.lock().values().filter(|known| known.heat.opens(now, half_life) >= from).count() as u64
+        };
+        self.shards.iter().map(in_shard).sum()
+    }
+
     /// Whether files may move because of heat.
     pub fn may_spend(&self, now: Timestamp, a_day: Option<ByteSize>) -> bool {
         a_day.is_none_or(|a_day| self.spending.lock().allows(now, a_day))
@@ -441,6 +449,8 @@ mod tests {
         assert!(heats.count() <= SHARDS * MOST, "{}", heats.count());
         assert!(heats.count() >= SHARDS * MOST / 4, "{}", heats.count());
         assert_eq!(heats.opens(key(1), NOW, WEEK), Opens(5_000_000));
+        let warm = |from| heats.count_warm(Opens(from), NOW, WEEK);
+        assert_eq!((warm(1_000_001), warm(1_000_000)), (1, heats.count() as u64));
         let counted: usize = heats.shards.iter().map(|shard| shard.lock().len()).sum();
         assert_eq!(counted, heats.count());
     }

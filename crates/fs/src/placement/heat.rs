@@ -5,8 +5,10 @@ use umbrella_policy::placement::FileFacts;
 use umbrella_units::{ByteSize, Timestamp};
 
 use crate::branch::Branch;
+use crate::control::protocol::HeatStatus;
 use crate::ground::meta::{Meta, now};
 use crate::inode_map::HeatKey;
+use crate::metrics::Metric;
 use crate::node::{Node, inode_key};
 use crate::placement::{Placement, settled_facts};
 use crate::spec::HeatSpec;
@@ -53,6 +55,23 @@ impl Placement {
     pub(crate) fn facts<'a>(&self, path: &'a [u8], meta: &Meta, branch: &Branch) -> FileFacts<'a> {
         let born = self.born(branch, meta);
         FileFacts { heat: self.heat(branch, meta, born), ..settled_facts(path, meta, born) }
+    }
+
+    /// What `status` says of it; nothing where no opens are counted.
+    pub(crate) fn heat_status(&self) -> Option<HeatStatus> {
+        if !self.counts_opens() {
+            return None;
+        }
+        let (heats, metrics) = (self.inodes.heats(), &self.context.metrics);
+        let warm = self.rules.load().rules.warm_from();
+        Some(HeatStatus {
+            files: heats.count() as u64,
+            warm: warm.map(|from| heats.count_warm(from, now(), self.heat_settings().half_life)),
+            files_promoted: metrics.get(Metric::Promotions),
+            bytes_promoted: ByteSize(metrics.get(Metric::PromotionBytes)),
+            files_evicted: metrics.get(Metric::HeatEvictions),
+            bytes_evicted: ByteSize(metrics.get(Metric::HeatEvictionBytes)),
+        })
     }
 
     /// A fill level has moved a file.
