@@ -118,7 +118,9 @@ mod tests {
 
     fn after(closed: &[(&str, u64)]) -> LastSizes {
         let mut sizes = LastSizes::default();
-        closed.iter().for_each(|(path, size)| sizes.closed(path.as_bytes(), ByteSize(*size)));
+        for (path, size) in closed {
+            sizes.closed(path.as_bytes(), ByteSize(*size));
+        }
         sizes
     }
 
@@ -175,7 +177,9 @@ mod tests {
         #[test]
         fn a_guess_is_the_size_of_one_of_the_last_three(sizes in prop::collection::vec(1u64..1000, 1..20), path in "/[a-z./]{0,12}") {
             let mut last = LastSizes::default();
-            sizes.iter().for_each(|size| last.closed(path.as_bytes(), ByteSize(*size)));
+            for size in &sizes {
+                last.closed(path.as_bytes(), ByteSize(*size));
+            }
             let guess = last.guess(path.as_bytes()).unwrap().0.0;
             prop_assert!(sizes.iter().rev().take(LAST).any(|size| *size == guess));
         }
