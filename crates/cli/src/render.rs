@@ -10,8 +10,8 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
     Abilities, BalanceSummary, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome,
-    EqualiseSummary, Explanation, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus, Status,
-    TransportKind, TransportStatus, WalkStatus,
+    EqualiseSummary, Explanation, HeatStatus, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus,
+    Status, TransportKind, TransportStatus, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -50,6 +50,9 @@ pub(crate) fn status(status: &Status) -> String {
     }
     for evict in &status.evicts {
         let _ = writeln!(text, "{}", evict::line(evict));
+    }
+    if let Some(heat) = &status.heat {
+        let _ = writeln!(text, "{}", self::heat(heat));
     }
     if status.ending {
         let _ = writeln!(text, "{}", ending(&status.mount, Some(status.pid)));
@@ -139,6 +142,26 @@ fn walk(walk: &WalkStatus) -> String {
     let Progress { files_seen, files_moved, bytes_moved, current, .. } = &walk.progress;
     let (seen, moved) = (count(*files_seen, "file"), count(*files_moved, "file"));
     format!("walking: {why}; {seen} looked at, {moved} ({bytes_moved}) moved, now at {}", visible(current))
+}
+
+/// How many files are warm, and what moved for that.
+fn heat(heat: &HeatStatus) -> String {
+    let mut text = format!("heat: opens of {} are counted", count(heat.files, "file"));
+    if let Some(warm) = heat.warm {
+        let _ = write!(text, ", {warm} of them warm");
+    }
+    if heat.files_promoted > 0 {
+        let _ = write!(
+            text,
+            "; {} ({}) came because they were warm",
+            count(heat.files_promoted, "file"),
+            heat.bytes_promoted
+        );
+    }
+    if heat.files_evicted > 0 {
+        let _ = write!(text, "; {} ({}) left as the coldest", count(heat.files_evicted, "file"), heat.bytes_evicted);
+    }
+    text
 }
 
 /// What waits in memory.

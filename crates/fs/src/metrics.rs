@@ -23,6 +23,8 @@ metrics! {
     RelocationsPending = "umbrella_relocations_pending_count", "files waiting to be moved or being moved now (gauge)";
     Promotions = "umbrella_promotions_done_count", "files moved because a rule wants warm files";
     PromotionBytes = "umbrella_promotions_moved_bytes", "bytes of those files";
+    HeatEvictions = "umbrella_heat_evictions_count", "files that a fill level sent away because they were the coldest";
+    HeatEvictionBytes = "umbrella_heat_evictions_bytes", "bytes of those files";
     HeatFiles = "umbrella_heat_files_count", "files whose opens are counted (gauge)";
     RelocationsBusy = "umbrella_relocations_busy_count", "moves put off because the file was open or changing";
     RelocationsFailed = "umbrella_relocations_failed_count", "moves that failed; the file stayed where it was";

@@ -27,6 +27,7 @@ use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
 use crate::ground::inode_flags::FsXattr;
 use crate::ground::listing::{Entry, Listing};
+use crate::ground::locks::RankedMutex;
 use crate::inode_map::InodeMap;
 use crate::io::Io;
 use crate::migrate::{MOVERS, Migrations};
@@ -102,6 +103,7 @@ impl Pool {
             inodes: Arc::clone(&inodes),
             rules: ArcSwap::from_pointee(rules),
             holdings: Holdings::default(),
+            last_sizes: RankedMutex::default(),
         });
         let tree = Tree::new(&placement, root);
         let migrate = Migrations::new(&tree, &write_back);

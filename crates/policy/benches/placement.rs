@@ -9,7 +9,7 @@ use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, FileKind, NameEntrySpec, Offline, PathPart, RuleKindSpec, RuleSpec,
     RulesSpec, SpaceField, Treatment,
 };
-use umbrella_policy::placement::{BranchView, Empty, FileFacts, Resident, Rules, Stage};
+use umbrella_policy::placement::{BranchView, Empty, FileFacts, LastSizes, Resident, Rules, Stage};
 use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
 
 const COUNTS: [usize; 3] = [1, 32, 1_000];
@@ -78,7 +78,8 @@ fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(us
         min_free: ByteSize(0),
         inodes: None,
     };
-    let home = Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false };
+    let home =
+        Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false, is_opened: false };
     for count in COUNTS {
         let rules = rules(count);
         let facts = file(path.as_bytes());
@@ -188,9 +189,30 @@ fn many_branches(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// What a rule on sizes adds to a create (a guess) and to a close, with as many directories and extensions as are remembered.
+fn last_sizes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("last sizes");
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
+    let paths: Vec<String> = (0..2_000).map(|n| format!("/srv/films/d{n}/x.e{n}")).collect();
+    let mut sizes = LastSizes::default();
+    for path in &paths {
+        sizes.closed(path.as_bytes(), ByteSize(1 << 20));
+    }
+    let mut turns = paths.iter().cycle();
+    group.bench_function("guess", |bench| {
+        bench.iter(|| sizes.guess(black_box(turns.next().map_or(b"/x", |path| path.as_bytes()))));
+    });
+    let mut turns = paths.iter().cycle();
+    group.bench_function("close", |bench| {
+        bench.iter(|| sizes.closed(black_box(turns.next().map_or(b"/x", |path| path.as_bytes())), ByteSize(5)));
+    });
+    group.finish();
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     decide(&mut criterion);
     many_branches(&mut criterion);
+    last_sizes(&mut criterion);
     criterion.final_summary();
 }

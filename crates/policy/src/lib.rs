@@ -5,6 +5,7 @@ mod error;
 pub mod flash_cache;
 pub mod heat;
 pub mod log_layout;
+mod natural_order;
 mod param_info;
 mod params;
 pub mod placement;
@@ -14,5 +15,6 @@ pub mod staging;
 pub mod writeback;
 
 pub use error::PolicyError;
+pub use natural_order::natural_order;
 pub use param_info::{ParamInfo, ParamKind};
 pub use params::{Params, Spec, Values};

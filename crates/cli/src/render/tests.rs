@@ -105,6 +105,14 @@ fn pool() -> Status {
             next: vec!["/films/a.mkv".to_owned()],
             stays: vec![EvictStays { why: EvictStay::Nowhere, files: 2, bytes: ByteSize(1 << 20) }],
         }],
+        heat: Some(HeatStatus {
+            files: 1500,
+            warm: Some(40),
+            files_promoted: 7,
+            bytes_promoted: ByteSize(5 << 30),
+            files_evicted: 1,
+            bytes_evicted: ByteSize(2 << 30),
+        }),
     }
 }
 
@@ -118,6 +126,7 @@ requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
 evict: "usb" 85.0% full, from 80% down to 70%: files leave now; 12 files (3 GiB) left; next /films/a.mkv; 2 files (1 MiB) may not leave (their lists name no other branch)
+heat: opens of 1500 files are counted, 40 of them warm; 7 files (5 GiB) came because they were warm; 1 file (2 GiB) left as the coldest
 
 BRANCH  STATE              USED                 FREE     SIZE  MIN FREE  IN  OUT  TYPE        LACKS               PATH
 disk    online             [#####.....]  42%  58 GiB  100 GiB     5 GiB   3   12  ext4        -                   /mnt/disk

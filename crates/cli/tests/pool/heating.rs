@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 
 use umbrella_fs::control::protocol::EvictState;
+use umbrella_units::ByteSize;
 
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
@@ -57,6 +58,12 @@ fn a_file_that_heats_up_comes_to_the_ssd_and_others_stay() {
     pool.expect_stays_on("hdd", "b");
     assert!(fs::read(pool.join("a")).unwrap() == bytes(1, MIB));
     eventually("it is counted", || pool.metric("umbrella_promotions_done_count") == 1);
+    let status = pool.status().heat.unwrap();
+    assert_eq!((status.files, status.warm, status.files_promoted), (1, Some(1), 1));
+    assert_eq!((status.bytes_promoted, status.files_evicted), (ByteSize(MIB), 0));
+    let text = pool.say(["status"]);
+    assert!(text.contains("heat: opens of 1 file are counted, 1 of them warm; 1 file (1 MiB) came"), "{text}");
+    assert_eq!(pool.json(["status"])[0]["heat"]["warm"], 1);
     let text = pool.say(["explain", "--what-if", "heat=6,size=1MiB,path=/x"]);
     assert!(text.contains("heat is 6"), "{text}");
 }
@@ -87,6 +94,33 @@ fn a_file_that_a_fill_level_moved_returns_when_it_heats_up() {
 }
 
 #[test]
+fn a_warm_file_that_a_fill_level_moved_rests_until_it_is_opened() {
+    let (mut pool, [ssd, _hdd]) = pool("neighbours = 0", r#"above = "70%", until = "50%", order = "coldest""#);
+    for name in ["a", "b"] {
+        fs::write(pool.join(name), bytes(1, 10 * MIB)).unwrap();
+        open(&pool, name, 4);
+        pool.expect_on("ssd", name);
+    }
+    fs::write(ssd.join("past the mount"), bytes(9, 32 * MIB)).unwrap();
+    for name in ["a", "b"] {
+        pool.expect_on("hdd", name);
+    }
+    fs::remove_file(ssd.join("past the mount")).unwrap();
+    pool.settle_room();
+    // There is room, and both are warm: nothing comes back by itself, also after another mount.
+    for _ in 0..2 {
+        assert_eq!(pool.enforce().files_moved, 0);
+        pool.remount();
+    }
+    let said = pool.explain("a").outcome;
+    assert!(said.contains("stays until it changes or is opened"), "{said}");
+    open(&pool, "a", 1);
+    pool.expect_on("ssd", "a");
+    assert_eq!(pool.enforce().files_moved, 0);
+    pool.expect_stays_on("hdd", "b");
+}
+
+#[test]
 fn the_coldest_leaves_first() {
     let disks = [Disk::ext4(64 * MIB), Disk::ext4(256 * MIB)];
     let pool = Pool::builder()
@@ -105,6 +139,10 @@ fn the_coldest_leaves_first() {
         pool.expect_on(on, name);
     }
     pool.expect_stays_on("ssd", "0");
+    let status = pool.status().heat.unwrap();
+    assert_eq!((status.warm, status.files_promoted), (None, 0), "no rule wants warm files");
+    eventually("it is counted", || pool.status().heat.unwrap().files_evicted == pool.status().evicts[0].files_moved);
+    assert!(pool.say(["status"]).contains("left as the coldest"));
 }
 
 #[test]
@@ -122,6 +160,21 @@ fn the_next_files_of_the_directory_come_along() {
         pool.expect_stays_on("hdd", name);
     }
     assert!(pool.enforce().files_moved == 0, "they stay where they came");
+}
+
+#[test]
+fn the_next_file_of_a_number_is_the_one_with_the_next_number() {
+    let (pool, _disks) = pool("neighbours = 2", "");
+    for episode in [1, 2, 3, 9, 10, 11, 12, 20] {
+        fs::write(pool.join(format!("episode {episode}")), bytes(episode, 10_000)).unwrap();
+    }
+    open(&pool, "episode 9", 4);
+    for name in ["episode 9", "episode 10", "episode 11"] {
+        pool.expect_on("ssd", name);
+    }
+    for name in ["episode 1", "episode 2", "episode 12", "episode 20"] {
+        pool.expect_stays_on("hdd", name);
+    }
 }
 
 #[test]
@@ -203,5 +256,7 @@ fn without_a_rule_on_heat_nothing_is_counted_unless_the_section_asks() {
         fs::write(pool.join("a"), b"a").unwrap();
         open(&pool, "a", 2);
         assert_eq!(heat(&pool, "a") > 0.0, counted, "{section:?}");
+        assert_eq!(pool.status().heat.is_some(), counted);
+        assert_eq!(pool.say(["status"]).contains("heat:"), counted);
     }
 }

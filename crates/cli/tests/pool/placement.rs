@@ -80,6 +80,31 @@ fn a_rule_on_size_waits_for_close() {
 }
 
 #[test]
+fn a_new_file_begins_where_the_last_ones_like_it_belong() {
+    let pool = pool(["small", "large"], LARGE_FILES);
+    for dir in ["one", "two"] {
+        fs::create_dir(pool.join(dir)).unwrap();
+    }
+    fs::write(pool.join("one/1.mkv"), bytes(1, MIB)).unwrap();
+    pool.expect_on("large", "one/1.mkv");
+    assert_eq!(pool.moves(), 1, "nobody knew how large it would be");
+    let said = pool.explain("two/1.mkv");
+    assert_eq!(said.belongs.as_deref(), Some("large"));
+    assert!(said.outcome.contains("if its size is about 1 MiB (a guess, as the last .mkv files)"), "{}", said.outcome);
+    let file = File::create(pool.join("two/1.mkv")).unwrap();
+    assert_eq!(pool.found_on("two/1.mkv"), ["large"]);
+    (&file).write_all(&bytes(2, MIB)).unwrap();
+    drop(file);
+    let short = File::create(pool.join("one/2.mkv")).unwrap();
+    assert_eq!(pool.found_on("one/2.mkv"), ["large"]);
+    (&short).write_all(b"short").unwrap();
+    drop(short);
+    pool.expect_on("small", "one/2.mkv");
+    pool.settle();
+    assert_eq!(pool.moves(), 2, "only the guess that was wrong costs a move");
+}
+
+#[test]
 fn truncating_by_path_is_judged_too() {
     let pool = pool(["small", "large"], LARGE_FILES);
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();

@@ -59,6 +59,7 @@ impl Admin {
             staging: self.staged.status(),
             walks: self.migrate.walks_under_way(),
             evicts: self.migrate.evict_statuses(),
+            heat: self.placement.heat_status(),
         }
     }
 
@@ -402,7 +403,7 @@ pub(super) fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
     let fact = |name: &str, value: String| (name.to_owned(), value);
     let mut facts = vec![
         fact("type", kind_shown(file.kind).to_owned()),
-        fact("size", file.size.to_string()),
+        fact("size", file.guess_shown().unwrap_or_else(|| file.size.to_string())),
         fact("uid", file.uid.to_string()),
         fact("gid", file.gid.to_string()),
         fact("mode", format!("{:04o}", file.mode)),

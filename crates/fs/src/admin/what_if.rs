@@ -1,5 +1,6 @@
 //! Where a file would belong that does not exist: `umbrella explain --what-if`, and what is said of a path where nothing is.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use umbrella_policy::placement::{Choice, Decision, Explained, FileFacts, Stage, Xattr};
@@ -22,12 +23,20 @@ impl Admin {
             FileFacts { stage: Stage::New, size: ByteSize(0), occupied: ByteSize(0), xattrs: Some(&[]), ..settled };
         let active = self.placement.rules.load();
         let (views, around) = (self.placement.views(), self.placement.around(&active));
-        let asked = if file.size.is_some() { settled } else { FileFacts { stage: Stage::New, ..settled } };
+        // What waits in memory leaves it with its size.
+        let area = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files());
+        let waits = area.is_some_and(|area| self.placement.wait_by(&new, area).is_some());
+        let new = if waits { new } else { self.placement.with_guess(new) };
+        let asked =
+            if file.size.is_some() { settled } else { FileFacts { stage: new.stage, size: new.size, ..settled } };
         let explained = active.rules.explain(&asked, &views, None, &around);
         let belongs = self.place_of(explained.decision);
         let begins = self.place_of(active.rules.decide(&new, &views, None, &around));
         let entry = active.rules.entries().get(explained.decision.entry.index());
-        let outcome = outcome(file, &explained, begins.as_deref(), belongs.as_deref());
+        let mut outcome = outcome(file, &explained, begins.as_deref(), belongs.as_deref());
+        if let Some(guess) = asked.guess_shown().filter(|_| active.rules.asks_for_size(explained.decision.entry)) {
+            let _ = write!(outcome, ", if its size is {guess}");
+        }
         Explanation {
             path: String::from_utf8_lossy(&file.path).into_owned(),
             path_bytes: bytes_unless_text(&file.path),

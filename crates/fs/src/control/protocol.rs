@@ -368,6 +368,26 @@ pub struct Status {
     /// Fill levels, in the order of the configuration.
     #[serde(default)]
     pub evicts: Vec<EvictStatus>,
+    /// How warm files are, where opens are counted.
+    #[serde(default)]
+    pub heat: Option<HeatStatus>,
+}
+
+/// The heat of files, and what moved because of it since the mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeatStatus {
+    /// Files whose opens are counted.
+    pub files: u64,
+    /// Those of them that are as warm as a rule asks for; `None`: no rule wants warm files.
+    pub warm: Option<u64>,
+    /// Files that a rule fetched because they are warm.
+    pub files_promoted: u64,
+    /// Their bytes.
+    pub bytes_promoted: ByteSize,
+    /// Files that a fill level sent away because they were the coldest.
+    pub files_evicted: u64,
+    /// Their bytes.
+    pub bytes_evicted: ByteSize,
 }
 
 /// How the kernel's requests reach the daemon.

@@ -49,6 +49,8 @@ struct Known {
     is_kept: bool,
     /// When somebody was told last that it is warm: seconds.
     told: i64,
+    /// A fill level moved it, and nobody has opened it since.
+    rests: bool,
 }
 
 /// A file, for its heat.
@@ -89,8 +91,10 @@ impl Heats {
             let before = known.heat.opens(now, half_life);
             known.heat = known.heat.opened(now, half_life);
             let is_late = !(0..TELL_EVERY).contains(&now.secs.saturating_sub(known.told));
+            let rested = std::mem::take(&mut known.rests);
             // One that is at the threshold may have to be above it.
-            let tell = warm.is_some_and(|warm| (is_late || before <= warm) && known.heat.opens(now, half_life) >= warm);
+            let is_due = is_late || rested || before <= warm.unwrap_or_default();
+            let tell = is_due && warm.is_some_and(|warm| known.heat.opens(now, half_life) >= warm);
             if tell {
                 known.told = now.secs;
             }
@@ -100,7 +104,10 @@ impl Heats {
 
     /// The file is at least so warm from now on.
     pub fn raise(&self, key: HeatKey, slot: u16, (now, half_life): (Timestamp, Duration), to: Opens) {
-        self.change(key, slot, half_life, now, |known| known.heat = known.heat.raised(to, now, half_life));
+        self.change(key, slot, half_life, now, |known| {
+            known.heat = known.heat.raised(to, now, half_life);
+            known.rests = false;
+        });
     }
 
     /// How warm a file is.
@@ -112,9 +119,32 @@ impl Heats {
         known.filter(|known| known.born == key.sum()).map_or(Opens(0), |known| known.heat.opens(now, half_life))
     }
 
+    /// A fill level has moved the file: its heat of now fetches it back no more, only the next open does.
+    pub fn rest(&self, key: HeatKey) {
+        if self.count() > 0
+            && let Some(known) = self.shard(key.ino.0).lock().get_mut(&key.ino.0)
+        {
+            (known.rests, known.is_kept) = (true, false);
+        }
+    }
+
+    /// Whether a fill level moved the file and nobody has opened it since.
+    pub fn rests(&self, key: HeatKey) -> bool {
+        let known = self.shard(key.ino.0).lock().get(&key.ino.0).copied();
+        known.is_some_and(|known| known.born == key.sum() && known.rests)
+    }
+
     /// How many files are known.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// How many files are at least so warm. Looks at all that are known: some milliseconds for a million.
+    pub fn count_warm(&self, from: Opens, now: Timestamp, half_life: Duration) -> u64 {
+        let in_shard = |shard: &RankedMutex<rank::Heats, FxHashMap<u64, Known>>| {
+            shard.lock().values().filter(|known| known.heat.opens(now, half_life) >= from).count() as u64
+        };
+        self.shards.iter().map(in_shard).sum()
     }
 
     /// Whether files may move because of heat.
@@ -161,7 +191,7 @@ impl Heats {
             self.count.fetch_sub(forgotten, Ordering::Relaxed);
         }
         let born = key.sum();
-        let cold = Known { heat: Heat::default(), born, slot, is_kept: false, told: i64::MIN };
+        let cold = Known { heat: Heat::default(), born, slot, is_kept: false, told: i64::MIN, rests: false };
         let before = shard.len();
         let known = shard.entry(key.ino.0).or_insert(cold);
         if known.born != born {
@@ -187,7 +217,7 @@ impl Heats {
             self.count.fetch_sub(before - shard.len(), Ordering::Relaxed);
             for (number, known) in shard.iter_mut().filter(|(_, known)| known.slot == slot) {
                 differs |= !std::mem::replace(&mut known.is_kept, true);
-                lines.push(Line { number: *number, born: known.born, heat: known.heat });
+                lines.push(Line { number: *number, born: known.born, heat: known.heat, rests: known.rests });
             }
         }
         differs.then_some(lines)
@@ -206,16 +236,18 @@ impl Heats {
         let mut spending = self.spending.lock();
         *spending = spending.later(kept.spending);
         drop(spending);
-        for Line { number, born, heat } in kept.lines {
+        for Line { number, born, heat, rests } in kept.lines {
             let mut shard = self.shard(number).lock();
             if shard.len() >= MOST {
                 continue;
             }
             let before = shard.len();
-            let known = shard.entry(number).or_insert(Known { heat, born, slot, is_kept: true, told: i64::MIN });
-            // Of two branches that kept it, the file is where it was seen last.
+            let known = shard.entry(number).or_insert(Known { heat, born, slot, is_kept: true, told: i64::MIN, rests });
+            // Of two branches that kept it, the file is where it was seen last. The same heat: one of them is from before it left.
             if known.born == born && known.heat != heat && known.heat.later(heat) == heat {
-                (known.heat, known.slot) = (heat, slot);
+                (known.heat, known.slot, known.rests) = (heat, slot, rests);
+            } else if known.born == born && known.heat == heat && rests {
+                (known.slot, known.rests) = (slot, true);
             }
             self.count.fetch_add(shard.len() - before, Ordering::Relaxed);
         }
@@ -356,6 +388,7 @@ mod tests {
             born: key(7).sum(),
             heat: (0..times)
                 .fold(Heat::default(), |heat, at| heat.opened(Timestamp { secs: NOW.secs + at, nanos: 0 }, WEEK)),
+            rests: false,
         };
         let heat_of = |order: [(u16, i64); 2]| {
             let heats = Heats::default();
@@ -370,6 +403,43 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_left_rests_until_it_is_opened_and_the_open_is_told() {
+        let heats = Heats::default();
+        let warm = Some(Opens(2_000_000));
+        open(&heats, 7, 3);
+        assert!(!heats.rests(key(7)));
+        heats.rest(key(7));
+        assert!(heats.rests(key(7)) && heats.opens(key(7), NOW, WEEK) == Opens(3_000_000));
+        let other = HeatKey { born: Some(Timestamp { secs: 6, nanos: 7 }), ..key(7) };
+        assert!(!heats.rests(other), "a file with the number of a dead one");
+        assert!(heats.opened(key(7), 3, (NOW, WEEK), warm), "the first open after it left is told");
+        assert!(!heats.rests(key(7)));
+        heats.rest(key(7));
+        heats.raise(key(7), 3, (NOW, WEEK), Opens::ONE);
+        assert!(!heats.rests(key(7)), "it comes along with a neighbour that is opened");
+        heats.rest(key(8));
+        assert!(!heats.rests(key(8)), "what was never opened is cold");
+    }
+
+    #[test]
+    fn that_a_file_rests_outlives_the_mount_whatever_its_former_branch_kept() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let hidden = dirs.each_ref().map(|dir| std::fs::File::open(dir.path()).unwrap());
+        let map = InodeMap::new();
+        open(map.heats(), 7, 3);
+        map.keep_heat(3, hidden[0].as_fd(), (NOW, WEEK)).unwrap();
+        map.heats().moved(7, 4);
+        map.heats().rest(key(7));
+        map.keep_heat(4, hidden[1].as_fd(), (NOW, WEEK)).unwrap();
+        for order in [[0, 1], [1, 0]] {
+            let map = InodeMap::new();
+            order.map(|at| map.load_heat(3 + at as u16, hidden[at].as_fd()).unwrap());
+            assert!(map.heats().rests(key(7)), "{order:?}");
+            assert_eq!(map.heats().opens(key(7), NOW, WEEK), Opens(3_000_000));
+        }
+    }
+
+    #[test]
     fn memory_is_bounded_and_the_warmest_stay() {
         let heats = Heats::default();
         open(&heats, 1, 5);
@@ -379,6 +449,8 @@ mod tests {
         assert!(heats.count() <= SHARDS * MOST, "{}", heats.count());
         assert!(heats.count() >= SHARDS * MOST / 4, "{}", heats.count());
         assert_eq!(heats.opens(key(1), NOW, WEEK), Opens(5_000_000));
+        let warm = |from| heats.count_warm(Opens(from), NOW, WEEK);
+        assert_eq!((warm(1_000_001), warm(1_000_000)), (1, heats.count() as u64));
         let counted: usize = heats.shards.iter().map(|shard| shard.lock().len()).sum();
         assert_eq!(counted, heats.count());
     }

@@ -10,7 +10,7 @@
 //! | 16-23, 24-27 | bytes that moves because of heat count, and when that was: seconds since 1970 |
 //! | then, a file each: 0-7 | its number |
 //! | 8-11 | sum of its birth; 0 where nobody knows that |
-//! | 12-15, 16-19 | its heat (f32), and when that was: seconds since 1970 |
+//! | 12-15, 16-19 | its heat (f32), and when that was: seconds since 1970. Negative: a fill level moved it, and nobody has opened it since |
 //!
 //! What is damaged, too long or of another version counts as nothing.
 
@@ -38,6 +38,8 @@ pub(super) struct Line {
     pub(super) number: u64,
     pub(super) born: u32,
     pub(super) heat: Heat,
+    /// A fill level moved it, and nobody has opened it since.
+    pub(super) rests: bool,
 }
 
 /// All that a branch keeps.
@@ -87,8 +89,9 @@ fn encode(kept: &Kept) -> Vec<u8> {
     let (spent, at) = kept.spending.parts();
     bytes.extend_from_slice(&spent.to_le_bytes());
     bytes.extend_from_slice(&at.to_le_bytes());
-    for Line { number, born, heat } in &kept.lines {
+    for Line { number, born, heat, rests } in &kept.lines {
         let (value, at) = heat.parts();
+        let value = if *rests { -value } else { value };
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&born.to_le_bytes());
         bytes.extend_from_slice(&value.to_le_bytes());
@@ -111,8 +114,9 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
     }
     let spending = Spending::from_parts(long(bytes, 16)?, word(bytes, 24)?);
     let line = |bytes: &[u8]| {
-        let heat = Heat::from_parts(f32::from_bits(word(bytes, 12)?), word(bytes, 16)?);
-        Some(Line { number: long(bytes, 0)?, born: word(bytes, 8)?, heat })
+        let value = f32::from_bits(word(bytes, 12)?);
+        let heat = Heat::from_parts(value.abs(), word(bytes, 16)?);
+        Some(Line { number: long(bytes, 0)?, born: word(bytes, 8)?, heat, rests: value < 0.0 })
     };
     let lines = bytes.get(HEADER..)?.chunks_exact(LINE).map_while(line).collect();
     Some(Kept { lines, spending })
@@ -127,12 +131,16 @@ mod tests {
     fn version_one_is_read_for_good() {
         let heat = Heat::from_parts(2.5, 1_800_000_000);
         let kept = Kept {
-            lines: vec![Line { number: 0x0102_0304_0506_0708, born: 9, heat }],
+            lines: vec![
+                Line { number: 0x0102_0304_0506_0708, born: 9, heat, rests: false },
+                Line { number: 3, born: 0, heat, rests: true },
+            ],
             spending: Spending::from_parts(77, 1_800_000_001),
         };
         let mut written = b"UMBRHEAT\x01\0\0\0".to_vec();
         let mut body = vec![77, 0, 0, 0, 0, 0, 0, 0, 0x01, 0xd2, 0x49, 0x6b];
         body.extend([8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0x20, 0x40, 0x00, 0xd2, 0x49, 0x6b]);
+        body.extend([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0xc0, 0x00, 0xd2, 0x49, 0x6b]);
         written.extend(crc32c::crc32c(&body).to_le_bytes());
         written.extend(body);
         assert_eq!(encode(&kept), written);

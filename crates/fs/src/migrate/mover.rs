@@ -236,6 +236,7 @@ impl Migrations {
     /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock shared.
     pub(crate) fn evaluate_closed(&self, node: &Arc<Node>, file: &FileAt) {
         if let Ok(meta) = file.stat() {
+            self.placement.note_size(node, &meta);
             self.evaluate_meta(node, &meta);
         }
     }

@@ -456,6 +456,9 @@ impl Migrations {
                 return Err(error.into());
             }
         }
+        if cause == Cause::Evict {
+            self.placement.note_evicted(node);
+        }
         if stays_away {
             self.mark_evicted(keys.1, first);
         }

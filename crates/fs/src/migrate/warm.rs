@@ -5,11 +5,12 @@
 //! - What has to move waits for the mover as any file does. `max_move` is looked at when it is its turn; what it holds back is found by a later close, or by the
 //!   enforcer, which moves the warmest first.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use umbrella_policy::heat::Opens;
+use umbrella_policy::natural_order;
 use umbrella_policy::placement::spec::FileKind;
 
 use crate::ground::at::FileAt;
@@ -72,20 +73,22 @@ impl Migrations {
         }
     }
 
-    /// The names that follow in a directory, by the order of their bytes.
-    fn next_names(&self, dir: &Arc<Node>, after: &OsStr, count: usize) -> BTreeSet<OsString> {
+    /// The names that follow in a directory, in natural order.
+    fn next_names(&self, dir: &Arc<Node>, after: &OsStr, count: usize) -> Vec<OsString> {
+        let order = |a: &OsStr, b: &OsStr| natural_order(a.as_bytes(), b.as_bytes());
         let copies = {
             let _names = self.tree.rename_lock.read();
             self.tree.copies(dir)
         };
-        let mut next = BTreeSet::new();
+        let mut next: Vec<OsString> = Vec::new();
         for copy in copies.unwrap_or_default() {
             for entry in copy.list(true).unwrap_or_default() {
-                if entry.name.as_os_str() > after && entry.name != crate::branch::HIDDEN {
-                    next.insert(entry.name);
-                    if next.len() > count {
-                        next.pop_last();
-                    }
+                if order(&entry.name, after).is_le() || entry.name == crate::branch::HIDDEN {
+                    continue;
+                }
+                if let Err(place) = next.binary_search_by(|known| order(known, &entry.name)) {
+                    next.insert(place, entry.name);
+                    next.truncate(count);
                 }
             }
         }

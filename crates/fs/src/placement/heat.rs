@@ -5,8 +5,10 @@ use umbrella_policy::placement::FileFacts;
 use umbrella_units::{ByteSize, Timestamp};
 
 use crate::branch::Branch;
+use crate::control::protocol::HeatStatus;
 use crate::ground::meta::{Meta, now};
 use crate::inode_map::HeatKey;
+use crate::metrics::Metric;
 use crate::node::{Node, inode_key};
 use crate::placement::{Placement, settled_facts};
 use crate::spec::HeatSpec;
@@ -42,10 +44,39 @@ impl Placement {
         self.inodes.heats().opens(key, now(), self.heat_settings().half_life)
     }
 
+    /// Whether a fill level moved a file to this branch, and nobody has opened it since.
+    pub(crate) fn rests(&self, branch: &Branch, meta: &Meta) -> bool {
+        let Some(online) = branch.online() else { return false };
+        let key = HeatKey { ino: self.inodes.ino(inode_key(&online, meta)), born: self.born(branch, meta) };
+        self.inodes.heats().rests(key)
+    }
+
     /// The facts of a file on a branch; its extended attributes are added by those who read them.
     pub(crate) fn facts<'a>(&self, path: &'a [u8], meta: &Meta, branch: &Branch) -> FileFacts<'a> {
         let born = self.born(branch, meta);
         FileFacts { heat: self.heat(branch, meta, born), ..settled_facts(path, meta, born) }
+    }
+
+    /// What `status` says of it; nothing where no opens are counted.
+    pub(crate) fn heat_status(&self) -> Option<HeatStatus> {
+        if !self.counts_opens() {
+            return None;
+        }
+        let (heats, metrics) = (self.inodes.heats(), &self.context.metrics);
+        let warm = self.rules.load().rules.warm_from();
+        Some(HeatStatus {
+            files: heats.count() as u64,
+            warm: warm.map(|from| heats.count_warm(from, now(), self.heat_settings().half_life)),
+            files_promoted: metrics.get(Metric::Promotions),
+            bytes_promoted: ByteSize(metrics.get(Metric::PromotionBytes)),
+            files_evicted: metrics.get(Metric::HeatEvictions),
+            bytes_evicted: ByteSize(metrics.get(Metric::HeatEvictionBytes)),
+        })
+    }
+
+    /// A fill level has moved a file.
+    pub(crate) fn note_evicted(&self, node: &Node) {
+        self.inodes.heats().rest(HeatKey { ino: node.ino, born: node.born });
     }
 
     /// Whether files may move because of heat, as far as `max_move` goes.

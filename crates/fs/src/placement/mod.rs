@@ -2,6 +2,7 @@
 
 mod around;
 mod bind;
+mod guess;
 mod heat;
 mod holdings;
 mod place;
@@ -11,10 +12,12 @@ mod xattrs;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use umbrella_policy::placement::LastSizes;
 
 use crate::area::Staged;
 use crate::branch::Branches;
 use crate::context::Context;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::inode_map::InodeMap;
 use crate::node::NodeTable;
 
@@ -31,4 +34,5 @@ pub(crate) struct Placement {
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) rules: ArcSwap<ActiveRules>,
     pub(crate) holdings: Holdings,
+    pub(crate) last_sizes: RankedMutex<rank::LastSizes, LastSizes>,
 }

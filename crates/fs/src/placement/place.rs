@@ -140,11 +140,13 @@ impl Placement {
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let key = branch.online().map(|online| inode_key(&online, meta));
         let has_moved = key.is_some_and(|key| self.inodes.born(key).is_some());
+        let is_evicted = key.is_some_and(|key| self.inodes.is_evicted(key, meta.ctime));
         Resident {
             branch: branch.id,
             since: meta.btime.filter(|_| has_moved),
             min_stay: branch.settings().min_stay,
-            is_evicted: key.is_some_and(|key| self.inodes.is_evicted(key, meta.ctime)),
+            is_evicted,
+            is_opened: is_evicted && !self.rests(branch, meta),
         }
     }
 
@@ -193,7 +195,7 @@ impl Placement {
     /// As `place_by`, without counting.
     pub(crate) fn choose_new(&self, new: &NewFile<'_>, full: &[BranchId]) -> OpResult<(BranchId, Decision)> {
         let path = crate::node::path_of(new.parent, new.name);
-        let facts = new_facts(&path, new);
+        let facts = self.with_guess(new_facts(&path, new));
         let active = self.rules.load();
         // What waits in memory has been promised room.
         let mut views = self.views();

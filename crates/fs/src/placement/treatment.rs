@@ -15,15 +15,18 @@ use crate::placement::{NewFile, Placement, settled_facts};
 impl Placement {
     /// How a new file waits in memory; `None`: it does not.
     pub(crate) fn wait_of(&self, new: &NewFile<'_>, area: &Area) -> Option<Wait> {
-        let active = self.rules.load();
-        let rules = &active.rules;
-        if !rules.may_stage(area.settings().mode) {
+        if !self.rules.load().rules.may_stage(area.settings().mode) {
             return None;
         }
-        let (path, views) = (path_of(new.parent, new.name), self.views());
-        let facts = new_facts(&path, new);
-        let said = rules.treats().staging.and_then(|_| rules.treatment(&facts, &views, None).staging);
-        let entry = || rules.deciding_entry(&facts, &views, None);
+        self.wait_by(&new_facts(&path_of(new.parent, new.name), new), area)
+    }
+
+    /// As [`Placement::wait_of`], by the facts of the new file.
+    pub(crate) fn wait_by(&self, facts: &FileFacts<'_>, area: &Area) -> Option<Wait> {
+        let (active, views) = (self.rules.load(), self.views());
+        let rules = &active.rules;
+        let said = rules.treats().staging.and_then(|_| rules.treatment(facts, &views, None).staging);
+        let entry = || rules.deciding_entry(facts, &views, None);
         let (threshold, entry) = match said.unwrap_or(area.settings().mode) {
             StagingMode::Never => return None,
             StagingMode::Always => {
@@ -35,7 +38,7 @@ impl Placement {
                 (area.settings().max_file, entry)
             }
             StagingMode::Auto => {
-                let outlook = rules.outlook(&facts, &views, area.settings().max_file)?;
+                let outlook = rules.outlook(facts, &views, area.settings().max_file)?;
                 (outlook.last_threshold.unwrap_or(area.settings().max_file), entry())
             }
         };

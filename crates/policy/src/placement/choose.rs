@@ -5,7 +5,7 @@
 //! branches stays, because that list says where a file begins, not where it is to go.
 //!
 //! A branch with a fill level takes files that are on their list elsewhere only up to its low mark, and what it sent away stays there until the file itself
-//! changes ([`super::evict`]), or a rule that asks for warm files fetches it. Such a rule fills a branch only up to the low mark in any case.
+//! changes ([`super::evict`]), or is opened and a rule that asks for warm files fetches it. Such a rule fills a branch only up to the low mark in any case.
 //!
 //! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision. A branch that takes
 //! nothing new (draining) is left in any case.
@@ -93,7 +93,7 @@ impl Rules {
             return (Choice::Stay, Because::DefaultHome);
         }
         let promotes = info.warm_from.is_some();
-        if is_listed && !promotes && resident.is_some_and(|resident| resident.is_evicted) {
+        if is_listed && resident.is_some_and(|resident| resident.is_evicted && !(promotes && resident.is_opened)) {
             return (Choice::Stay, Because::Evicted);
         }
         let mut limited = Views::new();

@@ -131,6 +131,10 @@ impl Test {
         self
     }
 
+    pub(super) fn is_of_size(&self) -> bool {
+        matches!(self, Test::Size { .. })
+    }
+
     pub(super) fn is_of_heat(&self) -> bool {
         matches!(self, Test::Heat { .. })
     }
@@ -161,7 +165,8 @@ impl Test {
     /// Tests a file. `home`: it lives on one of the rule's own branches.
     pub(super) fn verdict(&self, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> Verdict {
         match self {
-            Test::Size { .. } | Test::Access { .. } if facts.stage == Stage::New => Verdict::NotYetKnown,
+            Test::Size { .. } if facts.stage == Stage::New => Verdict::NotYetKnown,
+            Test::Access { .. } if facts.stage != Stage::Settled => Verdict::NotYetKnown,
             Test::Size { is, value, hysteresis } => within(
                 *is,
                 facts.size.0,

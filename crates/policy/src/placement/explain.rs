@@ -273,7 +273,10 @@ impl Rules {
             Because::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
             Because::DefaultHome => format!("no rule names it, and the default list names {home}"),
             Because::Evicted => {
-                format!("it left for {home} because an earlier branch was too full (evict), and stays until it changes")
+                let or_opened = if info.warm_from.is_some() { " or is opened" } else { "" };
+                format!(
+                    "it left for {home} because an earlier branch was too full (evict), and stays until it changes{or_opened}"
+                )
             }
             Because::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
             Because::Picked(_, how) => {

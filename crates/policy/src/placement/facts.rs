@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
+use super::last_sizes::Alike;
 use super::spec::FileKind;
+use super::words::like;
 use crate::heat::Opens;
 
 /// Facts about one file.
@@ -14,7 +16,7 @@ pub struct FileFacts<'a> {
     pub path: &'a [u8],
     /// Type.
     pub kind: FileKind,
-    /// Size in bytes; not looked at while the file is new.
+    /// Size in bytes; not looked at while the file is new and nobody has a guess.
     pub size: ByteSize,
     /// Bytes it occupies, without its holes; not looked at while the file is new.
     pub occupied: ByteSize,
@@ -54,10 +56,16 @@ pub struct Xattr {
 }
 
 impl FileFacts<'_> {
+    /// The size for people, if it is a guess, and what it is from.
+    pub fn guess_shown(&self) -> Option<String> {
+        let Stage::Guessed(alike) = self.stage else { return None };
+        Some(format!("about {} (a guess, as {})", self.size, like(alike, self.path)))
+    }
+
     /// The room the file takes on a branch it moves to; nothing while that is not known.
     pub(super) fn need(&self) -> ByteSize {
         match self.stage {
-            Stage::New => ByteSize(0),
+            Stage::New | Stage::Guessed(_) => ByteSize(0),
             Stage::Settled => self.occupied,
         }
     }
@@ -68,6 +76,8 @@ impl FileFacts<'_> {
 pub enum Stage {
     /// Being created: size and access type are not known yet, rules that need them are passed over.
     New,
+    /// Being created, and its size is a guess from files like it. The access type is not known.
+    Guessed(Alike),
     /// Closed at least once.
     Settled,
 }
@@ -142,6 +152,8 @@ pub struct Resident {
     pub min_stay: Duration,
     /// A fill level moved it there, and it has not changed since: no preference of its list brings it back.
     pub is_evicted: bool,
+    /// It was opened since a fill level moved it, or one whose neighbour it is: only then a rule on heat fetches it. Not looked at for other files.
+    pub is_opened: bool,
 }
 
 impl Resident {

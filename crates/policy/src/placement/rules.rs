@@ -129,6 +129,8 @@ pub struct Asked {
     pub access_times: bool,
     /// How often it was opened.
     pub heat: bool,
+    /// The size, for where a file belongs.
+    pub sizes: bool,
 }
 
 impl Asked {
@@ -139,6 +141,7 @@ impl Asked {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
                 Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => {
+                    asked.sizes |= matches!(rule, Rule::When(_)) && condition.mentions(Test::is_of_size);
                     for test in condition.tests() {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
                         asked.names |= matches!(test, Test::Extension { .. } | Test::Links { .. } | Test::Path { .. });
@@ -231,9 +234,7 @@ impl Rules {
     /// Whether what this entry decides may depend on the size of a file: it or an earlier rule asks for it.
     pub fn asks_for_size(&self, entry: EntryId) -> bool {
         self.ordered.iter().any(|rule| match rule {
-            Rule::When(when) => {
-                when.entry <= entry && when.condition.mentions(|test| matches!(test, Test::Size { .. }))
-            }
+            Rule::When(when) => when.entry <= entry && when.condition.mentions(Test::is_of_size),
             Rule::Treat(_) | Rule::Names(_) => false,
         })
     }

@@ -6,6 +6,7 @@ use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
 
 use super::condition::{Test, age, bit, extension, space};
 use super::facts::{BranchView, FileFacts, view};
+use super::last_sizes::Alike;
 use super::rules::Rules;
 use super::spec::{Access, Comparison, FileKind, PathPart, SpaceField, TimeField};
 
@@ -107,7 +108,7 @@ pub(super) fn hysteresis(test: &Test) -> Option<String> {
 /// What the file or branch has: `12 KiB`.
 pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]) -> String {
     match test {
-        Test::Size { .. } => exact(facts.size),
+        Test::Size { .. } => facts.guess_shown().unwrap_or_else(|| exact(facts.size)),
         Test::Uid { .. } => facts.uid.to_string(),
         Test::Gid { .. } => facts.gid.to_string(),
         Test::Mode { mask, .. } => format!("{:04o}", facts.mode & mask),
@@ -138,6 +139,16 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
                 .map_or_else(|| "not there".to_owned(), |xattr| String::from_utf8_lossy(&xattr.value).into_owned()),
         },
     }
+}
+
+/// The files that a guess is from.
+pub(super) fn like(alike: Alike, path: &[u8]) -> String {
+    let of = match (alike, extension(path)) {
+        (Alike::ExtensionAndDirectory | Alike::Extension, Some(own)) => format!(".{} ", String::from_utf8_lossy(own)),
+        _ => String::new(),
+    };
+    let place = if alike == Alike::Extension { "" } else { " of its directory" };
+    format!("the last {of}files{place}")
 }
 
 /// A part of a branch's space, or of its inodes, in the unit of the value it is compared with.

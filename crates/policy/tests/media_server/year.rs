@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use umbrella_policy::heat::{Heat, Opens, Spending};
+use umbrella_policy::natural_order;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{
     BranchView, Choice, FileFacts, Held, Leaving, Resident, Rules, Stage, Surroundings, Urgency,
@@ -48,6 +49,7 @@ struct File {
     moves: u64,
     heat: Heat,
     is_evicted: bool,
+    is_opened: bool,
 }
 
 struct Pool {
@@ -112,12 +114,16 @@ impl Pool {
                 self.put(&path, branch, size);
                 self.motors[branch.index()].used(at, size / ARRIVES);
                 let heat = Heat::default();
-                self.files.insert(path, File { branch, size, since: at, moves: 0, heat, is_evicted: false });
+                self.files.insert(
+                    path,
+                    File { branch, size, since: at, moves: 0, heat, is_evicted: false, is_opened: false },
+                );
                 self.keep_level(at, false);
             }
             Event::Read { path, secs } => {
                 let Some(file) = self.files.get_mut(&path) else { return };
                 file.heat = file.heat.opened(stamp(at), HALF_LIFE);
+                file.is_opened = true;
                 self.year.reads += 1;
                 self.year.reads_from_ssd += u64::from(file.branch == SSD);
                 self.motors[file.branch.index()].used(at, secs);
@@ -138,16 +144,18 @@ impl Pool {
             return;
         }
         let dir = &path[..=path.rfind('/').unwrap()];
-        let range = self.files.range_mut(path.to_owned()..);
-        let together = range.take_while(|(other, _)| other.starts_with(dir)).take(self.neighbours + 1);
-        let mut warm = Vec::new();
-        for (other, file) in together {
-            if other != path {
-                file.heat = file.heat.raised(from.plus(Opens::ONE), stamp(at), HALF_LIFE);
-            }
-            warm.push(other.clone());
+        let order = |a: &str, b: &str| natural_order(a.as_bytes(), b.as_bytes());
+        let together = self.files.range(dir.to_owned()..).map(|(other, _)| other);
+        let together = together.take_while(|other| other.starts_with(dir));
+        let mut next: Vec<String> = together.filter(|other| order(other, path).is_gt()).cloned().collect();
+        next.sort_by(|a, b| order(a, b));
+        next.truncate(self.neighbours);
+        for other in &next {
+            let file = self.files.get_mut(other).unwrap();
+            file.heat = file.heat.raised(from.plus(Opens::ONE), stamp(at), HALF_LIFE);
+            file.is_opened = true;
         }
-        for path in warm {
+        for path in [path.to_owned()].into_iter().chain(next) {
             let file = &self.files[&path];
             let size = file.size;
             let Choice::Place(to) = self.decide(&path, at, size, Some(file)) else { continue };
@@ -201,6 +209,7 @@ impl Pool {
         self.put(path, to, size);
         let file = self.files.get_mut(path).unwrap();
         (file.branch, file.is_evicted) = (to, is_evicted);
+        file.is_opened &= !is_evicted;
         file.moves += 1;
         self.year.most_moves = self.year.most_moves.max(file.moves);
         for branch in [from, to] {
@@ -271,7 +280,8 @@ fn stamp(secs: u64) -> Timestamp {
 }
 
 fn resident(file: &File) -> Resident {
-    Resident { branch: file.branch, since: None, min_stay: Duration::ZERO, is_evicted: file.is_evicted }
+    let (is_evicted, is_opened) = (file.is_evicted, file.is_opened);
+    Resident { branch: file.branch, since: None, min_stay: Duration::ZERO, is_evicted, is_opened }
 }
 
 fn facts<'p>(path: &'p str, at: u64, size: u64, lies: Option<&File>) -> FileFacts<'p> {

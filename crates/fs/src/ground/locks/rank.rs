@@ -105,6 +105,8 @@ ranks! {
     Heats,
     /// How much has moved because of heat.
     HeatSpending,
+    /// How large the last files of each kind were.
+    LastSizes,
     /// Who holds most of directories that are kept together.
     PlacementHoldings,
     /// Open files: one of the shards.

@@ -180,6 +180,8 @@ impl<'a> Mover<'a> {
                 let occupied = file.meta.occupied();
                 if self.evict.order == EvictOrder::Coldest {
                     self.migrations.placement.note_moved_by_heat(occupied);
+                    self.migrations.context.count(Metric::HeatEvictions);
+                    self.migrations.context.metrics.add(Metric::HeatEvictionBytes, occupied.0);
                 }
                 self.round.files_moved += 1;
                 self.round.bytes_moved.0 += occupied.0;

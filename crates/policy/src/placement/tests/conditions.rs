@@ -233,6 +233,24 @@ fn a_new_file_waits_for_close_where_size_or_access_is_asked() {
 }
 
 #[test]
+fn a_guessed_size_decides_between_rules_and_fills_no_branch() {
+    let guessed =
+        |size| FileFacts { size: ByteSize(size), stage: Stage::Guessed(Alike::Extension), ..new_file("/x.mkv") };
+    let rules = compile(
+        vec![
+            when("read-only", vec![access(Access::Writable), size(Comparison::Greater, 5)], to(&["crypt"])),
+            when("large", vec![size(Comparison::Greater, 1000)], to(&["flash", "disk"])),
+        ],
+        &["disk"],
+    );
+    assert_eq!(entry(&rules, &guessed(1001), &[ROOMY; 4]), "large", "its access is not known yet");
+    assert_eq!(entry(&rules, &guessed(1000), &[ROOMY; 4]), "default");
+    assert_eq!(entry(&rules, &new_file("/x.mkv"), &[ROOMY; 4]), "default");
+    let large = guessed(2_000_000);
+    assert_eq!(choice(&rules, &large, &[ROOMY, free(1), ROOMY, ROOMY], None), Choice::Place(FLASH));
+}
+
+#[test]
 fn rules_say_what_of_a_file_they_look_at() {
     let asked = |rules: Vec<RuleSpec>| compile(rules, &["disk"]).asked();
     let of =
@@ -242,6 +260,11 @@ fn rules_say_what_of_a_file_they_look_at() {
     assert_eq!(read, Asked { access_times: true, ..Asked::default() });
     let named = Asked { names: true, ..Asked::default() };
     assert_eq!(asked(vec![when("r", vec![extension(&["avi"])], to(&["flash"]))]), named);
+    let sized = || vec![not(vec![size(Comparison::Less, 5)])];
+    assert_eq!(asked(vec![when("r", sized(), to(&["flash"]))]), Asked { sizes: true, ..Asked::default() });
+    let treats = RuleKindSpec::Treat { conditions: sized() };
+    let treatment = Treatment { passthrough: Some(false), ..Treatment::default() };
+    assert_eq!(asked(vec![RuleSpec { name: "t".to_owned(), kind: treats, treatment }]), Asked::default());
     let links = Condition::Links { is: Comparison::Greater, value: 1 };
     assert_eq!(asked(vec![when("r", vec![links], to(&["flash"]))]), named);
     assert_eq!(asked(vec![table("t", vec![("/a/**", to(&["flash"]))])]), Asked { paths: true, ..named });

@@ -67,6 +67,23 @@ fn a_new_file_lacks_facts() {
 }
 
 #[test]
+fn a_guess_is_called_one_and_says_what_it_is_from() {
+    let rules = compile(vec![when("big", vec![size(Comparison::Greater, 5)], to(&["flash"]))], &["disk"]);
+    let said = |alike, path| {
+        let facts = FileFacts { size: ByteSize(4 << 30), stage: Stage::Guessed(alike), ..new_file(path) };
+        steps(&rules, &facts, &[ROOMY; 4], None).swap_remove(0)
+    };
+    let (near, far) = ("the last .mkv files of its directory", "the last .mkv files");
+    for (alike, path, from) in [
+        (Alike::ExtensionAndDirectory, "/tv/2.mkv", near),
+        (Alike::Extension, "/tv/2.mkv", far),
+        (Alike::Directory, "/tv/2.mkv", "the last files of its directory"),
+    ] {
+        assert_eq!(said(alike, path), step("big", true, &format!("size is about 4 GiB (a guess, as {from})")));
+    }
+}
+
+#[test]
 fn a_rule_that_is_passed_over_names_the_branch() {
     let rules = compile(
         vec![
@@ -121,8 +138,13 @@ fn every_choice_says_why() {
         why(&rules, &away, Some(&on(SPARE))),
         "it is on \"spare\", which is offline: nothing can be moved from there"
     );
-    let held =
-        Resident { branch: DISK, since: Some(at(1_086_399)), min_stay: Duration::from_secs(3600), is_evicted: false };
+    let held = Resident {
+        branch: DISK,
+        since: Some(at(1_086_399)),
+        min_stay: Duration::from_secs(3600),
+        is_evicted: false,
+        is_opened: false,
+    };
     assert_eq!(
         why(&rules, &[ROOMY; 4], Some(&held)),
         "it came to \"disk\" less than 1h ago and stays that long (min_stay)"

@@ -135,7 +135,13 @@ fn ages_and_branch_space_have_bands_too() {
 }
 
 fn came(branch: BranchId, secs_ago: i64) -> Resident {
-    Resident { branch, since: Some(at(1_086_400 - secs_ago)), min_stay: Duration::from_secs(60), is_evicted: false }
+    Resident {
+        branch,
+        since: Some(at(1_086_400 - secs_ago)),
+        min_stay: Duration::from_secs(60),
+        is_evicted: false,
+        is_opened: false,
+    }
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn free(bytes: u64) -> BranchView {
 }
 
 fn on(branch: BranchId) -> Resident {
-    Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false }
+    Resident { branch, since: None, min_stay: Duration::ZERO, is_evicted: false, is_opened: false }
 }
 
 fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], resident: Option<BranchId>) -> Choice {

@@ -59,7 +59,7 @@ impl Surroundings for Around {
 struct File {
     path: Vec<u8>,
     numbers: [u32; 10],
-    settled: bool,
+    stage: Stage,
     kind: FileKind,
     home: Option<Resident>,
     xattrs: Option<Vec<Xattr>>,
@@ -84,7 +84,7 @@ impl File {
             btime: (btime > 0).then(|| at(btime.into())),
             heat: Opens(heat.into()),
             now: at(6),
-            stage: if self.settled { Stage::Settled } else { Stage::New },
+            stage: self.stage,
             xattrs: self.xattrs.as_deref(),
         }
     }
@@ -284,7 +284,7 @@ mod naively {
     /// The member of a set that takes a file; an error: none may.
     fn among(world: &World, (members, index, group): &Equals<'_>, facts: &FileFacts<'_>) -> Result<Option<usize>, ()> {
         let around = &world.around;
-        let need = if facts.stage == Stage::New { 0 } else { facts.occupied.0 };
+        let need = if facts.stage == Stage::Settled { facts.occupied.0 } else { 0 };
         let view = |id: usize| &world.branches[id];
         let id = |id: usize| BranchId(id as u16);
         let open: Vec<usize> = members.iter().copied().filter(|id| view(*id).takes_new()).collect();
@@ -462,14 +462,17 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
         since: since.map(at),
         min_stay: Duration::from_secs(min_stay),
         is_evicted: false,
+        is_opened: false,
     });
     prop::option::of(resident)
 }
 
 fn files() -> impl Strategy<Value = Vec<File>> {
-    let lasting = (prop::bool::weighted(0.8), kinds(), conditions::xattrs());
+    let guessed = Stage::Guessed(Alike::Directory);
+    let stages = prop_oneof![8 => Just(Stage::Settled), 1 => Just(Stage::New), 1 => Just(guessed)];
+    let lasting = (stages, kinds(), conditions::xattrs());
     let file = (naive::paths(), prop::array::uniform10(0u32..8), lasting, residents())
-        .prop_map(|(path, numbers, (settled, kind, xattrs), home)| File { path, numbers, settled, kind, home, xattrs });
+        .prop_map(|(path, numbers, (stage, kind, xattrs), home)| File { path, numbers, stage, kind, home, xattrs });
     prop::collection::vec(file, 1..10)
 }
 
@@ -600,7 +603,7 @@ proptest! {
         let rules = Rules::compile(&world.spec, &super::names()).unwrap();
         let views: Vec<BranchView> = views.into_iter().map(|(online, writable, total, free, min_free)| BranchView { online, writable, creates: !writable || free % 3 > 0, total: ByteSize(total), free: ByteSize(free), min_free: ByteSize(min_free), inodes: None }).collect();
         let facts = FileFacts { path: &path, size: ByteSize(size), occupied: ByteSize(size), atime: at(secs), now: at(now), ..file("/") };
-        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX, is_evicted: false };
+        let resident = Resident { branch: BranchId(branch), since: Some(at(secs)), min_stay: Duration::MAX, is_evicted: false, is_opened: false };
         rules.explain(&facts, &views, Some(&resident), &world.around);
         rules.explain(&facts, &views, Some(&Resident { branch: BranchId(branch % 6), since: None, ..resident }), &world.around);
         rules.next_choice(&facts, &views, &[BranchId(0)], ByteSize(size), &world.around);

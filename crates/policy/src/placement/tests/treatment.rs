@@ -68,7 +68,13 @@ fn a_stay_that_a_rule_wants_goes_before_the_branchs() {
             &["disk"],
         )
     };
-    let came = Resident { branch: DISK, since: Some(at(1_000_000)), min_stay: Duration::ZERO, is_evicted: false };
+    let came = Resident {
+        branch: DISK,
+        since: Some(at(1_000_000)),
+        min_stay: Duration::ZERO,
+        is_evicted: false,
+        is_opened: false,
+    };
     let decide = |rules: &Rules, path, resident: &Resident| {
         rules.decide(&file(path), &[ROOMY; 4], Some(resident), &Empty).choice
     };

@@ -104,12 +104,10 @@ fn compared(is: Comparison, value: i128, threshold: i128, hysteresis: i128, band
 }
 
 fn truth_of_one(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, band: Band) -> Option<bool> {
-    let new = facts.stage == Stage::New;
     let exact = |is, value: u32, threshold: u32| Some(compared(is, value.into(), threshold.into(), 0, Band::None));
     match condition {
-        Condition::Size { is, value, hysteresis } => {
-            (!new).then(|| compared(*is, facts.size.0.into(), value.0.into(), hysteresis.0.into(), band))
-        }
+        Condition::Size { is, value, hysteresis } => (facts.stage != Stage::New)
+            .then(|| compared(*is, facts.size.0.into(), value.0.into(), hysteresis.0.into(), band)),
         Condition::Uid { is, value } => exact(*is, facts.uid, *value),
         Condition::Gid { is, value } => exact(*is, facts.gid, *value),
         Condition::Links { is, value } => exact(*is, facts.links, *value),
@@ -123,7 +121,7 @@ fn truth_of_one(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, ba
                 Access::Writable => facts.mode & 0o222 > 0,
                 Access::Executable => facts.mode & 0o111 > 0,
             };
-            (!new).then_some(has == (*is == Comparison::Equal))
+            (facts.stage == Stage::Settled).then_some(has == (*is == Comparison::Equal))
         }
         Condition::Kind { any_of, negated } => Some(any_of.contains(&facts.kind) != *negated),
         Condition::Extension { any_of, negated } => {
