@@ -95,7 +95,8 @@ fn any_order(meter: &mut Meter<'_>, map: &Map) -> Result<Option<bool>, MeasureEr
             times.push(response(timed));
         }
     }
-    let (least, most) = times.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), &time| (least.min(time), most.max(time)));
+    let (least, most) =
+        times.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), &time| (least.min(time), most.max(time)));
     Ok((times.len() > PLACES / 2).then_some(most - least < meter.turn() * 0.45))
 }
 

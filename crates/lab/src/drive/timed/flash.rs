@@ -61,7 +61,7 @@ impl FlashTimings {
             }
         }
         self.sequential_bytes_per_second = stream(meter)?;
-        self.queue.measure_reads(meter, QUEUED, SIZES[0])
+        self.queue.measure_reads(meter, |_| QUEUED, SIZES[0])
     }
 }
 

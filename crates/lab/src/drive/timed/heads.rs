@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::meter::{Meter, turned};
 use super::seeks::Moves;
 use super::tracks::Track;
-use super::zones::{Span, skew};
+use super::zones::Span;
 use super::{MeasureError, elsewhere};
 
 /// Tracks looked at: twice as many as the surfaces of most drives.
@@ -48,18 +48,26 @@ pub(super) struct HeadsFound {
     pub(super) cylinder_skew: f64,
 }
 
+impl HeadsFound {
+    /// Nothing is known: tracks begin one behind the other without a shift.
+    pub(super) const NOTHING: HeadsFound =
+        HeadsFound { heads: Heads { count: 1, found_by: FoundBy::NotFound }, track_skew: 0.0, cylinder_skew: 0.0 };
+}
+
 /// Finds them at the beginning of the disk.
 pub(super) fn find(meter: &mut Meter<'_>, spans: &[Span]) -> Result<HeadsFound, MeasureError> {
     let Some(span) = spans.first() else { return Err(MeasureError::Uneven) };
     let track = |number: u64| Track { start: number * span.track, end: (number + 1) * span.track };
     let count = TRACKS.min(span.end / span.track.max(1));
-    let mut skews = Vec::new();
-    for number in 1..count {
-        match elsewhere(skew(meter, track(number - 1), track(number)))?.flatten() {
-            Some(skew) => skews.push(skew),
+    let mut angles = Vec::new();
+    for number in 0..count {
+        match elsewhere(meter.angle(track(number).start + span.track / 2))? {
+            Some(angle) => angles.push(angle),
             None => break,
         }
     }
+    let skews: Vec<f64> =
+        angles.iter().zip(angles.iter().skip(1)).map(|(one, next)| (next - one).rem_euclid(1.0)).collect();
     let first = skews.first().copied().unwrap_or_default();
     let found = |count: usize, found_by, cylinder_skew| HeadsFound {
         heads: Heads { count: count as u32, found_by },
@@ -86,11 +94,7 @@ fn by_skews(skews: &[f64]) -> Option<usize> {
 }
 
 /// The number of the first track to which the way is suddenly another, if to all before it the way is the same.
-fn by_moves(
-    meter: &mut Meter<'_>,
-    count: u64,
-    track: impl Fn(u64) -> Track,
-) -> Result<Option<usize>, MeasureError> {
+fn by_moves(meter: &mut Meter<'_>, count: u64, track: impl Fn(u64) -> Track) -> Result<Option<usize>, MeasureError> {
     let mut before: Vec<f64> = Vec::new();
     for number in 1..count {
         let moves = Moves { from: track(0), to: track(number) };

@@ -143,8 +143,7 @@ impl<'a> Meter<'a> {
         self.check_time()?;
         let sectors = sectors.next_multiple_of(self.block);
         let places = self.sectors().saturating_sub(u64::from(sectors)) / u64::from(self.block) + 1;
-        let starts: Vec<Lba> =
-            (0..count).map(|_| Lba(self.random.below(places) * u64::from(self.block))).collect();
+        let starts: Vec<Lba> = (0..count).map(|_| Lba(self.random.below(places) * u64::from(self.block))).collect();
         self.reads += count as u64;
         match self.device.read_together(&starts, sectors, depth) {
             Ok(together) => self.note_unreadable(together.unreadable).map(|()| together),
@@ -188,24 +187,21 @@ impl<'a> Meter<'a> {
         self.hit.is_some_and(|hit| response < hit.most * 1.1 + 20_000.0)
     }
 
-    /// Pushes everything out of the buffer, harder each time.
-    fn evict(&mut self, at: u64) -> Result<(), MeasureError> {
-        for _ in 0..self.evicting {
-            self.go_away(at)?;
-        }
-        self.evicting = (self.evicting * 2).min(MOST_EVICTING);
-        Ok(())
-    }
-
     /// The angle at which the end of a block passes under the head, in turns; from the media.
     pub(super) fn angle(&mut self, at: u64) -> Result<f64, MeasureError> {
-        for _ in 0..TRIES {
+        for place in 0..TRIES {
             self.go_away(at)?;
             let timed = self.read(at)?;
             if !self.is_hit_from_afar(response(timed)) {
                 return Ok(self.angle_of(timed.done));
             }
-            self.evict(at)?;
+            // Other blocks push it out of the buffer.
+            if place > 0 {
+                self.evicting = (self.evicting * 2).min(MOST_EVICTING);
+            }
+            for _ in 0..self.evicting {
+                self.go_away(at)?;
+            }
         }
         Err(MeasureError::Buffered)
     }

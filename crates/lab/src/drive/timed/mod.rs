@@ -39,6 +39,7 @@ pub use queue::{DepthTiming, QueueTimings};
 pub use seeks::SeekTime;
 pub use zones::Zone;
 
+use heads::HeadsFound;
 use meter::Meter;
 
 /// Smaller devices have no two places far enough apart.
@@ -268,7 +269,8 @@ fn measure_rotating(meter: &mut Meter<'_>, progress: &mut dyn FnMut(Step)) -> Re
 
     progress(Step::Heads);
     meter.until(HEADS_BY);
-    let found = heads::find(meter, &spans)?;
+    let mut found = HeadsFound::NOTHING;
+    in_time(heads::find(meter, &spans).map(|heads| found = heads))?;
     let mut zones = zones::Map::new(meter, &spans, &found);
     in_time(zones.measure_skews(meter))?;
 

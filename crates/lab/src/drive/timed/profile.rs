@@ -90,7 +90,8 @@ impl RotatingTimings {
         let (guessed, measured): (BTreeSet<String>, BTreeSet<String>) =
             FIGURES.map(str::to_owned).into_iter().partition(|figure| assumed(figure));
         // Reads do not show what writes take; they are taken to be alike.
-        let of_writes = ["commands.write_hit_ms", "commands.write_miss_ms", "commands.write_sector_ms", "buffer.write_back"];
+        let of_writes =
+            ["commands.write_hit_ms", "commands.write_miss_ms", "commands.write_sector_ms", "buffer.write_back"];
         let assumed = guessed.into_iter().chain(of_writes.map(str::to_owned)).collect();
         Sources { measured, assumed, ..Sources::default() }
     }

@@ -7,8 +7,9 @@ use super::meter::Meter;
 
 /// Reads on their way at once.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Reads at each depth.
-const READS: usize = 320;
+/// Reads at each depth, and more of them for each read that is on its way.
+const READS: usize = 256;
+const MORE_READS: usize = 16;
 /// A depth that gives such a share of the best is enough.
 const ENOUGH: f64 = 0.92;
 
@@ -31,12 +32,18 @@ pub struct DepthTiming {
 impl QueueTimings {
     /// Measures one depth after the other.
     pub(super) fn measure(&mut self, meter: &mut Meter<'_>) -> Result<(), MeasureError> {
-        self.measure_reads(meter, READS, 1)
+        self.measure_reads(meter, |depth| READS + MORE_READS * depth as usize, 1)
     }
 
     /// The same with so many reads of so many sectors at each depth.
-    pub(super) fn measure_reads(&mut self, meter: &mut Meter<'_>, reads: usize, sectors: u32) -> Result<(), MeasureError> {
+    pub(super) fn measure_reads(
+        &mut self,
+        meter: &mut Meter<'_>,
+        reads: impl Fn(u32) -> usize,
+        sectors: u32,
+    ) -> Result<(), MeasureError> {
         for depth in DEPTHS {
+            let reads = reads(depth);
             let together = meter.read_together(reads, sectors, depth)?;
             let read = (reads as u64).saturating_sub(together.unreadable) as f64;
             let reads_per_second = read / together.time.as_secs_f64().max(1e-9);

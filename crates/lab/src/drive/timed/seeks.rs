@@ -15,8 +15,8 @@ use super::{MeasureError, elsewhere};
 const PAIRS: usize = 60;
 /// The share of a time to which it is measured.
 const EXACT: f64 = 0.01;
-/// Times with the same distance, of which the middle one counts.
-const DISTANCES_DOUBLED: f64 = std::f64::consts::SQRT_2;
+/// From a distance to the next one.
+const FACTOR: f64 = std::f64::consts::SQRT_2;
 
 /// The time for a distance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -88,12 +88,19 @@ impl Moves {
 impl Seeks {
     /// Measures ways over distances from one cylinder to all, the most telling ones first.
     pub(super) fn measure(&mut self, meter: &mut Meter<'_>, map: &Map) -> Result<(), MeasureError> {
+        let (mut base, mut unreadable) = (0, meter.counts().1);
         if map.heads() > 1 {
-            let moves = Moves { from: map.track(0, 0), to: map.track(0, 1) };
+            let moves = Moves { from: map.track(1, 0), to: map.track(1, 1) };
             self.head_switch_ms = elsewhere(moves.measure(meter, 0.0))?.map(|time| time / 1e6);
         }
         for cylinders in distances(map.cylinders()) {
-            let moves = Moves { from: map.track(0, 0), to: map.track(cylinders, 0) };
+            if meter.counts().1 > unreadable {
+                // Not from where sectors cannot be read.
+                (base, unreadable) = (base + 1, meter.counts().1);
+            }
+            // The longest way begins and ends at the edges.
+            let from = base.min(map.cylinders() - 1 - cylinders);
+            let moves = Moves { from: map.track(from, 0), to: map.track(from + cylinders, 0) };
             if let Some(time) = elsewhere(moves.measure(meter, 0.0))? {
                 let place = self.seeks.partition_point(|known| known.cylinders < cylinders);
                 self.seeks.insert(place, SeekTime { cylinders, ms: time / 1e6 });
@@ -110,10 +117,11 @@ fn distances(cylinders: u32) -> Vec<u32> {
     let mut distance = 1.0;
     while distance < f64::from(stroke) * 0.9 {
         all.push(distance as u32);
-        distance = (distance * DISTANCES_DOUBLED).max(distance + 1.0);
+        distance = (distance * FACTOR).max(distance + 1.0);
     }
     all.dedup();
-    let of = |rest: usize| all.iter().enumerate().filter(move |(place, _)| place % 4 == rest).map(|(_, &distance)| distance);
+    let of =
+        |rest: usize| all.iter().enumerate().filter(move |(place, _)| place % 4 == rest).map(|(_, &distance)| distance);
     let shortest = (stroke > 1).then_some(1);
     let ordered = of(0).take(1).chain(shortest).chain([2, 0, 3, 1].into_iter().flat_map(of));
     let mut seen = Vec::new();

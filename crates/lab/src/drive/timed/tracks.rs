@@ -55,8 +55,7 @@ enum Towards {
 
 impl Line {
     /// A line through three blocks at or behind `near`, if they lie on one track.
-    fn at(meter: &mut Meter<'_>, near: u64) -> Result<Line, MeasureError> {
-        let step = (16 / u64::from(meter.block())).max(2);
+    fn at(meter: &mut Meter<'_>, near: u64, step: u64) -> Result<Line, MeasureError> {
         for place in 0..PLACES {
             let origin = (near + place * 4 * step).clamp(step, meter.blocks() - 1 - step);
             // Backwards, because what lies behind a read may be read ahead.
@@ -69,6 +68,11 @@ impl Line {
             }
         }
         Err(MeasureError::Uneven)
+    }
+
+    /// Whether a turn may have so many blocks, by the slope.
+    fn is_about(&self, blocks: u64) -> bool {
+        (self.slope * blocks as f64 - 1.0).abs() < 0.05
     }
 
     fn block(&self, towards: Towards, distance: u64) -> u64 {
@@ -95,12 +99,7 @@ impl Line {
     }
 
     /// How many blocks from the origin on belong to the track, where it is expected to have `expected` of them.
-    fn length(
-        &mut self,
-        meter: &mut Meter<'_>,
-        towards: Towards,
-        expected: Option<u64>,
-    ) -> Result<u64, MeasureError> {
+    fn length(&mut self, meter: &mut Meter<'_>, towards: Towards, expected: Option<u64>) -> Result<u64, MeasureError> {
         let most = if towards == Towards::End { meter.blocks() - 1 - self.origin } else { self.origin };
         let (mut on, mut off) = (self.step.min(most), None);
         if let Some(expected) = expected {
@@ -145,19 +144,36 @@ impl Line {
 
 /// The track that holds a block at `near`, or close behind it.
 pub(super) fn at(meter: &mut Meter<'_>, near: u64) -> Result<Track, MeasureError> {
-    let mut line = Line::at(meter, near)?;
+    at_like(meter, near, &[])
+}
+
+/// The same where it probably has one of these lengths.
+pub(super) fn at_like(meter: &mut Meter<'_>, near: u64, lengths: &[u64]) -> Result<Track, MeasureError> {
+    let least = (16 / u64::from(meter.block())).max(2);
+    let step = lengths.iter().min().map_or(least, |length| (length / 32).max(least));
+    let mut line = Line::at(meter, near, step)?;
     let end = line.origin + line.length(meter, Towards::End, None)?;
+    // Behind the track's first block, and before it.
+    for start in lengths.iter().filter_map(|length| end.checked_sub(*length)) {
+        let Some(distance) = line.origin.checked_sub(start).filter(|&distance| distance > step) else { continue };
+        if line.is_about(end - start)
+            && line.holds(meter, Towards::Start, distance)?
+            && (start == 0 || !line.holds(meter, Towards::Start, distance + 1)?)
+        {
+            return Ok(Track { start, end });
+        }
+    }
     let turn = if line.slope > 0.0 { (1.0 / line.slope).round() as u64 } else { 0 };
     let expected = (turn + line.origin).checked_sub(end);
     let start = line.origin + 1 - line.length(meter, Towards::Start, expected)?;
     Ok(Track { start, end })
 }
 
-/// A whole track at the beginning of the disk.
+/// A whole track near the beginning of the disk.
 pub(super) fn first(meter: &mut Meter<'_>) -> Result<Track, MeasureError> {
-    let step = (16 / u64::from(meter.block())).max(2);
     for place in 0..PLACES {
-        if let Some(track) = super::elsewhere(at(meter, step * (4 + place * place)))? {
+        // Each further away than the one before, because the first ones may not be readable.
+        if let Some(track) = super::elsewhere(at(meter, 64 << (place * 2)))? {
             return Ok(track);
         }
     }

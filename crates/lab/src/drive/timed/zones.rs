@@ -13,7 +13,9 @@ use super::{MeasureError, elsewhere};
 /// Tracks that are measured first.
 const FIRST: u64 = 32;
 /// How many places of a gap are tried until a track in it can be measured.
-const PLACES: u64 = 4;
+const PLACES: u64 = 8;
+/// Tracks of a gap that are looked at for its border.
+const MOST_TRACKS: u64 = 1 << 16;
 
 /// Tracks with the same number of sectors.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,7 +72,8 @@ pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(
 /// A track is added in order, unless it is known, or is one at the end of the disk that may be cut short.
 fn add(meter: &Meter<'_>, tracks: &mut Vec<Track>, track: Track) {
     let place = tracks.partition_point(|known| known.start < track.start);
-    let overlaps = |known: Option<&Track>| known.is_some_and(|known| known.start < track.end && track.start < known.end);
+    let overlaps =
+        |known: Option<&Track>| known.is_some_and(|known| known.start < track.end && track.start < known.end);
     let before = place.checked_sub(1).and_then(|before| tracks.get(before));
     if !overlaps(before) && !overlaps(tracks.get(place)) && track.end < meter.blocks() {
         tracks.insert(place, track);
@@ -104,9 +107,8 @@ fn between(meter: &mut Meter<'_>, left: Track, right: Track) -> Result<Option<Tr
     let gap = right.start - left.end;
     let (least, most) = (left.len().min(right.len()), left.len().max(right.len()));
     for place in 0..PLACES {
-        // The middle, and then beside it.
-        let near = left.end + gap / 2 + place * (gap / 16).min(most * 2);
-        let Some(track) = elsewhere(tracks::at(meter, near.min(right.start - 1)))? else { continue };
+        let near = left.end + if place == 0 { gap / 2 } else { meter.random.below(gap) };
+        let Some(track) = elsewhere(tracks::at_like(meter, near, &[left.len(), right.len()]))? else { continue };
         let inside = track.start >= left.end && track.end <= right.start;
         if inside && track.len() + least / 400 + 1 >= least && track.len() <= most + most / 400 + 1 {
             return Ok(Some(track));
@@ -133,7 +135,7 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
         let start = match spans.last_mut() {
             None => 0,
             Some(before) => {
-                let border = u64::midpoint(before.end, first.start);
+                let border = border(before, first.start, track);
                 before.end = border;
                 border
             }
@@ -144,6 +146,18 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
         last.end = blocks;
     }
     spans
+}
+
+/// Where tracks of another length begin behind `before`: whole tracks fill the gap on both sides, nearest to its middle.
+///
+/// So also a border is found whose tracks happen not to be shifted against each other, and look like one.
+fn border(before: &Span, start: u64, track: u64) -> u64 {
+    let middle = u64::midpoint(before.end, start);
+    let (length, track) = (before.track.max(1), track.max(1));
+    let tracks = ((start - before.end) / length).min(MOST_TRACKS);
+    let borders = (0..=tracks).map(|number| before.end + number * length);
+    let fitting = borders.filter(|border| (start - border).is_multiple_of(track));
+    fitting.min_by_key(|border| border.abs_diff(middle)).unwrap_or(middle)
 }
 
 /// Where cylinders lie.
@@ -212,24 +226,13 @@ impl Map {
             let Some(zone) = self.zones.get(place) else { break };
             let (first, heads) = (zone.first_cylinder, self.heads);
             let whole = f64::from(zone.sectors_per_track);
-            let start = self.track(first, 0).start;
-            let mut offset = None;
-            if place > 0 {
-                // The angle of a block's end: blocks here are shorter or longer than at the beginning of the disk.
-                let blocks = f64::from(self.block);
-                let own = blocks / whole;
-                let disk = blocks / self.zones.first().map_or(whole, |zone| f64::from(zone.sectors_per_track));
-                if let (Some(own_angle), Some(disk_angle)) =
-                    (elsewhere(meter.angle(start))?, elsewhere(meter.angle(0))?)
-                {
-                    offset = Some((own_angle - own - disk_angle + disk).rem_euclid(1.0) * whole);
-                }
-            }
+            let offset =
+                if place > 0 { begins_later(meter, self.track(0, 0), self.track(first, 0))? } else { Some(0.0) };
             let last = heads - 1;
             let track = if heads > 1 { skew(meter, self.track(first, 0), self.track(first, 1))? } else { None };
             let cylinder = skew(meter, self.track(first, last), self.track(first + 1, 0))?;
             let Some(zone) = self.zones.get_mut(place) else { break };
-            zone.offset = offset.unwrap_or(zone.offset);
+            zone.offset = offset.map_or(zone.offset, |later| later * whole);
             zone.cylinder_skew = cylinder.map_or(zone.cylinder_skew, |skew| skew * whole);
             zone.track_skew = match (heads, track) {
                 (1, _) => zone.cylinder_skew,
@@ -241,8 +244,20 @@ impl Map {
     }
 }
 
+/// How much later one track begins than another of any length, in turns.
+fn begins_later(meter: &mut Meter<'_>, from: Track, to: Track) -> Result<Option<f64>, MeasureError> {
+    let mut begins = |track: Track| -> Result<Option<f64>, MeasureError> {
+        // Not the first block, which may be in the buffer from the last time. The angle is that of a block's end.
+        let along = meter.random.below(track.len());
+        let angle = elsewhere(meter.angle(track.start + along))?;
+        Ok(angle.map(|angle| angle - (along + 1) as f64 / track.len() as f64))
+    };
+    let (from, to) = (begins(from)?, begins(to)?);
+    Ok(from.zip(to).map(|(from, to)| (to - from).rem_euclid(1.0)))
+}
+
 /// How much later one track begins than another of the same length, in turns.
-pub(super) fn skew(meter: &mut Meter<'_>, from: Track, to: Track) -> Result<Option<f64>, MeasureError> {
+fn skew(meter: &mut Meter<'_>, from: Track, to: Track) -> Result<Option<f64>, MeasureError> {
     let mut skews = Vec::new();
     for quarter in 1..=3 {
         let along = from.len().min(to.len()) * quarter / 4;
