@@ -17,6 +17,8 @@ struct Virtual {
     block: u32,
     unreadable: Vec<u64>,
     failing: bool,
+    /// How late the host notices that a read is done.
+    late: Option<SplitMix64>,
 }
 
 impl Virtual {
@@ -25,7 +27,7 @@ impl Virtual {
     }
 
     fn of(device: Box<dyn Device + Send>) -> Virtual {
-        Virtual { device, now: Nanos(0), next: 0, block: 1, unreadable: Vec::new(), failing: false }
+        Virtual { device, now: Nanos(0), next: 0, block: 1, unreadable: Vec::new(), failing: false, late: None }
     }
 
     fn submit(&mut self, start: Lba, sectors: u32) -> RequestId {
@@ -72,6 +74,11 @@ impl TimedReads for Virtual {
         let sent = self.now;
         self.submit(start, sectors);
         self.wait(1);
+        if let Some(random) = &mut self.late {
+            let usual = random.below(60_000);
+            let seldom = if random.below(200) == 0 { random.below(2_000_000) } else { 0 };
+            self.now = self.now + Nanos(usual + seldom);
+        }
         Ok(Timed { sent, done: self.now })
     }
 
@@ -158,7 +165,6 @@ fn five_model_disks_are_measured_to_what_they_were_made_of() {
         assert_eq!(DriveProfile::parse(&profile.to_toml()).unwrap(), profile, "{name}");
         let (own, truth) = (mean_of_random_reads(&profile.spec()), mean_of_random_reads(&spec));
         assert!(is_near(own, truth, 0.02), "{name}: {own} of {truth}");
-        eprintln!("{name}: {own} {truth} {} {:?}", timings.seconds, found.buffer);
     }
 }
 
@@ -208,4 +214,31 @@ fn what_the_time_does_not_suffice_for_is_assumed() {
     assert_eq!(profile.rpm, 7200);
     let error = measure(&mut Virtual::new("modern"), &Plan { time: Nanos::from_secs(1), ..PLAN }, &mut |_| {});
     assert!(matches!(error, Err(MeasureError::OutOfTime)), "{error:?}");
+}
+
+#[test]
+fn a_host_that_notices_late_still_finds_the_disk() {
+    for name in ["maxtor_80gb", "cheetah_10k7", "modern"] {
+        let mut disk = Virtual::new(name);
+        disk.late = Some(SplitMix64::new(3));
+        let timings = measure(&mut disk, &PLAN, &mut |_| {}).unwrap();
+        let found = timings.rotating.expect("it turns");
+        let spec = spec(name);
+        let truth = Disk::new(&spec);
+        eprintln!(
+            "{name} {} {} {:?} {} {:?}",
+            timings.seconds,
+            found.rpm,
+            found.heads,
+            found.zones.len(),
+            found.head_switch_ms
+        );
+        for zone in &found.zones {
+            eprintln!("{} {} {}", zone.start, zone.sectors_per_track, truth.geometry().track_sectors(Lba(zone.start)));
+        }
+        for seek in &found.seeks {
+            eprintln!("{} {} {}", seek.cylinders, seek.ms, truth.read_seek().time(seek.cylinders).0 as f64 / 1e6);
+        }
+        eprintln!("{:?} {:?}", found.buffer, found.queue.enough());
+    }
 }

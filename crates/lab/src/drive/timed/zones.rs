@@ -53,7 +53,7 @@ pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(
         let near = meter.blocks() / FIRST * number;
         // The last one is not a whole track, as a rule.
         let last = meter.blocks().saturating_sub(tracks.last().map_or(0, Track::len) * 2);
-        if let Some(track) = elsewhere(tracks::at(meter, near.min(last)))? {
+        if let Some(track) = confirmed(meter, near.min(last), &[])? {
             add(meter, tracks, track);
         }
     }
@@ -67,6 +67,20 @@ pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(
         }
     }
     Ok(())
+}
+
+/// A track near a block. A length that none of `known` has is believed when the next track has it too: defects, and answers that came late, look like
+/// other lengths.
+fn confirmed(meter: &mut Meter<'_>, near: u64, known: &[Track]) -> Result<Option<Track>, MeasureError> {
+    let lengths: Vec<u64> = known.iter().map(Track::len).collect();
+    let Some(track) = elsewhere(tracks::at_like(meter, near, &lengths))? else { return Ok(None) };
+    if known.iter().any(|known| known.resembles(&track)) {
+        return Ok(Some(track));
+    }
+    let beside =
+        if track.end + track.len() * 2 < meter.blocks() { track.end } else { track.start.saturating_sub(track.len()) };
+    let other = elsewhere(tracks::at_like(meter, beside + track.len() / 2, &[track.len()]))?;
+    Ok(other.filter(|other| other.resembles(&track)).map(|_| track))
 }
 
 /// A track is added in order, unless it is known, or is one at the end of the disk that may be cut short.
@@ -108,7 +122,7 @@ fn between(meter: &mut Meter<'_>, left: Track, right: Track) -> Result<Option<Tr
     let (least, most) = (left.len().min(right.len()), left.len().max(right.len()));
     for place in 0..PLACES {
         let near = left.end + if place == 0 { gap / 2 } else { meter.random.below(gap) };
-        let Some(track) = elsewhere(tracks::at_like(meter, near, &[left.len(), right.len()]))? else { continue };
+        let Some(track) = confirmed(meter, near, &[left, right])? else { continue };
         let inside = track.start >= left.end && track.end <= right.start;
         if inside && track.len() + least / 400 + 1 >= least && track.len() <= most + most / 400 + 1 {
             return Ok(Some(track));
