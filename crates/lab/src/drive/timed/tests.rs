@@ -225,20 +225,15 @@ fn a_host_that_notices_late_still_finds_the_disk() {
         let found = timings.rotating.expect("it turns");
         let spec = spec(name);
         let truth = Disk::new(&spec);
-        eprintln!(
-            "{name} {} {} {:?} {} {:?}",
-            timings.seconds,
-            found.rpm,
-            found.heads,
-            found.zones.len(),
-            found.head_switch_ms
-        );
+        assert_eq!((found.rpm, found.heads.count), (spec.rpm, spec.heads), "{name}");
+        assert_eq!(found.zones.len(), truth.geometry().zone_starts().count(), "{name}");
         for zone in &found.zones {
-            eprintln!("{} {} {}", zone.start, zone.sectors_per_track, truth.geometry().track_sectors(Lba(zone.start)));
+            let track = truth.geometry().track_sectors(Lba(zone.start + zone.sectors / 2));
+            assert!(is_near(f64::from(zone.sectors_per_track), f64::from(track), 0.003), "{name}: {zone:?} of {track}");
         }
         for seek in &found.seeks {
-            eprintln!("{} {} {}", seek.cylinders, seek.ms, truth.read_seek().time(seek.cylinders).0 as f64 / 1e6);
+            let time = truth.read_seek().time(seek.cylinders).0 as f64 / 1e6;
+            assert!((seek.ms - time).abs() < time * 0.05 + 0.05, "{name}: {seek:?} of {time}");
         }
-        eprintln!("{:?} {:?}", found.buffer, found.queue.enough());
     }
 }
