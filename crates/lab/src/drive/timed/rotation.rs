@@ -20,8 +20,8 @@ const ROUNDS: usize = 6;
 /// Turns a second that are searched.
 const SLOWEST: f64 = 25.0;
 const FASTEST: f64 = 400.0;
-/// How well the times must agree, of 1.
-const AGREEMENT: f64 = 0.55;
+/// How well the times must agree, of 1. So well do times that have nothing to do with a turn never agree, at any frequency.
+const AGREEMENT: f64 = 0.3;
 
 /// Finds the turn and what an answer from the buffer takes; false if nothing turns.
 pub(super) fn find(meter: &mut Meter<'_>) -> Result<bool, MeasureError> {
@@ -91,12 +91,14 @@ fn turn(visits: &[Vec<f64>]) -> Option<f64> {
     };
     let near = between(1);
     let longest = near.iter().copied().fold(0.0, f64::max) / 1e9;
-    if near.len() < 32 || longest <= 0.0 {
+    if near.len() < 100 || longest <= 0.0 {
         return None;
     }
     let step = 0.15 / longest;
+    // Times that differ by less than a turn agree with anything.
+    let slowest = SLOWEST.max(1e9 / deviation(&near));
     let agreements: Vec<(f64, f64)> = (0..)
-        .map(|number| SLOWEST + f64::from(number) * step)
+        .map(|number| slowest + f64::from(number) * step)
         .take_while(|&frequency| frequency <= FASTEST)
         .map(|frequency| (frequency, agreement(&near, frequency)))
         .collect();
@@ -116,6 +118,13 @@ fn turn(visits: &[Vec<f64>]) -> Option<f64> {
         }
     }
     Some(turn)
+}
+
+/// By how much they differ (the standard deviation).
+fn deviation(times: &[f64]) -> f64 {
+    let count = times.len().max(1) as f64;
+    let mean = times.iter().sum::<f64>() / count;
+    (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count).sqrt()
 }
 
 /// How well the times are multiples of a turn of that frequency, at most 1.
