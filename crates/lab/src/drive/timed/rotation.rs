@@ -97,9 +97,9 @@ fn turn(visits: &[Vec<f64>]) -> Option<f64> {
     let step = 0.15 / longest;
     // Times that differ by less than a turn agree with anything.
     let slowest = SLOWEST.max(1e9 / deviation(&near));
-    let agreements: Vec<(f64, f64)> = (0..)
+    let steps = ((FASTEST - slowest) / step).max(0.0) as u32;
+    let agreements: Vec<(f64, f64)> = (0..steps)
         .map(|number| slowest + f64::from(number) * step)
-        .take_while(|&frequency| frequency <= FASTEST)
         .map(|frequency| (frequency, agreement(&near, frequency)))
         .collect();
     let best = agreements.iter().map(|&(_, agreement)| agreement).fold(0.0, f64::max);
