@@ -23,6 +23,7 @@ mod status;
 mod sync;
 mod trace_output;
 mod unmount;
+mod whole_file;
 mod write_back;
 mod write_back_run;
 mod written;

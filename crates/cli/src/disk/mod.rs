@@ -20,3 +20,4 @@ mod users;
 mod xfs;
 
 pub(crate) use figures::{Figure, meaning};
+pub(crate) use users::users_of;

@@ -9,7 +9,7 @@ use crate::mounts;
 use crate::text::visible;
 
 /// Where it is mounted, and which other processes have it open, in words; nothing if nobody is found. Needs the rights to look.
-pub(super) fn users_of(device: &Path) -> Option<String> {
+pub(crate) fn users_of(device: &Path) -> Option<String> {
     let number = std::fs::metadata(device).ok()?.rdev();
     let mounts = mounts_of(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, major(number), minor(number));
     let mounted = mounts.into_iter().map(|place| format!("mounted at {}", visible(&place)));

@@ -3,6 +3,7 @@
 mod demerit;
 pub mod disksim;
 mod profile;
+pub mod timed;
 mod validate;
 
 pub use demerit::Demerit;

@@ -1,5 +1,6 @@
 //! `umbrella bench`: what needs a real device or a real file system.
 
+mod disk;
 mod r_lfs;
 mod record;
 
@@ -16,6 +17,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
+    Disk(disk::DiskArgs),
     Record(record::RecordArgs),
     RLfs(r_lfs::RLfsArgs),
 }
@@ -23,6 +25,7 @@ enum BenchCommand {
 impl BenchArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            BenchCommand::Disk(args) => args.run(),
             BenchCommand::Record(args) => args.run(),
             BenchCommand::RLfs(args) => args.run(),
         }

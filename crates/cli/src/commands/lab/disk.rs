@@ -9,7 +9,8 @@ use serde::Serialize;
 use umbrella_lab::drive::{Demerit, DriveProfile, Measurements, Validation, disksim, validate};
 use umbrella_lab::result::html;
 
-use super::setup::{origin, write_whole};
+use super::setup::origin;
+use crate::commands::whole_file::write_whole;
 use crate::output;
 use crate::text::{visible, visible_path};
 

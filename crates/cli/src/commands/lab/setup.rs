@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -17,6 +16,7 @@ use umbrella_units::{ByteSize, Nanos, did_you_mean};
 
 use super::trace_input::{ReadArgs, warn_of_skipped};
 use super::values::{self, Expire, expire, one_name, pages, percent, seed, share, whole};
+use crate::commands::whole_file::{WholeFile, write_whole};
 use crate::output;
 use crate::text::{visible, visible_path};
 
@@ -427,45 +427,7 @@ fn with_figures(outcome: &Outcome) -> serde_json::Result<serde_json::Value> {
     Ok(value)
 }
 
-/// Refuses a page that could not be written after the runs, and one that would replace anything but a file.
+/// Refuses a page that could not be written after the runs.
 fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
-    if page == Path::new("-") {
-        bail!("--html -: the page goes to a file (give its name, such as day.html)");
-    }
-    let folder = page.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        bail!("--html {}: there is no directory {} (make it first)", visible_path(page), visible_path(folder));
-    }
-    let part = part_of(page);
-    let made = fs::File::create_new(&part).and_then(|_| fs::remove_file(&part));
-    made.with_context(|| format!("--html {}: nothing can be written there", visible_path(page)))?;
-    let Ok(there) = fs::metadata(page) else { return Ok(()) };
-    if !there.is_file() {
-        bail!("--html {}: this is no file (give the name of the page, such as day.html)", visible_path(page));
-    }
-    let same =
-        |trace: &Path| fs::metadata(trace).is_ok_and(|trace| (trace.dev(), trace.ino()) == (there.dev(), there.ino()));
-    if trace.is_some_and(same) {
-        bail!("--html {}: this is the trace (give the page another name)", visible_path(page));
-    }
-    Ok(())
-}
-
-/// What a file is called until it is whole.
-fn part_of(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    part.into()
-}
-
-/// Writes a file so that it is there whole or not at all.
-pub(super) fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
-    let part = part_of(path);
-    let written = fs::File::create_new(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.with_context(|| format!("writing {}", visible_path(path)))
+    WholeFile { option: "--html", is: "page", example: "day.html" }.can_be_written(page, trace.map(|it| ("trace", it)))
 }
