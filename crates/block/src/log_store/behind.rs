@@ -122,10 +122,9 @@ impl Replay<'_> {
 
     /// Gives `each` the chunks between two slots of a segment that come behind the end of the log.
     fn for_each_later(&self, segment: SegmentNo, slots: Range<u32>, each: impl FnMut(Place, &ChunkHeader)) {
-        let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence >= self.core.next_sequence;
         let counts = |header: &ChunkHeader| {
             self.later.note(header, self.first_epoch);
-            counts(header)
+            self.is_of_this_log(header) && header.sequence >= self.core.next_sequence
         };
         for_each_header((self.named, &self.core.superblock), segment, slots, counts, each);
     }

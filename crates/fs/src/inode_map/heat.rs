@@ -433,7 +433,7 @@ mod tests {
         map.keep_heat(4, hidden[1].as_fd(), (NOW, WEEK)).unwrap();
         for order in [[0, 1], [1, 0]] {
             let map = InodeMap::new();
-            order.map(|at| map.load_heat(3 + at as u16, hidden[at].as_fd()).unwrap());
+            order.into_iter().for_each(|at| map.load_heat(3 + at as u16, hidden[at].as_fd()).unwrap());
             assert!(map.heats().rests(key(7)), "{order:?}");
             assert_eq!(map.heats().opens(key(7), NOW, WEEK), Opens(3_000_000));
         }
