@@ -406,10 +406,11 @@ mod tests {
     fn a_file_that_left_rests_until_it_is_opened_and_the_open_is_told() {
         let heats = Heats::default();
         let warm = Some(Opens(2_000_000));
-        open(&heats, 7, 3);
-        assert!(!heats.rests(key(7)));
+        open(&heats, 7, 2);
+        assert!(heats.opened(key(7), 3, (NOW, WEEK), warm) && !heats.rests(key(7)));
+        assert!(!heats.opened(key(7), 3, (NOW, WEEK), warm), "told a moment ago");
         heats.rest(key(7));
-        assert!(heats.rests(key(7)) && heats.opens(key(7), NOW, WEEK) == Opens(3_000_000));
+        assert!(heats.rests(key(7)) && heats.opens(key(7), NOW, WEEK) == Opens(4_000_000));
         let other = HeatKey { born: Some(Timestamp { secs: 6, nanos: 7 }), ..key(7) };
         assert!(!heats.rests(other), "a file with the number of a dead one");
         assert!(heats.opened(key(7), 3, (NOW, WEEK), warm), "the first open after it left is told");
@@ -433,7 +434,9 @@ mod tests {
         map.keep_heat(4, hidden[1].as_fd(), (NOW, WEEK)).unwrap();
         for order in [[0, 1], [1, 0]] {
             let map = InodeMap::new();
-            order.into_iter().for_each(|at| map.load_heat(3 + at as u16, hidden[at].as_fd()).unwrap());
+            for at in order {
+                map.load_heat(3 + at as u16, hidden[at].as_fd()).unwrap();
+            }
             assert!(map.heats().rests(key(7)), "{order:?}");
             assert_eq!(map.heats().opens(key(7), NOW, WEEK), Opens(3_000_000));
         }

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
-use super::last_sizes::Alike;
 use super::spec::FileKind;
-use super::words::like;
 use crate::heat::Opens;
 
 /// Facts about one file.
@@ -56,12 +54,6 @@ pub struct Xattr {
 }
 
 impl FileFacts<'_> {
-    /// The size for people, if it is a guess, and what it is from.
-    pub fn guess_shown(&self) -> Option<String> {
-        let Stage::Guessed(alike) = self.stage else { return None };
-        Some(format!("about {} (a guess, as {})", self.size, like(alike, self.path)))
-    }
-
     /// The room the file takes on a branch it moves to; nothing while that is not known.
     pub(super) fn need(&self) -> ByteSize {
         match self.stage {
@@ -80,6 +72,17 @@ pub enum Stage {
     Guessed(Alike),
     /// Closed at least once.
     Settled,
+}
+
+/// Which files a new one is taken to be like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alike {
+    /// Those with its extension in its directory.
+    ExtensionAndDirectory,
+    /// Those with its extension.
+    Extension,
+    /// Those in its directory.
+    Directory,
 }
 
 /// What placement needs to know of a branch; one for each [`BranchId`], at that index.

@@ -17,22 +17,12 @@ use rustc_hash::{FxHashMap, FxHasher};
 use umbrella_units::ByteSize;
 
 use super::condition::extension;
+use super::facts::Alike;
 
 /// Keys of a generation: 48 bytes each in the table.
 const GENERATION: usize = 4096;
 /// How many of the last files count. The guess is the middle one, so that a single odd file does not change it.
 const LAST: usize = 3;
-
-/// Which files a new one is taken to be like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Alike {
-    /// Those with its extension in its directory.
-    ExtensionAndDirectory,
-    /// Those with its extension.
-    Extension,
-    /// Those in its directory.
-    Directory,
-}
 
 /// See the module.
 #[derive(Debug, Default)]

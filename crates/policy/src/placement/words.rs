@@ -5,8 +5,7 @@ use std::fmt::Display;
 use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
 
 use super::condition::{Test, age, bit, extension, space};
-use super::facts::{BranchView, FileFacts, view};
-use super::last_sizes::Alike;
+use super::facts::{Alike, BranchView, FileFacts, Stage, view};
 use super::rules::Rules;
 use super::spec::{Access, Comparison, FileKind, PathPart, SpaceField, TimeField};
 
@@ -19,6 +18,14 @@ const KINDS: [(FileKind, &str); 7] = [
     (FileKind::CharDevice, "char-device"),
     (FileKind::BlockDevice, "block-device"),
 ];
+
+impl FileFacts<'_> {
+    /// The size for people, if it is a guess, and what it is from.
+    pub fn guess_shown(&self) -> Option<String> {
+        let Stage::Guessed(alike) = self.stage else { return None };
+        Some(format!("about {} (a guess, as {})", self.size, like(alike, self.path)))
+    }
+}
 
 impl Rules {
     /// A branch by its name, quoted; by its number when no rule names it.
@@ -142,7 +149,7 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
 }
 
 /// The files that a guess is from.
-pub(super) fn like(alike: Alike, path: &[u8]) -> String {
+fn like(alike: Alike, path: &[u8]) -> String {
     let of = match (alike, extension(path)) {
         (Alike::ExtensionAndDirectory | Alike::Extension, Some(own)) => format!(".{} ", String::from_utf8_lossy(own)),
         _ => String::new(),
