@@ -46,7 +46,8 @@ fn refused(device: &Path, options: &[&str]) -> String {
 /// A file of random bytes, as a disk that holds data.
 fn image(folder: &Path, size: u64) -> std::path::PathBuf {
     let image = folder.join("image");
-    let bytes: Vec<u8> = (0..size).map(|at| (umbrella_units::SplitMix64::new(at / 4096).next_u64() >> (at % 8)) as u8).collect();
+    let bytes: Vec<u8> =
+        (0..size).map(|at| (umbrella_units::SplitMix64::new(at / 4096).next_u64() >> (at % 8)) as u8).collect();
     fs::write(&image, bytes).unwrap();
     image
 }
