@@ -37,6 +37,8 @@ pub(super) struct Hit {
 
 /// What the seek to another place takes longer than an answer from the buffer, in nanoseconds.
 const LEAST_SEEK: f64 = 400_000.0;
+/// Answers from the buffer that take so much longer than most, in nanoseconds, were late; a short seek takes more.
+const MOST_SPREAD: f64 = 150_000.0;
 
 impl<'a> Meter<'a> {
     pub(super) fn new(device: &'a mut dyn TimedReads, plan: &Plan) -> Meter<'a> {
@@ -184,7 +186,7 @@ impl<'a> Meter<'a> {
 
     /// The same for the shortest of moves.
     pub(super) fn is_hit(&self, response: f64) -> bool {
-        self.hit.is_some_and(|hit| response < hit.most * 1.1 + 20_000.0)
+        self.hit.is_some_and(|hit| response < (hit.most * 1.1).min(hit.median + MOST_SPREAD) + 20_000.0)
     }
 
     /// The angle at which the end of a block passes under the head, in turns; from the media.

@@ -271,7 +271,7 @@ fn measure_rotating(meter: &mut Meter<'_>, progress: &mut dyn FnMut(Step)) -> Re
     meter.until(HEADS_BY);
     let mut found = HeadsFound::NOTHING;
     in_time(heads::find(meter, &spans).map(|heads| found = heads))?;
-    let mut zones = zones::Map::new(meter, &spans, &found);
+    let mut zones = zones::Map::new(meter, &spans, found.heads.count, [found.track_skew, found.cylinder_skew]);
     in_time(zones.measure_skews(meter))?;
 
     progress(Step::Seeks);

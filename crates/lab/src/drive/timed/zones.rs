@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 
-use super::heads::HeadsFound;
 use super::meter::{Meter, median, turned};
 use super::tracks::{self, Track};
 use super::{MeasureError, elsewhere};
@@ -183,9 +182,9 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(super) fn new(meter: &Meter<'_>, spans: &[Span], found: &HeadsFound) -> Map {
-        let block = u64::from(meter.block());
-        let (heads, mut first_cylinder) = (found.heads.count, 0);
+    /// Of `spans`, with what one track and one cylinder begin later than the one before, in turns.
+    pub(super) fn new(meter: &Meter<'_>, spans: &[Span], heads: u32, [track_skew, cylinder_skew]: [f64; 2]) -> Map {
+        let (block, mut first_cylinder) = (u64::from(meter.block()), 0);
         let zones = spans.iter().map(|span| {
             let track = (span.track * block).max(1);
             let sectors = (span.end - span.start) * block;
@@ -198,8 +197,8 @@ impl Map {
                 first_cylinder,
                 cylinders,
                 offset: 0.0,
-                track_skew: found.track_skew * track as f64,
-                cylinder_skew: found.cylinder_skew * track as f64,
+                track_skew: track_skew * track as f64,
+                cylinder_skew: cylinder_skew * track as f64,
             };
             first_cylinder += cylinders;
             zone
