@@ -1,5 +1,8 @@
 //! What a store counts.
 
+/// More than any store counts; so nothing that is counted on from there can overflow.
+pub(super) const MOST: u64 = 1 << 51;
+
 /// Counts since the opening that no checkpoint keeps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StoreCounts {

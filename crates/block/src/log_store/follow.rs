@@ -8,14 +8,12 @@ use umbrella_units::BlockNo;
 
 use super::chunks_behind::Behind;
 use super::core::Core;
+use super::counts::MOST;
 use super::error::LogStoreError;
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Entry, Repeat, Sequence, Slot};
-use super::lost_checkpoint::LaterCheckpoint;
+use super::later_checkpoint::LaterCheckpoint;
 use super::named::NamedDevice;
 use crate::error::BlockError;
-
-/// More than any store counts; so nothing that is counted on from there can overflow.
-pub(super) const MOST: u64 = 1 << 51;
 
 /// Follows the log after a checkpoint.
 pub(super) struct Replay<'a> {

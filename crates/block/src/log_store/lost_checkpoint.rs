@@ -10,45 +10,16 @@
 //!
 //! Cost: a block for each stream, and one for each segment if the newest checkpoint is damaged or a stream waits for one that is not there.
 
-use std::cell::Cell;
-
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
-use super::follow::{MOST, Replay};
-use super::format::{CheckpointNo, ChunkHeader, Entry, Sequence};
-
-/// Epochs that one opening and what is written after it can add: of its first chunks, of its checkpoint, and of the one being made.
-const OF_AN_OPENING: u64 = 4;
-
-/// What chunks say of checkpoints after the one that the log is followed from.
-#[derive(Debug)]
-pub(super) struct LaterCheckpoint {
-    /// The first chunk after the checkpoint that the log is followed from.
-    begin: Sequence,
-    /// The last epoch that shows that a checkpoint is lost.
-    seen: Cell<Option<CheckpointNo>>,
-}
-
-impl LaterCheckpoint {
-    /// Of a log from this chunk on; `known` is a newer checkpoint of which there is the header only.
-    pub(super) fn new(begin: Sequence, known: Option<CheckpointNo>) -> LaterCheckpoint {
-        LaterCheckpoint { begin, seen: Cell::new(known) }
-    }
-
-    /// Whether a chunk lies in the log after the checkpoint; if so, what it shows is noted.
-    pub(super) fn note(&self, header: &ChunkHeader, first_epoch: CheckpointNo) -> bool {
-        let is_later = header.sequence >= self.begin && header.epoch >= first_epoch && header.clock.0 <= MOST;
-        if is_later && follows_lost_checkpoint(header, first_epoch) {
-            self.seen.set(self.seen.get().max(Some(header.epoch)));
-        }
-        is_later
-    }
-}
+use super::follow::Replay;
+use super::format::{CheckpointNo, ChunkHeader, Sequence};
+use super::later_checkpoint::OF_AN_OPENING;
 
 impl Replay<'_> {
     /// Whether a newer checkpoint than the one that the log is followed from is lost.
     pub(super) fn lacks_checkpoint(&self) -> bool {
-        self.later.seen.get().is_some()
+        self.later.seen().is_some()
     }
 
     /// Whether nothing says that the log should go on.
@@ -68,7 +39,7 @@ impl Replay<'_> {
     /// Lets the chunks after a lost checkpoint count, if one is; whether more of them do than before.
     pub(super) fn extend(&mut self) -> bool {
         self.note_begins_of_segments();
-        let Some(seen) = self.later.seen.get() else { return false };
+        let Some(seen) = self.later.seen() else { return false };
         let last = CheckpointNo((self.first_epoch.0 + OF_AN_OPENING).max(seen.0.saturating_add(1)));
         if last <= self.last_epoch {
             return false;
@@ -108,15 +79,5 @@ impl Replay<'_> {
         let of_log: Vec<_> = segments.filter(|segment| !self.core.superblock.is_system(*segment)).collect();
         let last = of_log.into_iter().filter_map(|segment| self.note_begin(segment)).max();
         self.mark.0 = self.mark.0.max(last.filter(|_| is_damaged).unwrap_or_default());
-    }
-}
-
-/// Whether a chunk was written after a checkpoint that is newer than `first` had become durable.
-fn follows_lost_checkpoint(header: &ChunkHeader, first: CheckpointNo) -> bool {
-    let has_data = || header.entries.iter().any(|entry| matches!(entry, Entry::Data { .. } | Entry::Copy { .. }));
-    match header.epoch.0.saturating_sub(first.0) {
-        0 | 1 => false,
-        // An opening that was cut off may have written a chunk with the epoch behind all that it let count.
-        ahead => (3..=OF_AN_OPENING).contains(&ahead) || has_data(),
     }
 }

@@ -43,6 +43,7 @@ mod gather;
 mod grow;
 mod guess;
 mod headers;
+mod later_checkpoint;
 mod life;
 mod loss;
 mod lost_checkpoint;

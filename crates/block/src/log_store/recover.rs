@@ -28,17 +28,17 @@ use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 use super::buffer::CHUNK_BLOCKS;
 use super::chunks_behind::Behind;
 use super::core::{AfterCheckpoint, Core};
-use super::counts::StoreCounts;
+use super::counts::{MOST, StoreCounts};
 use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, WriteThrottle};
 use super::error::LogStoreError;
-use super::follow::{LostPages, MOST, OnDamage, Replay, Skipped};
+use super::follow::{LostPages, OnDamage, Replay, Skipped};
 use super::footprint::{memory_of_machine, refuse_without_memory};
 use super::format::{
     BLOCK_BYTES, CheckpointHeader, CheckpointNo, Chosen, Counters, Field, FormatError, Incompat, Limit, PendingLoss,
     Sequence, Structure, Superblock,
 };
+use super::later_checkpoint::LaterCheckpoint;
 use super::loss::{BlockRanges, Loss};
-use super::lost_checkpoint::LaterCheckpoint;
 use super::named::{Found, NamedDevice};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
