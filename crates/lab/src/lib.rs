@@ -1,6 +1,7 @@
 //! The laboratory: the same decisions that run live, against modelled disks: replay a trace, run a workload, compare
 //! policies. Never touches a real device.
 
+pub mod advice;
 pub mod drive;
 pub mod events;
 pub mod experiment;

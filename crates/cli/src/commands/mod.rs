@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod advise;
 mod ask;
 mod balance;
 mod bench;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Rules(rules::RulesArgs),
     WriteBack(write_back::WriteBackArgs),
     Disk(disk::DiskArgs),
+    Advise(Box<advise::AdviseArgs>),
     Lab(lab::LabArgs),
     Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
@@ -97,6 +99,7 @@ impl Command {
             Command::Rules(args) => args.run(),
             Command::WriteBack(args) => args.run(),
             Command::Disk(args) => args.run(verbose),
+            Command::Advise(args) => args.run(),
             Command::Lab(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Completions(args) => args.run(),

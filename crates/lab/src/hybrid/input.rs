@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_units::{ByteSize, Lba, Nanos, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
 use crate::experiment::LabError;
-use crate::trace::{self, OpenOptions, Summary, TraceOp};
+use crate::trace::{self, Columns, OpenOptions, Record, Summary, TraceOp};
 use crate::write_back::areas;
 
 /// What a request does.
@@ -59,13 +59,22 @@ impl HybridInput {
         for record in trace::open(path, open).map_err(failed)? {
             let record = record.map_err(failed)?;
             summary.add(&record);
-            if record.op != TraceOp::Discard && record.size.0 > 0 {
-                records.push(record);
-            }
+            records.push(record);
         }
-        let (areas, end) = areas(&summary, None, None);
-        let mut arrivals = Vec::with_capacity(records.len());
-        for record in records {
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let name = name.split('.').next().unwrap_or_default();
+        Ok(HybridInput::records(name, records.into_iter(), &summary, capacity))
+    }
+
+    /// A trace that is in memory, as [`HybridInput::trace`] has it.
+    pub fn columns(name: &str, columns: &Columns, capacity: Lba) -> HybridInput {
+        HybridInput::records(name, columns.records(), &columns.summary(), capacity)
+    }
+
+    fn records(name: &str, records: impl Iterator<Item = Record>, summary: &Summary, capacity: Lba) -> HybridInput {
+        let (areas, end) = areas(summary, None, None);
+        let mut arrivals = Vec::new();
+        for record in records.filter(|record| record.op != TraceOp::Discard && record.size.0 > 0) {
             let area = areas.get(record.device as usize).map_or(0, |area| area.0.saturating_mul(PAGE_BYTES));
             let offset = record.offset.0.saturating_add(area);
             let (first, last) = (offset / SECTOR_BYTES, offset.saturating_add(record.size.0).div_ceil(SECTOR_BYTES));
@@ -74,10 +83,8 @@ impl HybridInput {
                 arrivals.push(Arrival { at: record.time, direction, range });
             }
         }
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let name = name.split('.').next().unwrap_or_default().to_owned();
         let wrapped = end.lba() > capacity;
-        Ok(HybridInput { wrapped, ..HybridInput::new(&name, arrivals, Nanos(0)) })
+        HybridInput { wrapped, ..HybridInput::new(name, arrivals, Nanos(0)) }
     }
 
     /// Bytes that it writes.

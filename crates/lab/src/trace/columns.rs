@@ -27,8 +27,13 @@ pub struct Columns {
 impl Columns {
     /// Reads all that is left.
     pub fn read(reader: &mut Reader) -> Result<Columns, TraceError> {
+        Columns::read_some(reader, usize::MAX)
+    }
+
+    /// Reads what is left, `most` requests at most.
+    pub fn read_some(reader: &mut Reader, most: usize) -> Result<Columns, TraceError> {
         let mut columns = Columns::default();
-        for record in reader.by_ref() {
+        for record in reader.by_ref().take(most) {
             columns.push(&record?);
         }
         columns.names = reader.devices().clone();

@@ -10,7 +10,7 @@ use umbrella_lab::trace::{Format, Problem, TraceError, Unwritable, WriteError};
 use crate::output::reasons;
 
 /// The error, with the options that help in parentheses behind it.
-pub(super) fn with_hint(error: anyhow::Error) -> anyhow::Error {
+pub(in crate::commands) fn with_hint(error: anyhow::Error) -> anyhow::Error {
     let Some(hint) = error.chain().find_map(hint) else { return error };
     let text = reasons(&error);
     match text.strip_suffix(')') {

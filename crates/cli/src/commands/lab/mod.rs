@@ -3,7 +3,7 @@
 mod compare;
 mod disk;
 mod events;
-mod hint;
+pub(super) mod hint;
 mod list;
 mod log;
 mod paper;
@@ -16,9 +16,9 @@ mod table;
 mod trace;
 mod trace_convert;
 mod trace_info;
-mod trace_input;
-mod values;
-mod watch;
+pub(super) mod trace_input;
+pub(super) mod values;
+pub(super) mod watch;
 
 use std::process::ExitCode;
 

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// How a trace is read.
 #[derive(Debug, Clone, Args)]
-pub(super) struct ReadArgs {
+pub(in crate::commands) struct ReadArgs {
     /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba, tencent, fiu, biosnoop or parquet [default: found out from the content].
     #[arg(long)]
     format: Option<Format>,
@@ -72,7 +72,7 @@ fn window(text: &str) -> Result<usize, String> {
 
 impl ReadArgs {
     /// The same for the reader.
-    pub(super) fn options(&self) -> OpenOptions {
+    pub(in crate::commands) fn options(&self) -> OpenOptions {
         let strictness = match (self.strict, self.lenient) {
             (true, _) => Strictness::Strict,
             (false, true) => Strictness::Lenient,
@@ -97,7 +97,7 @@ impl ReadArgs {
 }
 
 /// Opens a trace; `-` is standard input.
-pub(super) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Reader> {
+pub(in crate::commands) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Reader> {
     if path == Path::new("-") {
         return trace::from_reader(io::stdin(), options).context("standard input");
     }
@@ -147,7 +147,7 @@ impl Drop for Bar {
 }
 
 /// Says on standard error what was left out.
-pub(super) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
+pub(in crate::commands) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
     if let Some(byte) = skipped.cut_after {
         let name = visible_path(path);
         tell!(

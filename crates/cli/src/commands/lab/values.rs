@@ -9,7 +9,7 @@ use umbrella_units::{Nanos, parse_duration};
 pub(super) struct Expire(pub(super) Option<Nanos>);
 
 /// A whole number.
-pub(super) fn whole(allowed: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
+pub(in crate::commands) fn whole(allowed: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     number_of("number", allowed)
 }
 
@@ -31,7 +31,7 @@ fn number_of(what: &'static str, allowed: RangeInclusive<u32>) -> impl Fn(&str) 
 }
 
 /// How many runs go on at a time: one a processor, if nothing else was said.
-pub(super) fn threads(given: Option<u32>) -> usize {
+pub(in crate::commands) fn threads(given: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     given.map_or_else(processors, |threads| threads as usize)
 }
@@ -41,7 +41,7 @@ pub(super) fn seed(text: &str) -> Result<u64, String> {
 }
 
 /// A name of which only one is given at a time.
-pub(super) fn one_name(text: &str) -> Result<String, String> {
+pub(in crate::commands) fn one_name(text: &str) -> Result<String, String> {
     match text.split_once(',') {
         Some(_) => Err(format!("one at a time (for several: --sweep disk={text}, and so --sweep scheduler=…)")),
         None => Ok(text.to_owned()),

@@ -48,24 +48,24 @@ impl Interrupt {
 }
 
 /// Ctrl-C, before it is known what will be run.
-pub(super) struct Later {
+pub(in crate::commands) struct Later {
     interrupt: Interrupt,
 }
 
 impl Later {
     /// Bars for these runs.
-    pub(super) fn begin<M: Machine>(&self, cells: &[Cell<M>]) -> Bars {
+    pub(in crate::commands) fn begin<M: Machine>(&self, cells: &[Cell<M>]) -> Bars {
         Bars::with_interrupt(cells.iter().map(Cell::label).collect(), self.interrupt.clone())
     }
 
     /// How the program ends, if the runs were interrupted.
-    pub(super) fn stopped(&self) -> Option<ExitCode> {
+    pub(in crate::commands) fn stopped(&self) -> Option<ExitCode> {
         self.interrupt.code()
     }
 }
 
 /// A bar a run under way, and one for all.
-pub(super) struct Bars {
+pub(in crate::commands) struct Bars {
     interrupt: Interrupt,
     last_line: Mutex<Instant>,
     screen: MultiProgress,
@@ -79,7 +79,7 @@ pub(super) struct Bars {
 
 impl Bars {
     /// From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
-    pub(super) fn later() -> anyhow::Result<Later> {
+    pub(in crate::commands) fn later() -> anyhow::Result<Later> {
         Ok(Later { interrupt: Interrupt::listen()? })
     }
 
@@ -113,7 +113,7 @@ impl Bars {
     }
 
     /// Takes the bars away. How the program ends, if the runs were interrupted.
-    pub(super) fn finish(&self) -> Option<ExitCode> {
+    pub(in crate::commands) fn finish(&self) -> Option<ExitCode> {
         let _ = self.screen.clear();
         self.interrupt.code()
     }

@@ -1,0 +1,22 @@
+//! Advice: which settings would have suited recorded requests best, and whether that is more than chance.
+//!
+//! 1. [`Recording`]: the requests, cut to what can be simulated in bounded time, and one variant of them a seed.
+//! 2. [`write_back`]: each policy with each size of memory, on the machine of [`crate::write_back`].
+//! 3. [`sleep`]: each spin-down policy with each size of flash, on the machine of [`crate::hybrid`].
+//!
+//! Both say which runs to make and judge what came of them; whoever asks makes the runs ([`crate::experiment::run`]). The two are apart: the hybrid disk gets the
+//! requests as they were recorded, not as a policy would order them.
+//!
+//! The judgement is the one of `compare`: the figures of a setting are means over the seeds, and where the seeds of two settings overlap there is no difference.
+//! Of settings without a difference, the one that changes least is best.
+
+mod recording;
+mod samples;
+pub mod sleep;
+pub mod write_back;
+
+pub use recording::Recording;
+pub use samples::Samples;
+
+/// The seeds of all advice.
+pub const SEEDS: [u64; 3] = [1, 2, 3];
