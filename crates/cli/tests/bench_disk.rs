@@ -78,7 +78,7 @@ fn a_device_without_platters_is_measured_by_latency_and_keeps_its_data() {
 }
 
 #[test]
-fn a_mounted_disk_is_measured_with_a_warning() {
+fn a_mounted_disk_is_measured_only_if_that_is_asked_for() {
     require_root_and_fuse();
     let folder = temp_dir("bench");
     let image = image(folder.path(), 32 * MIB);
@@ -87,8 +87,15 @@ fn a_mounted_disk_is_measured_with_a_warning() {
     let at = folder.path().join("mnt");
     fs::create_dir(&at).unwrap();
     run("mount", [device.path(), &at]);
-    let output = bench(device.path(), &["--time", "5s"]);
+    let refusal = bench(device.path(), &["--time", "5s"]);
+    let output = bench(device.path(), &["--time", "5s", "--in-use"]);
     run("umount", [&at]);
+    assert_eq!((refusal.status.code(), refusal.stdout.len()), (Some(1), 0));
+    assert!(
+        said(&refusal).contains("is in use (mounted at ") && said(&refusal).contains("--in-use"),
+        "{}",
+        said(&refusal)
+    );
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("is in use (mounted at "), "{}", said(&output));
 }

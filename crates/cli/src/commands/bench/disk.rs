@@ -40,6 +40,9 @@ pub(super) struct DiskArgs {
     /// End after this time; what was not measured by then is assumed.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10m")]
     time: Duration,
+    /// Also when the disk is mounted or otherwise in use. Other requests disturb the times.
+    #[arg(long)]
+    in_use: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -66,11 +69,11 @@ impl DiskArgs {
         let in_use = used::users(&self.device);
         let named = || visible_path(&self.device);
         if !in_use.is_empty() {
-            let users = in_use.join(", ");
-            tell!(
-                "umbrella: {} is in use ({users}): other requests disturb the times; measure it while nobody uses it",
-                named()
-            );
+            let why = format!("{} is in use ({}), and other requests disturb the times", named(), in_use.join(", "));
+            if !self.in_use {
+                bail!("{why}: unmount it first, or add --in-use to measure it all the same");
+            }
+            tell!("umbrella: {why}");
         }
         let plan = Plan { time: Nanos(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)), seed: seed() };
         let timings = measure(&mut device, &plan, &mut |step| tell!("{}", told(step))).with_context(named)?;
