@@ -131,11 +131,11 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
 }
 
 #[test]
-fn a_busy_disk_gets_a_policy_and_lines_that_check_accepts() {
-    // 4 KiB writes all over the disk, faster than it can take them, and reads that wait behind them.
-    let (folder, path) = trace((0..6000_u64).map(|number| {
-        let op = if number % 10 == 0 { "R" } else { "W" };
-        format!("{},sda,{op},{},4096,", number * 500, number * 7_919_777 % 200_000_003 * 4096)
+fn random_writes_get_a_policy_and_lines_that_check_accepts() {
+    let mut random = 1_u64;
+    let (folder, path) = trace((0..4000_u64).map(|number| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{},sda,W,{},16384,", number * 5000, (random >> 33) % 2000 * 262_144)
     }));
     let advice = json(advise(&path).args(["--memory", "64MiB"]));
     let Some(lines) = lines(&advice, "[[branch]]") else { panic!("{advice:#}") };

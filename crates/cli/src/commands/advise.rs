@@ -169,7 +169,7 @@ impl AdviseArgs {
         tell!("flash and sleep: {}", count(cells.len() as u64, "run"));
         let outcomes = self.outcomes(later, &cells)?;
         let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
-        Ok(sleep::judge(&runs).map(SleepAdvice::Judged))
+        Ok(sleep::judge(&runs).map(|judged| SleepAdvice::Judged(Box::new(judged))))
     }
 }
 

@@ -68,7 +68,7 @@ pub enum SleepAdvice {
     /// The disk has no motor.
     NoMotor,
     /// It was simulated.
-    Judged(SleepJudgement),
+    Judged(Box<SleepJudgement>),
 }
 
 /// What the runs come to.
@@ -130,11 +130,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
             let machines: Vec<HybridSetup> =
                 settings.iter().map(|(flash, spin_down)| setup(*flash, spin_down)).collect();
             let cells = Cell::grid(&[input.into()], &machines);
-            let run = |(flash, spin_down): &(Option<ByteSize>, &'static str)| SleepRun {
-                flash: *flash,
-                spin_down: *spin_down,
-                seed,
-            };
+            let run = |&(flash, spin_down): &(Option<ByteSize>, &'static str)| SleepRun { flash, spin_down, seed };
             runs.extend(settings.iter().map(run).zip(cells));
         }
     }

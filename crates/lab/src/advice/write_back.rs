@@ -52,6 +52,8 @@ pub struct WriteBackAdvice {
     pub best: Option<WriteBackFigures>,
     /// What decided.
     pub reason: Option<Reason>,
+    /// What is better with the memory that there is, where the best needs more.
+    pub with_todays_memory: Option<WriteBackFigures>,
     /// All that was tried, in the order of preference.
     pub tried: Vec<WriteBackFigures>,
 }
@@ -94,14 +96,20 @@ pub fn judge(outcomes: &[Outcome], memory: ByteSize) -> Option<WriteBackAdvice> 
     let sizes = memories(memory);
     tried.sort_by_key(|of| sizes.iter().position(|size| *size == of.memory));
     let today = tried.iter().find(|of| of.policy == KERNEL && of.memory == memory)?.clone();
+    let (best, reason) = choose(&tried, &today).unzip();
+    let needs_more = best.as_ref().is_some_and(|best: &WriteBackFigures| best.memory > memory);
+    let here: Vec<WriteBackFigures> = tried.iter().filter(|of| of.memory == memory).cloned().collect();
+    let with_todays_memory = choose(&here, &today).filter(|_| needs_more).map(|(best, _)| best);
+    Some(WriteBackAdvice { today, best, reason, with_todays_memory, tried })
+}
+
+/// The best, and why; none where nothing is better than today.
+fn choose(tried: &[WriteBackFigures], today: &WriteBackFigures) -> Option<(WriteBackFigures, Reason)> {
     let no_worse: Vec<&WriteBackFigures> =
         tried.iter().filter(|of| !today.waited_s.is_less_than(&of.waited_s)).collect();
-    let waited = |of: &WriteBackFigures| of.waited_s;
-    let busy = |of: &WriteBackFigures| of.busy_s;
-    let chosen = best(&no_worse, &today, waited).map(|best| (best, Reason::Waited));
-    let chosen = chosen.or_else(|| best(&no_worse, &today, busy).map(|best| (best, Reason::Busy)));
-    let (best, reason) = (chosen.map(|(best, _)| best.clone()), chosen.map(|(_, reason)| reason));
-    Some(WriteBackAdvice { today, best, reason, tried })
+    let waited = || best(&no_worse, today, |of| of.waited_s).map(|best| (best.clone(), Reason::Waited));
+    let busy = || best(&no_worse, today, |of| of.busy_s).map(|best| (best.clone(), Reason::Busy));
+    waited().or_else(busy)
 }
 
 /// The first of those that are level with the best, if that is better than today.
@@ -178,6 +186,16 @@ mod tests {
         let slow = runs("sweep", MEMORY, [(25.0, 10.0); 3]);
         let cscan = runs("cscan", MEMORY, [(20.0, 30.0); 3]);
         assert_eq!(advice(&[kernel, slow, cscan]), (Some(("cscan".to_owned(), MEMORY)), Some(Reason::Busy)));
+    }
+
+    #[test]
+    fn where_the_best_needs_more_memory_the_best_without_it_is_named_too() {
+        let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
+        let sweep = runs("sweep", MEMORY, [(15.0, 50.0); 3]);
+        let more = runs(KERNEL, ByteSize(MEMORY.0 * 4), [(5.0, 50.0); 3]);
+        let advice = judge(&[kernel, sweep, more].concat(), MEMORY).expect("today is among them");
+        assert_eq!(advice.best.map(|best| best.memory), Some(ByteSize(MEMORY.0 * 4)));
+        assert_eq!(advice.with_todays_memory.map(|best| best.policy).as_deref(), Some("sweep"));
     }
 
     #[test]

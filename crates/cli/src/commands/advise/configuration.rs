@@ -81,8 +81,8 @@ mod tests {
             waited_s: Samples::default(),
             busy_s: Samples::default(),
         };
-        let best = Some(figures(policy));
-        WriteBackAdvice { today: figures(KERNEL), best, reason: Some(Reason::Busy), tried: Vec::new() }
+        let (best, reason) = (Some(figures(policy)), Some(Reason::Busy));
+        WriteBackAdvice { today: figures(KERNEL), best, reason, with_todays_memory: None, tried: Vec::new() }
     }
 
     fn sleep(flash: Option<ByteSize>, spin_down: &str) -> SleepAdvice {
@@ -95,13 +95,13 @@ mod tests {
             waits_a_day: none,
             flash_bytes_a_day: none,
         };
-        SleepAdvice::Judged(SleepJudgement {
+        SleepAdvice::Judged(Box::new(SleepJudgement {
             today: figures.clone(),
             best: Some(figures),
             disk_watts: String::new(),
             flash_watts: String::new(),
             tried: Vec::new(),
-        })
+        }))
     }
 
     fn lines(write_back: &WriteBackAdvice, sleep: &SleepAdvice, place: &str) -> Option<String> {

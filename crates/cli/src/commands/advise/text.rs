@@ -86,7 +86,20 @@ fn of_write_back(advice: &WriteBackAdvice) -> String {
     line(&mut text, "memory", &change(&today.memory.to_string(), &best.memory.to_string()));
     line(&mut text, "programs", &format!("wait {}", against(&best.waited_s, &today.waited_s, seconds)));
     line(&mut text, "disk", &format!("busy {}", against(&best.busy_s, &today.busy_s, seconds)));
+    if best.memory > today.memory {
+        line(&mut text, "or", &with_todays_memory(advice));
+    }
     text
+}
+
+/// What to set where there is no more memory.
+fn with_todays_memory(advice: &WriteBackAdvice) -> String {
+    let today = &advice.today;
+    let Some(best) = &advice.with_todays_memory else {
+        return format!("kernel with {}, as today: no policy makes a difference", today.memory);
+    };
+    let waited = against(&best.waited_s, &today.waited_s, |value| Unit::Seconds.show(value));
+    format!("{} with {}, as today: programs wait {waited}", policy(&best.policy), today.memory)
 }
 
 fn of_sleep(judged: &SleepJudgement) -> String {
