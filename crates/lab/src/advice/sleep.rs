@@ -25,7 +25,7 @@ const SPIN_DOWNS: [&str; 3] = [BY_ITSELF, "adaptive", "rent_to_buy"];
 /// Sizes of flash.
 const FLASHES: [ByteSize; 4] = [ByteSize(128 << 20), ByteSize(512 << 20), ByteSize(2 << 30), ByteSize(8 << 30)];
 
-/// A drive's data sheet allows 50,000 starts (Seagate Barracuda 7200.7 SATA manual, "contact start-stop cycles"), which in five years is so many a day.
+/// Assumed: a drive bears 50,000 starts of its motor, as data sheets of desktop drives have it; in five years that is so many a day.
 pub const MOST_STARTS_A_DAY: f64 = 27.0;
 
 /// A shorter recording says nothing: sleep pays after a minute or so, and habits show over hours.
