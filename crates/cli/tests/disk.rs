@@ -409,6 +409,11 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     fs::remove_file(house.path("media.flash")).expect("it can be removed");
     house.refused(&["create", config, "--force"], 1, &refused);
     fs::write(house.path("media.flash"), flash).expect("it can be written");
+    // Nor of one that was written to meanwhile; what its message says to do works.
+    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    disk.write_all_at(&[7; 512], 0).expect("it can be written");
+    house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
+    house.refused(&["create", config, "--force"], 1, &refused);
     house.given(&["detach", config, "--forget-flash"]);
     house.given(&["create", config, "--force"]);
 }

@@ -31,9 +31,6 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
         }
         HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
         HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
-        HybridError::LogUnreadable { .. } => {
-            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
-        }
         HybridError::FlashLost { .. } => {
             "if it is the right one, and its beginning was overwritten: `umbrella disk salvage`; if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
         }
@@ -48,9 +45,9 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
         }
         HybridError::Detached { .. } => "`umbrella disk create` joins them again",
         HybridError::Changed { .. } => {
-            "copy what you need from the disk (`mount -o ro`); `umbrella disk create --force` then forgets what the flash has"
+            "copy what you need from the disk (`mount -o ro`); `umbrella disk detach --forget-flash` then goes on without what the flash has"
         }
-        HybridError::Corrupt { .. } => {
+        HybridError::Corrupt { .. } | HybridError::LogUnreadable { .. } => {
             "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
         }
         HybridError::Unreadable { .. } => {

@@ -70,7 +70,9 @@ fn a_hybrid_disk_whose_labels_are_damaged_says_so_and_is_salvaged() {
     ends(house.signal("media", Signal::KILL));
     let tag = (64 << 20) - 8192;
     for (image, copies) in [("media.flash", [20, 4116]), ("media.disk", [tag + 20, tag + 4116])] {
-        copies.into_iter().for_each(|at| flip(&house, image, at));
+        for at in copies {
+            flip(&house, image, at);
+        }
         let told = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
         house.refused(&["attach", &config], 1, &told);
         house.refused(&["check", &config], 1, &told);
