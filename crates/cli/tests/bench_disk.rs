@@ -141,7 +141,7 @@ impl BlockDevice for Damaged {
     }
 }
 
-/// Measures a device of 64 MiB of which so many sectors cannot be read.
+/// Measures a device of 64 MiB of which so many sectors cannot be read. This process holds it open.
 fn with_damage<T>(sectors: u64, measure: impl FnOnce(&Path) -> T) -> T {
     require_root_and_fuse();
     let folder = temp_dir("bench");
@@ -160,13 +160,13 @@ fn with_damage<T>(sectors: u64, measure: impl FnOnce(&Path) -> T) -> T {
 
 #[test]
 fn sectors_that_cannot_be_read_are_passed_over_and_counted() {
-    let found = with_damage(1024, |device| measured(device, &["--time", "20s"]));
+    let found = with_damage(1024, |device| measured(device, &["--in-use", "--time", "20s"]));
     let unreadable = found["unreadable"].as_u64().unwrap();
     assert!((1..=200).contains(&unreadable), "{found}");
 }
 
 #[test]
 fn a_disk_that_fails_everywhere_is_left_alone() {
-    let told = with_damage(120_000, |device| refused(device, &["--time", "20s"]));
+    let told = with_damage(120_000, |device| refused(device, &["--in-use", "--time", "20s"]));
     assert!(told.contains("copy what is left"), "{told}");
 }
