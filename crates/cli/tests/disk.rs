@@ -414,6 +414,22 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     disk.write_all_at(&[7; 512], 0).expect("it can be written");
     house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
     house.refused(&["create", config, "--force"], 1, &refused);
+    // Nor is its flash taken for a disk.
+    let new = ["--disk", "media.flash", "--flash", "file:path=new,size=16MiB"];
+    let is_flash = ["media.flash is the flash of the hybrid disk"];
+    house.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);
+    house.refused(&[&["create"], &new[..]].concat(), 1, &is_flash);
+    house.refused(&[&["create", "--force"], &new[..]].concat(), 1, &is_flash);
+    // Its label is gone, but it is known to this machine.
+    let other = ["--disk", "media.disk", "--flash", "file:path=other,size=16MiB"];
+    disk.write_all_at(&[0; 8192], 64 * MIB - 8192).expect("it can be written");
+    for force in [&["create"][..], &["create", "--force"]] {
+        house.refused(&[force, &other[..]].concat(), 1, &["was half of a hybrid disk", "--forget-flash"]);
+    }
+    // The label of the flash as well: there still is a log.
+    let flash = File::options().write(true).open(house.path("media.flash")).expect("it is there");
+    flash.write_all_at(&[0; 8192], 0).expect("it can be written");
+    house.refused(&["create", config], 1, &["media.flash already holds"]);
     house.given(&["detach", config, "--forget-flash"]);
     house.given(&["create", config, "--force"]);
 }

@@ -4,9 +4,9 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
 use super::contents::{Contents, Signature};
 use super::error::{HybridError, Location};
-use super::format::{BLOCK_BYTES, PairState, TAG_SECTORS};
+use super::format::{BLOCK_BYTES, LOG_START, TAG_SECTORS};
 use super::half::Half;
-use super::pair::{offered, read_superblock, read_tag};
+use super::pair::{disk_of, offered, read_superblock, read_tag};
 
 /// Where which bytes show it.
 const SIGNATURES: &[(usize, &[u8], Signature)] = &[
@@ -20,6 +20,8 @@ const SIGNATURES: &[(usize, &[u8], Signature)] = &[
     (510, &[0x55, 0xaa], Signature::Boot),
 ];
 const HEAD_BYTES: usize = 68 << 10;
+/// How much of where the log begins shows whether there is one.
+const LOG_BYTES: usize = 64 << 10;
 
 /// Refuses a disk whose data would be overwritten at its end, and a flash that holds anything.
 pub fn refuse_occupied(disk: &Half, flash: &Half) -> Result<(), HybridError> {
@@ -29,18 +31,18 @@ pub fn refuse_occupied(disk: &Half, flash: &Half) -> Result<(), HybridError> {
 
 fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
     // One that was never used is left over from a creation that was cut off.
-    if let Ok(superblock) = read_superblock(flash)
-        && superblock.state == PairState::Attached
-        && superblock.generation > 0
-    {
-        return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogOf(superblock.disk) });
+    if let Some(disk) = disk_of(flash) {
+        return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogOf(disk) });
     }
     if read_superblock(flash).is_ok() {
         return Ok(());
     }
     let head = head(flash)?;
     let found = signature(&head);
-    if found.is_none() && head.iter().all(|&byte| byte == 0) {
+    // A log may be left of a pair whose label was overwritten.
+    let mut log = vec![0; LOG_BYTES];
+    flash.device.read(LOG_START, &mut log)?;
+    if found.is_none() && head.iter().chain(&log).all(|&byte| byte == 0) {
         return Ok(());
     }
     Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::OnFlash(found) })

@@ -196,6 +196,12 @@ pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
     }
 }
 
+/// The disk whose newest data a device may have, if it is the flash of a pair that was used.
+pub fn disk_of(flash: &Half) -> Option<Uuid> {
+    let superblock = read_superblock(flash).ok()?;
+    (superblock.state == PairState::Attached && superblock.generation > 0).then_some(superblock.disk)
+}
+
 /// Whether a disk says that it is half of a pair, with data on its flash or without.
 pub fn has_tag(disk: &Half) -> bool {
     read_tag(disk).is_ok()

@@ -29,7 +29,9 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
         HybridError::Contradiction { .. } | HybridError::HeadUnreadable { .. } => {
             "`umbrella disk salvage` copies what disk and flash still hold"
         }
-        HybridError::NoSuperblock { .. } => "`umbrella disk create` makes one",
+        HybridError::NoSuperblock { .. } => {
+            "`umbrella disk create` makes one, if it never was one; else `umbrella disk salvage` copies what disk and flash still hold"
+        }
         HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
         HybridError::FlashLost { .. } => {
             "if it is the right one, and its beginning was overwritten: `umbrella disk salvage`; if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"

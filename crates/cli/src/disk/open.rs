@@ -181,9 +181,15 @@ pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
     Some(format!("the profile {:?}: {}", profile.name, profile.watts))
 }
 
-/// Why a disk should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.
+/// Why a device should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.
 pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
     let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
+    if let Some(of) = hybrid::disk_of(&disk.half()) {
+        return Ok(Some(format!(
+            "{} is the flash of the hybrid disk {of}, and may have its newest data; give it as [flash] (or --flash), or serve it --read-only",
+            disk.name
+        )));
+    }
     match hybrid::flash_of(&disk.half()) {
         Ok(None) if hybrid::has_tag(&disk.half()) => Ok(None),
         Ok(None) => Ok(remembered::recall(spec).map(|was| without_label(&disk, &was))),

@@ -1,5 +1,6 @@
 //! `umbrella disk create`: makes what a disk needs before it can be offered.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
@@ -124,6 +125,10 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
         refuse_looped(device, Access::ReadWrite)?;
         made.extend(open::make(device)?);
     }
+    if made.iter().any(|made| Some(made.path()) == spec.disk.path().map(PathBuf::as_path)) {
+        // What was there before is gone.
+        remembered::forget(&spec.disk);
+    }
     let (pair, size) = match &spec.cache {
         Some(cache) => join(spec, cache, force)?,
         None => (None, Part::open_data(&spec.disk, Access::ReadOnly)?.map(|disk| disk.device.geometry().size())),
@@ -158,6 +163,7 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
             }
         };
     keeps(&spec.disk, cache)?;
+    let newest_elsewhere = open::needs_flash(&spec.disk)?;
     let (disk, flash) = (half(&spec.disk, "the disk")?, half(&cache.flash, "the flash")?);
     // Power may have gone in the middle of a detachment; to finish it loses nothing.
     match hybrid::finish_detach(&disk, &flash) {
@@ -170,10 +176,11 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
         ) => {}
         Err(error) => return Err(error.into()),
     }
-    if force {
-        refuse_newest_elsewhere(&disk, &flash)?;
-    } else {
+    if !force {
         hybrid::refuse_occupied(&disk, &flash)?;
+    }
+    if let Some(why) = newest_elsewhere {
+        refuse_newest_elsewhere(&why, &disk, &flash)?;
     }
     let created = hybrid::create(&disk, &flash)?;
     let pair = Pair { disk: created.disk.to_string(), flash: created.flash.to_string() };
@@ -181,16 +188,14 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
 }
 
 /// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and nobody would be told what is missing.
-fn refuse_newest_elsewhere(disk: &Half, flash: &Half) -> anyhow::Result<()> {
-    let Ok(Some(newest)) = hybrid::flash_of(disk) else { return Ok(()) };
+fn refuse_newest_elsewhere(why: &str, disk: &Half, flash: &Half) -> anyhow::Result<()> {
     let pair = DamagedPair::open(disk.clone(), flash.clone());
     if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {
         return Ok(());
     }
     bail!(
-        "{} belongs together with the flash {newest}, which may have its newest data. `umbrella disk detach CONFIG` brings that to the disk; if the flash is \
-         lost, `umbrella disk detach CONFIG --forget-flash` goes on without it. Then create the new pair",
-        disk.name
+        "{why}. `umbrella disk detach CONFIG` brings the newest data to the disk; if the flash is lost, `umbrella disk detach CONFIG --forget-flash` goes on \
+         without it. Then create the new pair"
     )
 }
 
