@@ -107,7 +107,7 @@ impl SalvageArgs {
             Some(flash) => {
                 let pair = hybrid::PairRemains::open(disk.half(), flash.half());
                 let pair = pair.with_context(|| {
-                    format!("{} and its flash cannot be read together; `umbrella disk check` says more, and `umbrella disk detach --salvage` writes the intact data to the disk", disk.name)
+                    format!("{} and its flash cannot be read together; `umbrella disk check` says more", disk.name)
                 })?;
                 of_pair.extend(pair.damaged_labels().iter().map(|label| format!("{label}; {NOTHING_PROVED}")));
                 of_pair.extend(unknown(&pair.losses()).map(|lost| format!("{lost}; {NOTHING_PROVED}")));
