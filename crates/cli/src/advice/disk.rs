@@ -30,7 +30,7 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
             "`umbrella disk salvage` copies what disk and flash still hold"
         }
         HybridError::NoSuperblock { .. } => {
-            "`umbrella disk create` makes one, if it never was one; else `umbrella disk salvage` copies what disk and flash still hold"
+            "`umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies what disk and flash still hold"
         }
         HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
         HybridError::FlashLost { .. } => {
