@@ -301,6 +301,14 @@ struct World {
 }
 
 impl World {
+    /// Files as branch, bytes and heat, none of which was moved yet.
+    fn new(rules: Rules, files: Vec<(u16, u64, u64)>, sizes: [u64; 4]) -> World {
+        let heats = files.iter().map(|file| file.2).collect();
+        let opened = vec![false; files.len()];
+        let files = files.into_iter().map(|(branch, bytes, _)| (BranchId(branch), bytes, false)).collect();
+        World { rules, files, heats, opened, sizes, moves: BTreeMap::new(), cools: false }
+    }
+
     fn views(&self) -> Vec<BranchView> {
         let used = |id: u16| self.files.iter().filter(|file| file.0 == BranchId(id)).map(|file| file.1).sum::<u64>();
         let view = |(id, total): (u16, &u64)| BranchView {
@@ -454,10 +462,7 @@ proptest! {
         sizes in prop::array::uniform4(50_000u64..400_000),
     ) {
         let Ok(rules) = Rules::compile(&spec, &names()) else { return Ok(()) };
-        let heats = files.iter().map(|file| file.2).collect();
-        let files: Vec<_> = files.into_iter().map(|(branch, bytes, _)| (BranchId(branch), bytes, false)).collect();
-        let opened = vec![false; files.len()];
-        let mut world = World { rules, files, heats, opened, sizes, moves: BTreeMap::new(), cools: false };
+        let mut world = World::new(rules, files, sizes);
         for _ in 0..20 {
             world.enforce();
             world.evict();
@@ -497,10 +502,7 @@ proptest! {
         sizes in prop::array::uniform4(50_000u64..400_000),
     ) {
         let Ok(rules) = Rules::compile(&spec, &names()) else { return Ok(()) };
-        let heats = files.iter().map(|file| file.2).collect();
-        let files: Vec<_> = files.into_iter().map(|(branch, bytes, _)| (BranchId(branch), bytes, false)).collect();
-        let opened = vec![false; files.len()];
-        let mut world = World { rules, files, heats, opened, sizes, moves: BTreeMap::new(), cools: false };
+        let mut world = World::new(rules, files, sizes);
         world.rest()?;
         for (file, times) in opens {
             let at = file.index(world.files.len());
