@@ -253,6 +253,14 @@ fn a_first_configuration_asks_and_never_writes_over_a_file() {
     fs::write(dir.path().join("pool.toml"), "mine").unwrap();
     let refused = umbrella(dir.path(), &["init", "/tmp", "--output", "pool.toml"]);
     assert!(!refused.status.success() && text(&refused).contains("left as it is"), "{}", text(&refused));
+    let below = dir.path().join("a/below");
+    fs::create_dir_all(&below).unwrap();
+    let (outer, inner) = (dir.path().join("a"), below.to_str().unwrap());
+    let outer = outer.to_str().unwrap();
+    for (paths, said) in [([outer, inner], "lies in"), ([inner, outer], "lies in"), ([outer, outer], "named twice")] {
+        let nested = umbrella(dir.path(), &["init", paths[0], paths[1]]);
+        assert!(!nested.status.success() && text(&nested).contains(said), "{}", text(&nested));
+    }
     let missing = umbrella(dir.path(), &["init", "/does/not/exist"]);
     assert!(!missing.status.success() && text(&missing).contains("/does/not/exist"), "{}", text(&missing));
     assert_eq!(fs::read(dir.path().join("pool.toml")).unwrap(), b"mine");
@@ -284,6 +292,19 @@ fn a_mount_of_mergerfs_is_found_in_fstab_and_becomes_a_configuration() {
     assert!(written.contains("spread = \"most-free\"") && written.contains("min_free = \"4GiB\""), "{written}");
     assert_eq!(json["no_equal"][0]["option"], "symlinkify=true");
     assert_eq!(json["mount_options"][0], "nofail");
+
+    // In fstab a space is `\040`.
+    let spaced = "/mnt/a:/mnt/b /srv/my\\040pool fuse.mergerfs category.create=ff 0 0\n";
+    fs::write(dir.path().join("fstab"), format!("{fstab}{spaced}")).unwrap();
+    for mount in ["/srv/my pool", "/srv/my\\040pool"] {
+        let found = umbrella(dir.path(), &["from-mergerfs", mount]);
+        assert!(text(&found).contains("mount = \"/srv/my pool\""), "{mount}: {}", text(&found));
+    }
+    let written = umbrella(dir.path(), &["from-mergerfs", "--output", "spaced.toml", "/srv/my pool"]);
+    let line = format!("{}/spaced.toml  /srv/my\\040pool  fuse.umbrella", dir.path().display());
+    assert!(text(&written).contains(&line), "{}", text(&written));
+    let late = umbrella(dir.path(), &["from-mergerfs", "/srv/pool", "--output", "late.toml"]);
+    assert!(!late.status.success() && text(&late).contains("before the line"), "{}", text(&late));
 
     let unknown = umbrella(dir.path(), &["from-mergerfs", "/srv/other"]);
     assert!(!unknown.status.success() && text(&unknown).contains("no line for"), "{}", text(&unknown));

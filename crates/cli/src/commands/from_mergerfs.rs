@@ -34,7 +34,7 @@ pub(crate) struct FromMergerfsArgs {
     /// Print JSON: the configuration, and what is to be said of the options.
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// An fstab line, a command line, options, or a mount point in /etc/fstab; `-` reads standard input.
+    /// An fstab line, a command line, options, or a mount point in /etc/fstab; `-` reads standard input. It comes last.
     #[arg(required = true, value_name = "LINE", trailing_var_arg = true, allow_hyphen_values = true)]
     line: Vec<String>,
 }
@@ -74,11 +74,23 @@ impl FromMergerfsArgs {
                     .context("reading standard input")?;
                 Ok(text)
             }
-            [mount] if mount.starts_with('/') && !mount.contains([':', ' ', '\t']) => line_of(mount),
+            [mount] if mount.starts_with('/') && !mount.contains(':') => match line_of(mount) {
+                // It has a space, so it may be a line itself.
+                Err(_) if mount.contains([' ', '\t']) => Ok(mount.clone()),
+                line => line,
+            },
             [line] => Ok(line.clone()),
+            words if words.iter().any(|word| is_own_option(word)) => {
+                bail!("the options of `from-mergerfs` go before the line: what follows the line belongs to mergerfs")
+            }
             words => Ok(words.iter().map(|word| as_word(word)).collect::<Vec<_>>().join(" ")),
         }
     }
+}
+
+/// mergerfs has none of these.
+fn is_own_option(word: &str) -> bool {
+    ["--mount", "--output", "--json"].iter().any(|own| word.split('=').next() == Some(own))
 }
 
 /// A word of a command line, so that it stays one.
@@ -91,10 +103,11 @@ fn line_of(mount: &str) -> anyhow::Result<String> {
     let fstab = std::env::var_os("LIBMOUNT_FSTAB").unwrap_or_else(|| "/etc/fstab".into());
     let fstab = Path::new(&fstab);
     let text = std::fs::read_to_string(fstab).with_context(|| format!("reading {}", fstab.display()))?;
-    let wanted = mount.trim_end_matches('/');
+    let wanted = mergerfs::unescape(mount);
+    let wanted = wanted.trim_end_matches('/');
     let is_it = |line: &&str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        !line.trim_start().starts_with('#') && fields.get(1).is_some_and(|at| at.trim_end_matches('/') == wanted)
+        let at = line.split_whitespace().nth(1).map(mergerfs::unescape);
+        !line.trim_start().starts_with('#') && at.is_some_and(|at| at.trim_end_matches('/') == wanted)
     };
     match text.lines().find(is_it) {
         Some(line) => Ok(line.to_owned()),
@@ -112,6 +125,8 @@ fn next(translation: &Translation, file: &str) -> Vec<String> {
     ];
     let options = translation.mount_options.iter().map(|option| visible(option)).collect::<Vec<_>>().join(",");
     let options = if options.is_empty() { "defaults".to_owned() } else { options };
-    next.push(format!("# in fstab: {file}  {mount}  fuse.umbrella  {options}  0 0"));
+    let absolute = std::path::absolute(file).map_or_else(|_| file.to_owned(), |path| visible_path(&path));
+    let as_field = |text: &str| text.replace(' ', "\\040");
+    next.push(format!("# in fstab: {}  {}  fuse.umbrella  {options}  0 0", as_field(&absolute), as_field(&mount)));
     next
 }

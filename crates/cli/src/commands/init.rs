@@ -55,6 +55,7 @@ impl InitArgs {
                 "no disk was chosen: mount the disks, or name their directories (`umbrella init /mnt/disk1 /mnt/disk2`)"
             );
         }
+        refuse_nested(&storages)?;
         let mount = std::path::absolute(&self.mount)?;
         let outline = outline(&mount, &storages)?;
         let text = outline.text();
@@ -101,6 +102,23 @@ impl InitArgs {
         }
         Ok(chosen)
     }
+}
+
+/// No branch lies in another.
+fn refuse_nested(storages: &[Storage]) -> anyhow::Result<()> {
+    for (index, storage) in storages.iter().enumerate() {
+        for other in storages.iter().skip(index + 1) {
+            let (one, two) = (&storage.path, &other.path);
+            if one == two {
+                bail!("{} is named twice: name each directory once", visible_path(one));
+            }
+            let (outer, inner) = if two.starts_with(one) { (one, two) } else { (two, one) };
+            if inner.starts_with(outer) {
+                bail!("{} lies in {}: use one of the two", visible_path(inner), visible_path(outer));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A branch for machines.

@@ -145,7 +145,7 @@ fn is_kind(word: &str) -> bool {
 }
 
 /// `\040` is a space, as fstab has it.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     const ESCAPES: [(&str, &str); 4] = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     ESCAPES.iter().fold(text.to_owned(), |text, (escape, meant)| text.replace(escape, meant))
 }

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::config::outline::{Branch, Group, Key, Outline, branch_names, free_name};
 use branches::{Given, Mode};
+pub(crate) use input::unescape;
 use input::{Input, Setting};
 use options::Fate;
 use policies::Policy;
