@@ -303,6 +303,7 @@ fn a_mount_of_mergerfs_is_found_in_fstab_and_becomes_a_configuration() {
     let written = umbrella(dir.path(), &["from-mergerfs", "--output", "spaced.toml", "/srv/my pool"]);
     let line = format!("{}/spaced.toml  /srv/my\\040pool  fuse.umbrella", dir.path().display());
     assert!(text(&written).contains(&line), "{}", text(&written));
+    assert!(text(&written).contains("umount '/srv/my pool'"), "{}", text(&written));
     let late = umbrella(dir.path(), &["from-mergerfs", "/srv/pool", "--output", "late.toml"]);
     assert!(!late.status.success() && text(&late).contains("before the line"), "{}", text(&late));
 

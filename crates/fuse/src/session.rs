@@ -135,9 +135,11 @@ impl<F: Filesystem> Session<F> {
             Err(NoRings::Reason(reason)) => (None, TransportInUse::Dev(reason)),
             Err(NoRings::Connection(error)) => return Err(error),
         };
-        let (least, most) = if rings.is_some() { (2, 4) } else { (threads, max_threads) };
+        let gathers = rings.is_some();
+        let (least, most) = if gathers { (2, 4) } else { (threads, max_threads) };
         let serve: Arc<dyn Serve> = Arc::<Server<F>>::clone(&server);
-        let readers = DeviceReaders::new(device, serve, dev::Limits { least, most, payload: agreed.payload() });
+        let limits = dev::Limits { least, most, payload: agreed.payload(), gathers };
+        let readers = DeviceReaders::new(device, serve, limits);
         Ok(Served { server, readers, rings, transport })
     }
 

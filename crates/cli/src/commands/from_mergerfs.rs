@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
+use umbrella_lab::result::shell_words;
 
 use super::written;
 use crate::mergerfs::{self, Note, Translation};
-use crate::text::{quoted, visible};
+use crate::text::{quoted, visible, visible_path};
 use crate::{config, output};
 
 /// Write the configuration that is equal to a mergerfs mount, and name what has no equal.
@@ -119,9 +120,9 @@ fn line_of(mount: &str) -> anyhow::Result<String> {
 fn next(translation: &Translation, file: &str) -> Vec<String> {
     let mount = visible(&translation.outline.mount);
     let mut next = vec![
-        format!("umount {mount}"),
-        format!("umbrella check --import {file}   # what is on several branches?"),
-        format!("umbrella mount {file} --daemon"),
+        shell_words(["umount", &mount]),
+        format!("{}   # what is on several branches?", shell_words(["umbrella", "check", "--import", file])),
+        shell_words(["umbrella", "mount", file, "--daemon"]),
     ];
     let options = translation.mount_options.iter().map(|option| visible(option)).collect::<Vec<_>>().join(",");
     let options = if options.is_empty() { "defaults".to_owned() } else { options };

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::json;
+use umbrella_lab::result::shell_words;
 use umbrella_units::ByteSize;
 
 use super::ask::{Asker, Reply};
@@ -66,9 +67,12 @@ impl InitArgs {
         }
         written::deliver(&text, self.output.as_deref(), &|file| {
             vec![
-                format!("mkdir -p {}", visible_path(&mount)),
-                format!("umbrella check --import {file}   # what do the files on the disks become?"),
-                format!("umbrella mount {file} --daemon"),
+                shell_words(["mkdir", "-p", &visible_path(&mount)]),
+                format!(
+                    "{}   # what do the files on the disks become?",
+                    shell_words(["umbrella", "check", "--import", file])
+                ),
+                shell_words(["umbrella", "mount", file, "--daemon"]),
             ]
         })
     }

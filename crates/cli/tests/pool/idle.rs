@@ -53,6 +53,27 @@ impl Lines {
 }
 
 #[test]
+fn requests_wake_only_the_threads_that_serve_them() {
+    const FILES: usize = 1000;
+    let disks = [(); 2].map(|()| Disk::ext4(32 * MIB));
+    let pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).mount();
+    let work = |run: &str| {
+        fs::create_dir(pool.join(run)).unwrap();
+        let path = |file: usize| pool.join(&format!("{run}/{file}"));
+        (0..FILES).for_each(|file| fs::write(path(file), b"something").unwrap());
+        (0..FILES).for_each(|file| assert_eq!(fs::read(path(file)).unwrap(), b"something"));
+        (0..FILES).for_each(|file| fs::remove_file(path(file)).unwrap());
+    };
+    work("first");
+    let before = switches(&pool);
+    work("second");
+    let mut ran = ran(&before, &switches(&pool));
+    ran.retain(|thread, _| !thread.starts_with("fuse"));
+    let times = ran.values().sum::<u64>();
+    assert!(times < FILES as u64 / 4, "{FILES} files woke others {times} times: {ran:?}");
+}
+
+#[test]
 fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
     let disks = [(); 4].map(|()| Disk::ext4(32 * MIB));
     let [a, b, c, d] = &disks;

@@ -25,7 +25,10 @@ impl Admin {
             }
             let goes_on = self.migrate.keep_levels();
             let before = |next: Instant| goes_on.map_or(next, |at| at.min(next));
-            if self.migrate.has_levels() && used.elapsed() < REST {
+            if !self.migrate.has_levels() {
+                // Use of the tree is nothing to wake up for: new rules call.
+                self.branches.levels.wait_until(before(Instant::now() + A_DAY));
+            } else if used.elapsed() < REST {
                 self.branches.levels.wait_until(before(Instant::now() + EVERY));
             } else {
                 self.branches.levels.sleep_until(before(Instant::now() + A_DAY));

@@ -95,7 +95,7 @@ fn any_bytes_of_a_device_do_no_harm_and_every_request_is_answered() {
     println!("SEED={seed}");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (device, kernel) = fake_kernel();
-    let limits = Limits { least: 3, most: 8, payload: 1 << 16 };
+    let limits = Limits { least: 3, most: 8, payload: 1 << 16, gathers: true };
     let readers = DeviceReaders::new(device, Arc::new(server()), limits);
     let served = std::thread::spawn(move || readers.run());
     for unique in 1..5_000_u64 {

@@ -7,8 +7,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use crate::abi;
+use crate::abi::{self, opcode};
 use crate::body::Body;
 use crate::channel::Channel;
 use crate::device::{Device, Incoming};
@@ -28,7 +29,13 @@ pub(crate) struct Limits {
     pub(crate) most: usize,
     /// The most bytes of a write.
     pub(crate) payload: usize,
+    /// Requests that somebody waits for come another way. So a thread rests after the kernel forgot something: what it forgets meanwhile comes
+    /// with one read, and no `unlink` wakes a thread of its own.
+    pub(crate) gathers: bool,
 }
+
+/// How long it rests.
+const REST: Duration = Duration::from_millis(1);
 
 /// Reads and serves requests.
 pub(crate) struct DeviceReaders {
@@ -151,9 +158,12 @@ impl DeviceReaders {
                 Ok(Incoming::Again) => {}
                 Ok(Incoming::Request(length)) => {
                     self.before_handler();
-                    self.serve(room.get(..length).unwrap_or_default());
+                    let forgot = self.serve(room.get(..length).unwrap_or_default());
                     if !self.after_handler() {
                         return;
+                    }
+                    if forgot && self.limits.gathers {
+                        std::thread::sleep(REST);
                     }
                 }
                 Ok(Incoming::Ended) => return self.end(None),
@@ -162,10 +172,12 @@ impl DeviceReaders {
         }
     }
 
-    fn serve(&self, bytes: &[u8]) {
-        let Ok((header, body)) = split_header(bytes) else { return };
+    /// Whether it was only told that the kernel forgot something.
+    fn serve(&self, bytes: &[u8]) -> bool {
+        let Ok((header, body)) = split_header(bytes) else { return false };
         let channel: Arc<dyn Channel> = Arc::<Device>::clone(&self.device);
         self.server.serve(&header, Body::joined(body), channel);
+        matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET)
     }
 
     fn before_handler(self: &Arc<DeviceReaders>) {

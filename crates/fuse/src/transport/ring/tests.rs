@@ -48,7 +48,8 @@ mod live {
         let refused = prepared.register().err().unwrap();
         assert!(matches!(refused, Refused::GivenBack(error) if error.raw_os_error() == Some(libc::EINVAL)));
         let unmounter = mounting.attach(Arc::clone(&device), folder.path().to_owned()).unwrap();
-        let readers = DeviceReaders::new(device, server, Limits { least: 2, most: 2, payload: agreed.payload() });
+        let limits = Limits { least: 2, most: 2, payload: agreed.payload(), gathers: false };
+        let readers = DeviceReaders::new(device, server, limits);
         let served = std::thread::spawn(move || readers.run());
         let output =
             Command::new("timeout").args(["10", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();
