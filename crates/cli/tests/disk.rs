@@ -24,10 +24,11 @@ mod told;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::time::Duration;
 use support::house::{House, Killed};
 use support::process::as_nobody;
 use support::{MIB, bytes, eventually, first, poll, require_root_and_fuse, run, said, temp_dir};
@@ -309,17 +310,36 @@ fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     assert_eq!(house.json(&["check", config])["pair"]["cached"], MIB);
 }
 
-#[test]
-fn a_disk_that_somebody_uses_is_not_taken_away_unless_told_to() {
-    let house = House::new();
+/// A disk in memory with one client.
+fn used(house: &House) -> Child {
     house.given(&["serve", "--disk", "memory:size=16MiB", "--name", "ram", "--daemon"]);
-    let mut client = Command::new("qemu-io")
+    let client = Command::new("qemu-io")
         .args(["-f", "raw", &format!("nbd+unix:///ram?socket={}", house.path("run/disks/ram.nbd").display())])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .expect("qemu-io is installed (`make setup` does)");
     eventually("the client is connected", || house.status("ram")["clients"] == 1);
+    client
+}
+
+#[test]
+fn a_detachment_waits_a_moment_for_a_client_that_hangs_up() {
+    let house = House::new();
+    let mut client = used(&house);
+    let hangs_up = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(150));
+        client.kill().expect("it is our child");
+        client.wait().expect("it is our child");
+    });
+    house.given(&["detach"]);
+    hangs_up.join().expect("it did not panic");
+}
+
+#[test]
+fn a_disk_that_somebody_uses_is_not_taken_away_unless_told_to() {
+    let house = House::new();
+    let mut client = used(&house);
     house.refused(&["detach"], 1, &["in use by NBD clients (1 connected)", "--force"]);
     assert!(house.is_served("ram"));
     let pid = house.pid("ram");

@@ -25,6 +25,8 @@ use crate::output::reasons;
 
 /// How often somebody who waits for the end hears that it is under way.
 const PULSE: Duration = Duration::from_secs(1);
+/// A client that ended a moment ago is still counted: a detachment waits so long for it to hang up.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// What a request comes to whose client is gone.
 pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not done";
 /// Most ranges that a status names.
@@ -231,13 +233,22 @@ impl DiskService {
         if !tell(&Progress::default()) {
             bail!("{NOBODY_WAITS}");
         }
-        let (name, hybrid, keeps_flash, Stats { connections, .. }) =
+        let look = || {
             self.of_served(|Served { offered, server, attached, .. }| {
                 if let Some(attached) = attached {
                     attached.refuse_in_use()?;
                 }
                 Ok((offered.spec.name.to_string(), offered.hybrid(), offered.keeps_flash(), server.stats()))
-            })?;
+            })
+        };
+        let began = Instant::now();
+        let (name, hybrid, keeps_flash, Stats { connections, .. }) = loop {
+            let seen = look()?;
+            if seen.3.connections == 0 || force || began.elapsed() >= GOODBYE {
+                break seen;
+            }
+            std::thread::sleep(GOODBYE / 50);
+        };
         if connections > 0 && !force {
             bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
         }
