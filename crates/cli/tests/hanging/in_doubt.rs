@@ -32,7 +32,7 @@ fn is_empty(dir: &Path) -> bool {
 
 /// Stops the mirror's daemon while a file's move to it has its intent and not yet its name, and opens the file meanwhile.
 fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File {
-    let slow = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "1500000");
+    let slow = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "4000000");
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
     let intents = mirror.below().join(".umbrella/intents");
     let whole = || {
