@@ -231,12 +231,13 @@ impl DiskService {
         if !tell(&Progress::default()) {
             bail!("{NOBODY_WAITS}");
         }
-        let (name, hybrid, keeps_flash, Stats { connections, .. }) =
+        let (name, lasts, hybrid, keeps_flash, Stats { connections, .. }) =
             self.of_served(|Served { offered, server, attached, .. }| {
                 if let Some(attached) = attached {
                     attached.refuse_in_use()?;
                 }
-                Ok((offered.spec.name.to_string(), offered.hybrid(), offered.keeps_flash(), server.stats()))
+                let (name, lasts) = (offered.spec.name.to_string(), offered.spec.disk.path().is_some());
+                Ok((name, lasts, offered.hybrid(), offered.keeps_flash(), server.stats()))
             })?;
         if connections > 0 && !force {
             bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
@@ -271,6 +272,7 @@ impl DiskService {
             bail!("{error}");
         }
         let outcome = match flash {
+            _ if !lasts => Outcome::Gone,
             _ if keeps_flash => Outcome::DetachedWithCache,
             // Alone it would show what was there before.
             AtDetach::Empty if !at_risk.is_empty() => Outcome::DetachedWithCache,
