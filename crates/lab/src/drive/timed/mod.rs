@@ -244,7 +244,7 @@ fn in_time(result: Result<(), MeasureError>) -> Result<bool, MeasureError> {
 }
 
 /// What suffices to know at least how fast a disk turns, and one track of it.
-const LEAST_TIME: Duration = Duration::from_secs(30);
+const LEAST_TIME: Duration = Duration::from_secs(10);
 /// The shares of the time by which the steps have ended. Without rotation and a track nothing is known: these may take
 /// all of it.
 const ZONES_BY: f64 = 0.6;
