@@ -80,6 +80,11 @@ impl LaterMarks {
         self.ask(scanner, expected, |marks| &mut marks.promised)
     }
 
+    /// Whether any later record was found; once it was asked for marks, there is none near by if not.
+    pub(super) fn has_any(&self) -> bool {
+        self.certain.last.is_some()
+    }
+
     fn ask(
         &mut self,
         scanner: &mut Scanner<'_>,

@@ -74,7 +74,9 @@ pub use guess::PairRemains;
 pub use half::Half;
 pub use losses::Losses;
 pub use occupied::refuse_occupied;
-pub use pair::{Created, LEAST_FLASH, create, disk_of, finish_detach, flash_of, forget_flash, free_flash, has_tag};
+pub use pair::{
+    Created, LABEL, LEAST_FLASH, create, disk_of, finish_detach, flash_of, forget_flash, free_flash, has_tag,
+};
 pub use salvage::DamagedPair;
 pub use stats::{HybridStats, Motion};
 pub use umbrella_policy::flash_cache::Options;

@@ -29,6 +29,9 @@ use crate::error::BlockError;
 /// The smallest flash that can be put before a disk.
 pub const LEAST_FLASH: ByteSize = ByteSize((LOG_START.0 + LEAST_LOG) * SECTOR_BYTES);
 
+/// What the label takes at the end of the disk.
+pub const LABEL: ByteSize = ByteSize(TAG_SECTORS * SECTOR_BYTES);
+
 /// What the two halves say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Labels {

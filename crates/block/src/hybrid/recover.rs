@@ -180,7 +180,9 @@ impl Walk<'_> {
         if let Some(header) = own.filter(|header| header.marks.promised >= expected.sequence) {
             return self.behind_header(header, Promise::Open).map(Some);
         }
-        let next = self.scanner.later_record(expected, Reach::Near).filter(|next| next.epoch == last);
+        // At the end of most logs there is none, and nothing is read once more to find that out.
+        let next = if self.later.has_any() { self.scanner.later_record(expected, Reach::Near) } else { None };
+        let next = next.filter(|next| next.epoch == last);
         let Some(next) = next.filter(|_| self.later.is_promised(&mut self.scanner, expected)) else {
             return Ok(self
                 .scanner

@@ -192,6 +192,19 @@ pub enum LogStoreError {
         /// Its logical block.
         block: u32,
     },
+    /// The device ends before the store does.
+    #[error(
+        "{device} ends before its store does: it has {}, its label says {}; what lay behind its end is lost",
+        present.told_apart(*needed)[0], present.told_apart(*needed)[1]
+    )]
+    CutOff {
+        /// The device.
+        device: String,
+        /// What it has.
+        present: ByteSize,
+        /// What the store needs.
+        needed: ByteSize,
+    },
     /// Something else is there.
     #[error("{device} is not empty, and everything on it would be overwritten")]
     Occupied {

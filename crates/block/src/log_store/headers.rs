@@ -80,12 +80,15 @@ pub(super) fn for_each_header(
     let shape = &superblock.shape;
     let first = shape.place(segment, Slot(0));
     let mut blocks = SegmentBlocks { named, superblock, first, start: 0, piece: Vec::new() };
-    let mut is_whole = true;
+    // A device that was cut ends before its store does.
+    let present = named.device.geometry().capacity.block().0.saturating_sub(superblock.device_block(first).0);
+    let end = slots.end.min(u32::try_from(present).unwrap_or(u32::MAX));
+    let mut is_whole = end == slots.end;
     let (mut slot, mut ahead) = (slots.start, 1);
     let mut last: Option<Order> = None;
     // The last slot of a full segment has no room for a chunk.
-    while slot < slots.end && slot + 1 < shape.segment_blocks() {
-        let header = blocks.header(slot, ahead.min(slots.end - slot)).filter(&counts);
+    while slot < end && slot + 1 < shape.segment_blocks() {
+        let header = blocks.header(slot, ahead.min(end - slot)).filter(&counts);
         if let Some(header) = header.filter(|header| last.is_none_or(|last| last < order(header))) {
             last = Some(order(&header));
             each(Place(first.0 + u64::from(slot)), &header);

@@ -77,6 +77,12 @@ impl Replay<'_> {
     pub(super) fn note_all_segments(&mut self, is_damaged: bool) {
         let segments = (0..self.core.layout.shape().segments).map(SegmentNo);
         let of_log: Vec<_> = segments.filter(|segment| !self.core.superblock.is_system(*segment)).collect();
+        let store = &self.named.name;
+        tracing::warn!(
+            store,
+            segments = of_log.len(),
+            "a checkpoint is damaged: the beginning of each segment is read"
+        );
         let last = of_log.into_iter().filter_map(|segment| self.note_begin(segment)).max();
         self.mark.0 = self.mark.0.max(last.filter(|_| is_damaged).unwrap_or_default());
     }

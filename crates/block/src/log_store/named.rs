@@ -87,9 +87,13 @@ impl NamedDevice {
         ChunkHeader::parse(&block, superblock, at).ok()
     }
 
-    /// The superblock that counts.
+    /// The superblock that counts; the store must fit onto the device.
     pub(super) fn superblock(&self) -> Result<Chosen, LogStoreError> {
-        let capacity = self.device.geometry().capacity;
+        self.superblock_within(self.device.geometry().capacity)
+    }
+
+    /// The superblock that counts, of a store that fits into so much.
+    pub(super) fn superblock_within(&self, capacity: Lba) -> Result<Chosen, LogStoreError> {
         let copies = Superblock::COPIES.map(|at| {
             let mut block = [0; BLOCK_BYTES];
             match self.block(at, &mut block) {

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
-use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
+use umbrella_units::{BlockNo, ByteSize, Lba, PAGE_BYTES};
 
 use super::checkpoint::Progress;
 use super::chunks_behind::Behind;
@@ -28,7 +28,7 @@ use super::loss::BlockRuns;
 use super::named::NamedDevice;
 use super::recover::{Recovered, recover_all};
 use super::timelines::Timelines;
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, Geometry};
 
 /// Blocks whose copies are looked for at once.
 const WINDOW: u64 = 1 << 20;
@@ -142,8 +142,12 @@ impl Salvage {
     pub fn open(device: Arc<dyn BlockDevice>, name: &str) -> Result<Salvage, LogStoreError> {
         let named = NamedDevice::new(name, device);
         let mut damage = Vec::new();
-        let superblock = match named.superblock() {
-            Ok(chosen) => chosen.superblock,
+        // What lies behind the end of a device that was cut cannot be read, as if it were damaged.
+        let superblock = match named.superblock_within(Lba(u64::MAX)) {
+            Ok(chosen) => {
+                damage.extend(cut_off(&named, &chosen.superblock));
+                chosen.superblock
+            }
             Err(error) => {
                 let is_foreign = matches!(&error, LogStoreError::Superblock { source, .. } if matches!(**source, ChooseError::Foreign));
                 let Some(superblock) = guess(&named) else { return Err(error) };
@@ -388,6 +392,14 @@ impl CopyWindow {
         let gone = [self.gone.get(at), self.gone_pages.get(at / PAGE)];
         gone.into_iter().flatten().copied().max().flatten()
     }
+}
+
+/// That a device ends before its store does, if it is so.
+fn cut_off(named: &NamedDevice, superblock: &Superblock) -> Option<LogStoreError> {
+    let Geometry { capacity, .. } = named.device.geometry();
+    let bytes = |blocks: BlockNo| ByteSize(blocks.0 * PAGE_BYTES);
+    let (present, needed) = (bytes(capacity.block()), bytes(superblock.end()));
+    (present < needed).then(|| LogStoreError::CutOff { device: named.name.clone(), present, needed })
 }
 
 /// What comes behind the end of the log has at least this epoch and this number.

@@ -99,9 +99,10 @@ fn of_superblock(error: &ChooseError) -> Option<&'static str> {
             Some("`umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies its data out")
         }
         ChooseError::Damaged { .. } => Some("`umbrella disk salvage` copies the data out"),
-        ChooseError::Unusable { source: FormatError::DeviceTooSmall { .. }, .. } => {
-            Some("`umbrella disk check --data` then lists the losses")
-        }
+        ChooseError::Unusable { source: FormatError::DeviceTooSmall { .. }, .. } => Some(
+            "`umbrella disk check --data` then lists the losses. `umbrella disk salvage` copies what is left, \
+             however much is missing",
+        ),
         _ => None,
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
+use umbrella_block::hybrid::{Half, LABEL};
 use umbrella_block::log_store::format::{BLOCK_BYTES, FormatError, Superblock, choose};
 use umbrella_block::log_store::{self, LogStore, LogStoreStats};
 use umbrella_block::scrub::Scrub;
@@ -23,6 +24,8 @@ use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
 use crate::pool;
 use crate::text::visible_path;
 
+/// More than any device has: a store is recognised although its device is too small for it.
+const ANY_SIZE: Lba = Lba(u64::MAX);
 /// Mended pages and copies that a status names.
 const MENDED_SHOWN: usize = 5;
 
@@ -49,7 +52,7 @@ impl Log {
             None if !is_on(&**device, name)? => return Ok(None),
             None => LogSpec::default().options(),
             Some(log) => {
-                if !has_flash && !lasts {
+                if !lasts {
                     // What is in memory was forgotten with the last daemon.
                     log_store::create(Arc::clone(device), name, &log.create_options(false))?;
                 }
@@ -62,7 +65,7 @@ impl Log {
             OnDamage::Salvage => log_store::OpenMode::Salvage,
         };
         let store = LogStore::open(Arc::clone(device), name, options, access)?;
-        let [first, second] = copies(&**device);
+        let [first, second] = copies(&**device, device.geometry().capacity);
         let scheme = choose(first, second)?.superblock.scheme.as_str().to_owned();
         Ok(Some(Log { store: Arc::new(store), scheme }))
     }
@@ -154,7 +157,7 @@ pub(crate) fn segments(number: u32) -> String {
 ///
 /// A first superblock that is damaged so that nothing says what it was still is one if it agrees with the second where that is not zero, or if nothing at all lies before the second.
 pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool> {
-    let [first, second] = copies(device);
+    let [first, second] = copies(device, device.geometry().capacity);
     let [_, at] = Superblock::COPIES;
     match (first, second) {
         (Err(FormatError::Foreign { .. }), Ok(superblock)) if !is_remainder(device, &superblock) => bail!(
@@ -191,7 +194,8 @@ fn is_remainder(device: &dyn BlockDevice, second: &Superblock) -> bool {
 /// that was there once: that may be looked at, but not written.
 fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> anyhow::Result<()> {
     let told = "a log store is on it: add [log] to the configuration";
-    match copies(device) {
+    let ([first, _], [_, second]) = (copies(device, ANY_SIZE), copies(device, device.geometry().capacity));
+    match [first, second] {
         [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
             "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is not one any more, serve it --read-only to save what you need",
@@ -201,9 +205,33 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
     }
 }
 
-/// Both copies of the superblock.
-fn copies(device: &dyn BlockDevice) -> [Result<Superblock, FormatError>; 2] {
-    let capacity = device.geometry().capacity;
+/// Fails if the disk of a new pair holds a log store that needs the place of the label: the pair would be too small.
+pub(crate) fn refuse_without_room(disk: &Half) -> anyhow::Result<()> {
+    let device = &*disk.device;
+    // What is no store for sure is looked at when it is served.
+    if !is_on(device, &disk.name).unwrap_or(false) {
+        return Ok(());
+    }
+    let [first, second] = copies(device, ANY_SIZE);
+    let Ok(store) = first.or(second) else { return Ok(()) };
+    let size = device.geometry().size();
+    let needed = ByteSize(store.end().0 * BLOCK_BYTES as u64 + LABEL.0);
+    if needed <= size {
+        return Ok(());
+    }
+    let [shown, shown_needed] = size.told_apart(needed);
+    bail!(
+        "{0}: a log store fills it up to its last {LABEL}, where the label of a hybrid disk goes. To keep the store, \
+         make {0} larger, from {shown} to {shown_needed} at least (`truncate -s {1}` if it is a file), and create the \
+         pair again. To give the store up, use a configuration with [flash] and [log], and `umbrella disk create \
+         --force`",
+        disk.name,
+        needed.0
+    )
+}
+
+/// Both copies of the superblock, if the store fits into so much.
+fn copies(device: &dyn BlockDevice, capacity: Lba) -> [Result<Superblock, FormatError>; 2] {
     Superblock::COPIES.map(|BlockNo(at)| {
         let mut block = [0; BLOCK_BYTES];
         let structure = umbrella_block::log_store::format::Structure::Superblock;

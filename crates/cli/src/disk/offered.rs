@@ -314,6 +314,20 @@ impl Offered {
     /// Takes the space that a log store's disk has become larger by; how large it is now.
     pub(crate) fn grow(&self) -> anyhow::Result<ByteSize> {
         let name = &self.spec.name;
+        if self.spec.disk.path().is_none() {
+            bail!(
+                "{name} is in memory, and does not grow: detach it, and start it with another size (its data is gone \
+                 then)"
+            );
+        }
+        if self.spec.cache.is_none() && hybrid::has_tag(&self.disk.half()) {
+            bail!(
+                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the pair \
+                 apart first (`umbrella disk detach --dissolve`); docs/disk.md, Enlarge a disk, has the steps",
+                hybrid::LABEL,
+                self.disk.name
+            );
+        }
         let (before, grown) = (self.size(), self.log.as_ref().map(Log::grow).transpose()?);
         match grown {
             Some(size) if size > before || self.spec.cache.is_none() => Ok(size),

@@ -251,6 +251,8 @@ pub(crate) enum Outcome {
     Salvaged,
     /// The disk does without what only the flash had.
     FlashForgotten,
+    /// It was in memory: nothing is left.
+    Gone,
     /// Its daemon was gone; what it left behind is, too.
     LeftoversCleared,
 }

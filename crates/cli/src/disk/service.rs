@@ -238,13 +238,14 @@ impl DiskService {
                 if let Some(attached) = attached {
                     attached.refuse_in_use()?;
                 }
-                Ok((offered.spec.name.to_string(), offered.hybrid(), offered.keeps_flash(), server.stats()))
+                let (name, lasts) = (offered.spec.name.to_string(), offered.spec.disk.path().is_some());
+                Ok((server.stats(), name, lasts, offered.hybrid(), offered.keeps_flash()))
             })
         };
         let began = Instant::now();
-        let (name, hybrid, keeps_flash, Stats { connections, .. }) = loop {
+        let (Stats { connections, .. }, name, lasts, hybrid, keeps_flash) = loop {
             let seen = look()?;
-            if seen.3.connections == 0 || force || began.elapsed() >= GOODBYE {
+            if seen.0.connections == 0 || force || began.elapsed() >= GOODBYE {
                 break seen;
             }
             std::thread::sleep(GOODBYE / 50);
@@ -282,6 +283,7 @@ impl DiskService {
             bail!("{error}");
         }
         let outcome = match flash {
+            _ if !lasts => Outcome::Gone,
             _ if keeps_flash => Outcome::DetachedWithCache,
             // Alone it would show what was there before.
             AtDetach::Empty if !at_risk.is_empty() => Outcome::DetachedWithCache,

@@ -132,8 +132,9 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     fs::write(house.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
     let told = [
         "d.img: the device has 32 MiB, the store needs 64 MiB: ",
-        "`truncate -s 67108864 FILE`",
+        "`truncate -s 67108864 COPY`",
         "`umbrella disk check --data`",
+        "`umbrella disk salvage`",
     ];
     for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
         house.refused(command, 1, &told);
@@ -439,4 +440,94 @@ fn an_image_that_may_not_be_read_is_not_called_something_else() {
     let told = crate::support::said(&output);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("ermission denied") && !told.contains("--force"), "{told}");
+}
+
+/// A configuration of disk and flash, which are files of these names.
+fn pair(house: &House, name: &str, disk: &str, rest: &str) -> String {
+    let [disk, flash] = [disk, &format!("{name}.flash")].map(|half| text(&house.path(half)));
+    house.config(name, &format!("[disk]\npath = \"{disk}\"\n[flash]\npath = \"{flash}\"\nsize = \"16MiB\"\n{rest}"))
+}
+
+#[test]
+fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "full.img", "--size", SIZE]);
+    house.given(&["serve", "full.img", "--daemon"]);
+    house.write("full.img", &bytes(3, MIB));
+    house.given(&["detach"]);
+    let before = fs::read(house.path("full.img")).expect("it is there");
+    let plain = pair(&house, "plain", "full.img", "");
+    let log = pair(&house, "log", "full.img", "[log]\n");
+    let told = ["full.img: a log store fills it", "label of a hybrid disk", "`truncate -s 67117056`", "--force"];
+    for command in [&["create", &plain][..], &["create", &plain, "--force"], &["create", &log]] {
+        house.refused(command, 1, &told);
+        assert!(fs::read(house.path("full.img")).expect("it is there") == before, "it was written to");
+        assert!(!house.path("plain.flash").exists() && !house.path("log.flash").exists(), "what was made is left");
+    }
+    // With room for the label it stays.
+    let grow = |size: u64| {
+        OpenOptions::new().write(true).open(house.path("full.img")).and_then(|file| file.set_len(size)).expect("room");
+    };
+    grow(64 * MIB + 4096);
+    house.refused(&["create", &plain], 1, &told);
+    grow(64 * MIB + 8192);
+    house.given(&["create", &plain]);
+    let log = house.config("log", &format!("{}[log]\n", fs::read_to_string(&plain).expect("text")));
+    house.given(&["serve", &log, "--daemon"]);
+    assert!(house.read("log", MIB as usize) == bytes(3, MIB));
+    house.given(&["detach", "log", "--dissolve"]);
+    // Whoever wants a new one says so.
+    grow(64 * MIB);
+    house.given(&["create", &log, "--force"]);
+    house.given(&["check", &log]);
+}
+
+#[test]
+fn a_store_that_is_half_of_a_hybrid_disk_does_not_grow_over_its_label() {
+    let house = House::new();
+    fs::File::create(house.path("half.img")).and_then(|file| file.set_len(64 * MIB)).expect("there is room");
+    let log = pair(&house, "log", "half.img", "[log]\n");
+    house.given(&["create", &log]);
+    house.given(&["serve", &log, "--daemon"]);
+    house.given(&["detach", "log"]);
+    let told = ["half.img is half of a hybrid disk", "--dissolve"];
+    house.refused(&["grow", "half.img"], 1, &told);
+    house.given(&["serve", "half.img", "--daemon"]);
+    house.refused(&["grow", "half.img"], 1, &told);
+    house.given(&["detach", "half.img"]);
+    house.given(&["serve", &log, "--daemon"]);
+    house.given(&["detach", "log", "--dissolve"]);
+    house.given(&["grow", "half.img"]);
+}
+
+#[test]
+fn a_store_that_is_too_large_for_its_hybrid_disk_is_not_offered_raw() {
+    let house = House::new();
+    house.given(&["create", "--kind", "log", "full.img", "--size", SIZE]);
+    let whole = fs::read(house.path("full.img")).expect("it is there");
+    fs::write(house.path("full.img"), vec![0; 64 * MIB as usize]).expect("there is room");
+    let plain = pair(&house, "plain", "full.img", "");
+    house.given(&["create", &plain]);
+    // As a version that joined such a store left it.
+    overwrite(&house, "full.img", 0, &whole[..63 * MIB as usize]);
+    house.refused(&["serve", &plain, "--daemon"], 1, &["a log store is on it: add [log]"]);
+    house.given(&["detach", &plain, "--dissolve"]);
+    house.given(&["check", "full.img"]);
+}
+
+#[test]
+fn a_store_on_a_hybrid_disk_in_memory_is_made_at_each_start_and_gone_at_its_end() {
+    let house = House::new();
+    let memory = "kind = \"memory\"\nsize = ";
+    let config = house.config("m", &format!("[disk]\n{memory}\"64MiB\"\n[flash]\n{memory}\"24MiB\"\n[log]\n"));
+    house.given(&["check", &config]);
+    for flag in [&[][..], &["--keep-cache"], &["--dissolve"]] {
+        house.given(&["serve", &config, "--daemon"]);
+        assert!(house.read("m", MIB as usize) == vec![0; MIB as usize], "it is a new one");
+        house.write("m", &bytes(5, MIB));
+        house.refused(&["grow", "m"], 1, &["m is in memory, and does not grow"]);
+        let told = house.given(&[&["detach", "m"], flag].concat());
+        assert_eq!(told, "m is detached; it was in memory, and its data is gone\n");
+    }
+    house.refused(&["create", &config], 1, &["in memory nothing lasts", "made at each start"]);
 }

@@ -201,3 +201,22 @@ fn damage_that_the_last_scrub_found_is_told_by_check_until_it_is_written_again()
     house.given(&["detach"]);
     house.given(&["check", "s.img"]);
 }
+
+#[test]
+fn what_is_left_of_an_image_that_was_cut_is_got_out() {
+    let (house, _) = made();
+    let data = bytes(12, 20 * MIB);
+    house.given(&["serve", "s.img", "--daemon"]);
+    house.write("s.img", &data);
+    house.given(&["detach"]);
+    let image = OpenOptions::new().write(true).open(house.path("s.img")).expect("it is there");
+    let size = image.metadata().expect("it is there").len();
+    for left in [size - MIB, size / 3] {
+        image.set_len(left).expect("it can be cut");
+        let told = ["s.img ends before its store does: it has", "what lay behind its end is lost"];
+        house.refused(&["salvage", "s.img", "--to", "out", "--force"], 1, &told);
+        let found = fs::read(house.path("out")).expect("it was written");
+        let same = found.chunks(4096).zip(data.chunks(4096)).filter(|(found, data)| found == data).count();
+        assert!(same > 0, "{left} bytes: nothing was got out");
+    }
+}

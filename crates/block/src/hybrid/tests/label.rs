@@ -99,14 +99,26 @@ fn after_a_crash_with_nothing_on_flash_a_changed_disk_is_opened() {
     assert_eq!(read(&pair.open(Options::default()), 2, 1), fill(7, 1));
 }
 
-/// Flash that counts what is written to it.
+/// Flash that counts what is written to it, and read.
 struct Counted {
     inner: Memory,
     written: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Counted {
+    fn new(log: u64) -> Arc<Counted> {
+        Arc::new(Counted { inner: flash_of(log), written: AtomicU64::new(0), read: AtomicU64::new(0) })
+    }
 }
 
 impl BlockDevice for Counted {
-    crate::forward!(inner: geometry, read, flush, discard, write_zeroes);
+    crate::forward!(inner: geometry, flush, discard, write_zeroes);
+
+    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
+        self.read.fetch_add(buffer.len() as u64, Ordering::SeqCst);
+        self.inner.read(at, buffer)
+    }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.written.fetch_add(data.len() as u64, Ordering::SeqCst);
@@ -115,8 +127,22 @@ impl BlockDevice for Counted {
 }
 
 #[test]
+fn what_lies_behind_the_end_of_the_log_is_looked_through_once() {
+    let log = 8 * LEAST_LOG;
+    let counted = Counted::new(log);
+    let bed = Bed::new(Memory::new(sectors(1000 + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", counted.clone()), bed };
+    create(&pair.disk, &pair.flash).expect("it can be made");
+    drop(pair.open(by_hand(Algorithm::Whole)));
+    counted.read.store(0, Ordering::SeqCst);
+    drop(pair.open(by_hand(Algorithm::Whole)));
+    let (read, log) = (counted.read.load(Ordering::SeqCst), log * SECTOR_BYTES);
+    assert!((log..log * 3 / 2).contains(&read), "{read} bytes of a log of {log}");
+}
+
+#[test]
 fn what_was_written_to_the_flash_is_counted_to_the_byte_and_a_crash_forgets_none_of_it() {
-    let counted = Arc::new(Counted { inner: flash_of(LEAST_LOG), written: AtomicU64::new(0) });
+    let counted = Counted::new(LEAST_LOG);
     let bed = Bed::new(Memory::new(sectors(1000 + TAG_SECTORS)));
     let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", counted.clone()), bed };
     create(&pair.disk, &pair.flash).expect("it can be made");

@@ -238,8 +238,9 @@ pub enum FormatError {
     },
     /// The device ends before the store does.
     #[error(
-        "the device has {}, the store needs {}: copy it to a larger device, or, if the end of a file was cut off, `truncate -s {} FILE` lets it be opened without that end. \
-         That fails if half of it or more is missing, because the checkpoints lie in the middle",
+        "the device has {}, the store needs {}: copy it to a larger device, or, if the end of a file was cut off, \
+         `truncate -s {} COPY` lets a copy of it be opened without that end. That fails if half of it or more is \
+         missing, because the checkpoints lie in the middle",
         bytes(*present).told_apart(bytes(*needed))[0], bytes(*present).told_apart(bytes(*needed))[1], bytes(*needed).0
     )]
     DeviceTooSmall {

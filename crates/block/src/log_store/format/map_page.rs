@@ -13,7 +13,9 @@
 //! ```
 //!
 //! No room is left in a page for its checksum, and 24 bits of it fit where the place is looked up: any change of a single byte shows, of others all but one in 2²⁴,
-//! and so does an older page, or another one, at that place.
+//! and so does an older page, or another one, at that place. A page has no room for its own number either: if an
+//! index names two pages in each other's place, with valid checksums, only a check tells. No damage does that. A block
+//! that such a page places is not mistaken for another one, because the header of its chunk names its number.
 
 use std::fmt;
 use std::num::NonZeroU64;

@@ -440,6 +440,24 @@ fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
 }
 
 #[test]
+fn what_is_left_of_a_device_that_was_cut_is_got_out_and_told() {
+    let (bytes, truth) = after_random_work(6, 130);
+    let blocks = bytes.len() / 4096;
+    for left in [blocks - 1, blocks * 3 / 4, blocks / 2 + 1, blocks / 3] {
+        let cut = &bytes[..left * 4096];
+        let salvage = Salvage::open(Arc::new(Memory::from_bytes(cut.to_vec())), "disk").expect("there is a store");
+        let told = salvage.damage().first().map(ToString::to_string).unwrap_or_default();
+        assert!(told.starts_with("disk ends before its store does: it has"), "{left} blocks: {told}");
+        let held = got_out(cut).expect("there is a store").0;
+        assert!(held.iter().zip(&truth).any(|(held, truth)| held == truth && *truth != 0), "{left} blocks");
+        // Without a checkpoint nothing is proved; that is told.
+        if salvage.has_map() {
+            assert_told(cut, &truth, &format!("{left} blocks"));
+        }
+    }
+}
+
+#[test]
 fn a_device_without_a_store_is_no_store_to_be_saved() {
     let error = Salvage::open(memory(60), "disk").err().expect("there is none");
     assert!(error.to_string().contains("no log store is on this device"), "{error}");

@@ -19,7 +19,7 @@ use crate::disk::looped::refuse_looped;
 use crate::disk::offered::create_store;
 use crate::disk::open::{self, Made, Part};
 use crate::disk::pair::keeps;
-use crate::disk::{place, remembered};
+use crate::disk::{log, place, remembered};
 use crate::output::{self, reasons};
 use crate::text::visible_path;
 
@@ -165,6 +165,9 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     keeps(&spec.disk, cache)?;
     let newest_elsewhere = open::needs_flash(&spec.disk)?;
     let (disk, flash) = (half(&spec.disk, "the disk")?, half(&cache.flash, "the flash")?);
+    if !(force && spec.log.is_some()) {
+        log::refuse_without_room(&disk)?;
+    }
     // Power may have gone in the middle of a detachment; to finish it loses nothing.
     match hybrid::finish_detach(&disk, &flash) {
         Ok(())

@@ -180,6 +180,7 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
         Outcome::LeftoversCleared => {
             format!("{name}: cleaned up what its daemon left behind; the data on the disk was not touched")
         }
+        Outcome::Gone => format!("{name} is detached; it was in memory, and its data is gone"),
         Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
     }];
     match lost {

@@ -5,7 +5,7 @@ use umbrella_units::SECTOR_BYTES;
 
 use super::meter::{Meter, quantile, response};
 use super::queue::QueueTimings;
-use super::{MeasureError, elsewhere, in_time};
+use super::{MeasureError, elsewhere};
 
 /// Sizes of reads, in sectors: 4 KiB to 1 MiB.
 const SIZES: [u32; 5] = [8, 32, 128, 512, 2048];
@@ -38,15 +38,9 @@ pub struct Latency {
     pub p99_ms: f64,
 }
 
-/// Measures what it can until the time is over.
-pub(super) fn measure(meter: &mut Meter<'_>) -> Result<FlashTimings, MeasureError> {
-    let mut found = FlashTimings::default();
-    in_time(found.measure(meter))?;
-    Ok(found)
-}
-
 impl FlashTimings {
-    fn measure(&mut self, meter: &mut Meter<'_>) -> Result<(), MeasureError> {
+    /// Measures what it can until the time is over.
+    pub(super) fn measure(&mut self, meter: &mut Meter<'_>) -> Result<(), MeasureError> {
         for sectors in SIZES {
             let blocks = u64::from(sectors.div_ceil(meter.block()));
             let mut times = Vec::with_capacity(READS);

@@ -27,6 +27,7 @@ mod tracks;
 mod zones;
 
 use std::io;
+use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -41,6 +42,7 @@ pub use zones::Zone;
 
 use heads::HeadsFound;
 use meter::Meter;
+use tracks::Track;
 
 /// Smaller devices have no two places far enough apart.
 const SMALLEST: ByteSize = ByteSize(16 << 20);
@@ -107,7 +109,8 @@ pub struct Plan {
 }
 
 /// What is being measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Whether it turns, and how fast.
     Rotation,
@@ -136,6 +139,8 @@ pub struct DiskTimings {
     pub unreadable: u64,
     /// How long it took.
     pub seconds: f64,
+    /// What the time did not suffice for; what was not measured of it is assumed, or missing.
+    pub cut_short: Vec<Step>,
     /// A disk with platters; nothing if no rotation was found.
     pub rotating: Option<RotatingTimings>,
     /// A device without.
@@ -188,9 +193,20 @@ pub enum MeasureError {
         /// How many.
         count: u64,
     },
-    /// The time was over before anything was known.
-    #[error("the time was over before rotation and tracks were known; give it more")]
+    /// The time of a step is over.
+    #[error("the time is over")]
     OutOfTime,
+    /// All of the time was over before anything was known.
+    #[error(
+        "nothing was measured: after {given:?} it was not known yet {unknown}; give a disk that turns \
+         {LEAST_TIME:?} or more"
+    )]
+    TooLittleTime {
+        /// All of the time.
+        given: Duration,
+        /// What was being looked for.
+        unknown: &'static str,
+    },
     /// One block that cannot be read. Others serve as well.
     #[error("a block cannot be read")]
     Unreadable,
@@ -227,8 +243,10 @@ fn in_time(result: Result<(), MeasureError>) -> Result<bool, MeasureError> {
     }
 }
 
-/// The shares of the time by which the steps have ended.
-const ROTATION_BY: f64 = 0.25;
+/// What suffices to know at least how fast a disk turns, and one track of it.
+const LEAST_TIME: Duration = Duration::from_secs(10);
+/// The shares of the time by which the steps have ended. Without rotation and a track nothing is known: these may take
+/// all of it.
 const ZONES_BY: f64 = 0.6;
 const HEADS_BY: f64 = 0.7;
 const SEEKS_BY: f64 = 0.85;
@@ -245,49 +263,65 @@ pub fn measure(
         return Err(MeasureError::TooSmall { size });
     }
     let mut meter = Meter::new(device, plan);
-    meter.until(ROTATION_BY);
     progress(Step::Rotation);
-    let turns = rotation::find(&mut meter)?;
+    let turns = known(plan, rotation::find(&mut meter), "whether it turns")?;
     let (mut rotating, mut flash) = (None, None);
+    let mut cut_short = Vec::new();
     if turns {
-        rotating = Some(measure_rotating(&mut meter, progress)?);
+        progress(Step::Zones);
+        let first = known(plan, tracks::first(&mut meter), "how long its tracks are")?;
+        rotating = Some(measure_rotating(&mut meter, first, progress, &mut cut_short)?);
     } else {
-        meter.until(1.0);
         progress(Step::Flash);
-        flash = Some(flash::measure(&mut meter)?);
+        let found = flash.insert(FlashTimings::default());
+        cut_short.extend((!in_time(found.measure(&mut meter))?).then_some(Step::Flash));
     }
     let (reads, unreadable) = meter.counts();
-    Ok(DiskTimings { size, reads, unreadable, seconds: meter.elapsed().as_secs_f64(), rotating, flash })
+    Ok(DiskTimings { size, reads, unreadable, seconds: meter.elapsed().as_secs_f64(), cut_short, rotating, flash })
 }
 
-fn measure_rotating(meter: &mut Meter<'_>, progress: &mut dyn FnMut(Step)) -> Result<RotatingTimings, MeasureError> {
-    progress(Step::Zones);
+/// What nothing else can be measured without.
+fn known<T>(plan: &Plan, found: Result<T, MeasureError>, unknown: &'static str) -> Result<T, MeasureError> {
+    found.map_err(|error| match error {
+        MeasureError::OutOfTime => MeasureError::TooLittleTime { given: Duration::from_nanos(plan.time.0), unknown },
+        error => error,
+    })
+}
+
+fn measure_rotating(
+    meter: &mut Meter<'_>,
+    first: Track,
+    progress: &mut dyn FnMut(Step),
+    cut_short: &mut Vec<Step>,
+) -> Result<RotatingTimings, MeasureError> {
+    let mut note = |step, is_done: bool| cut_short.extend((!is_done).then_some(step));
     meter.until(ZONES_BY);
-    let mut tracks = vec![tracks::first(meter)?];
+    let mut tracks = vec![first];
     let surveyed = in_time(zones::survey(meter, &mut tracks))?;
+    note(Step::Zones, surveyed);
     let spans = zones::spans(&tracks, meter.blocks());
 
     progress(Step::Heads);
     meter.until(HEADS_BY);
     let mut found = HeadsFound::NOTHING;
-    in_time(heads::find(meter, &spans).map(|heads| found = heads))?;
+    let counted = in_time(heads::find(meter, &spans).map(|heads| found = heads))?;
     let mut zones = zones::Map::new(meter, &spans, found.heads.count, [found.track_skew, found.cylinder_skew]);
-    in_time(zones.measure_skews(meter))?;
+    note(Step::Heads, in_time(zones.measure_skews(meter))? && counted);
 
     progress(Step::Seeks);
     meter.until(SEEKS_BY);
     let mut times = seeks::Seeks::default();
-    in_time(times.measure(meter, &zones))?;
+    note(Step::Seeks, in_time(times.measure(meter, &zones))?);
 
     progress(Step::Buffer);
     meter.until(BUFFER_BY);
     let mut buffer = BufferTimings::default();
-    in_time(buffer.measure(meter, &zones))?;
+    note(Step::Buffer, in_time(buffer.measure(meter, &zones))?);
 
     progress(Step::Queue);
     meter.until(1.0);
     let mut queue = QueueTimings::default();
-    in_time(queue.measure(meter))?;
+    note(Step::Queue, in_time(queue.measure(meter))?);
     Ok(RotatingTimings {
         turn_ms: meter.turn() / 1e6,
         rpm: (60e9 / meter.turn()).round() as u32,

@@ -212,8 +212,25 @@ fn what_the_time_does_not_suffice_for_is_assumed() {
     assert!(!found.zones_complete);
     let profile = found.profile("short").unwrap();
     assert_eq!(profile.rpm, 7200);
-    let error = measure(&mut Virtual::new("modern"), &Plan { time: Nanos::from_secs(1), ..PLAN }, &mut |_| {});
-    assert!(matches!(error, Err(MeasureError::OutOfTime)), "{error:?}");
+    assert!(timings.cut_short.contains(&Step::Zones), "{:?}", timings.cut_short);
+    let whole = measure(&mut Virtual::new("deskstar_500gb"), &PLAN, &mut |_| {}).unwrap();
+    assert_eq!(whole.cut_short, []);
+}
+
+#[test]
+fn all_of_the_time_is_used_before_it_is_said_to_be_too_little() {
+    let plan = |seconds| Plan { time: Nanos::from_secs(seconds), ..PLAN };
+    for name in ["maxtor_80gb", "cheetah_10k7", "travelstar_e7k100", "deskstar_500gb", "modern"] {
+        let mut disk = Virtual::new(name);
+        let error = measure(&mut disk, &plan(2), &mut |_| {}).expect_err("it takes longer");
+        assert!(disk.now() >= plan(2).time, "{name}: {:?}", disk.now());
+        let told = error.to_string();
+        assert!(told.contains("after 2s it was not known yet whether it turns"), "{name}: {told}");
+        let least = (3..).find(|seconds| measure(&mut Virtual::new(name), &plan(*seconds), &mut |_| {}).is_ok());
+        println!("{name}: {least:?} s");
+        let timings = measure(&mut Virtual::new(name), &plan(LEAST_TIME.as_secs()), &mut |_| {}).expect("it is enough");
+        assert!(!timings.cut_short.is_empty(), "{name}");
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use umbrella_lab::drive::timed::{BufferTimings, DiskTimings, FlashTimings, FoundBy, QueueTimings, RotatingTimings};
+use umbrella_lab::drive::timed::{
+    BufferTimings, DiskTimings, FlashTimings, FoundBy, QueueTimings, RotatingTimings, Step,
+};
 use umbrella_model::device::disk::ReadAheadTo;
 use umbrella_units::{ByteSize, SECTOR_BYTES};
 
@@ -15,10 +17,11 @@ const SHOWN: usize = 12;
 pub(super) fn text(name: &str, timings: &DiskTimings) -> String {
     let mut text = format!("{name}: {}, {} in {:.0} s\n", timings.size, count(timings.reads, "read"), timings.seconds);
     let wrote = match (&timings.rotating, &timings.flash) {
-        (Some(found), _) => rotating(&mut text, found),
+        (Some(found), _) => rotating(&mut text, found, &timings.cut_short),
         (None, Some(found)) => flash(&mut text, found),
         (None, None) => Ok(()),
     };
+    let wrote = wrote.and_then(|()| cut_short(&mut text, &timings.cut_short));
     let wrote = wrote.and_then(|()| match timings.unreadable {
         0 => Ok(()),
         unreadable => writeln!(text, "could not be read: {}; back up this disk", count(unreadable, "block")),
@@ -28,11 +31,12 @@ pub(super) fn text(name: &str, timings: &DiskTimings) -> String {
     text
 }
 
-fn rotating(text: &mut String, found: &RotatingTimings) -> std::fmt::Result {
+fn rotating(text: &mut String, found: &RotatingTimings, cut_short: &[Step]) -> std::fmt::Result {
     writeln!(text, "rotation       {:.4} ms a turn, {} rpm", found.turn_ms, found.rpm)?;
     let heads = match found.heads.found_by {
         FoundBy::Skews => "by the skews of tracks",
         FoundBy::Moves => "by head switches",
+        FoundBy::NotFound if cut_short.contains(&Step::Heads) => "not measured: each track counts as a cylinder",
         FoundBy::NotFound => "not found: each track counts as a cylinder",
     };
     writeln!(text, "heads          {} ({heads}), {} cylinders", found.heads.count, found.cylinders)?;
@@ -53,12 +57,41 @@ fn rotating(text: &mut String, found: &RotatingTimings) -> std::fmt::Result {
             zone.start, zone.sectors_per_track, zone.track_skew, zone.cylinder_skew
         )?;
     }
-    writeln!(text, "seeks, by cylinders")?;
+    if !found.seeks.is_empty() {
+        writeln!(text, "seeks, by cylinders")?;
+    }
     for seek in spread(&found.seeks) {
         writeln!(text, "{:>14}{:>12.3} ms", seek.cylinders, seek.ms)?;
     }
-    buffer(text, &found.buffer)?;
+    if found.buffer.hit_ms.is_some() || !cut_short.contains(&Step::Buffer) {
+        buffer(text, &found.buffer)?;
+    }
     queue(text, &found.queue)
+}
+
+/// What the time did not suffice for.
+fn cut_short(text: &mut String, steps: &[Step]) -> std::fmt::Result {
+    let names: Vec<&str> = steps.iter().copied().map(name).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        text,
+        "not measured, or not all of it, because the time was over: {}; give it more --time",
+        names.join(", ")
+    )
+}
+
+fn name(step: Step) -> &'static str {
+    match step {
+        Step::Rotation => "rotation",
+        Step::Zones => "zones",
+        Step::Heads => "heads and skews",
+        Step::Seeks => "seeks",
+        Step::Buffer => "buffer",
+        Step::Queue => "reads in a queue",
+        Step::Flash => "reads by size and queue depth",
+    }
 }
 
 fn buffer(text: &mut String, found: &BufferTimings) -> std::fmt::Result {
