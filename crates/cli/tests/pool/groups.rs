@@ -299,3 +299,16 @@ fn a_disk_that_a_pattern_made_a_branch_is_offline_while_it_is_missing() {
     pool.start();
     assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
 }
+
+#[test]
+fn a_pool_that_is_full_is_a_problem_with_the_command_that_makes_room() {
+    let disks = ["a", "b"].map(|_| Disk::tmpfs(4 * MIB));
+    let builder = Pool::builder().default(&["all"]).branch("a", disks[0].path()).branch("b", disks[1].path());
+    let pool = builder.rules("[[group]]\nname = \"all\"\nbranches = [\"a\", \"b\"]\n").mount();
+    let full = (0..20).find_map(|at| fs::write(pool.join(format!("{at}")), bytes(at, MIB)).err()).unwrap();
+    assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    let said = text(&pool.umbrella(["doctor", "--quick"]));
+    let problem = "problem  pool: no room: all branches of the default list (all) are full\n\
+        \x20        -> delete files, or add a disk with `umbrella branch add NAME PATH --group all --save`\n";
+    assert!(said.contains(problem), "{said}");
+}
