@@ -14,6 +14,7 @@ use umbrella_lab::result::shell_words;
 use crate::text::visible;
 
 pub(crate) use disk::GO_ON;
+pub(crate) use pool::name_configuration;
 
 /// What to do about an error, if its chain has one that a command helps with.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {

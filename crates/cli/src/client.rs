@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -228,16 +230,21 @@ impl<L: Language> ClientOf<L> {
     }
 
     /// As [`ClientOf::work`], with work that a first Ctrl-C (or SIGTERM) stops: the daemon answers how far it came. A second one ends the program.
+    /// Beside the answer: the signal that came.
     pub(crate) fn work_until_stopped(
         &self,
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
-    ) -> Result<L::Answer, ClientError> {
-        let stream = self.say(request)?;
-        let asked = stream.try_clone().and_then(StopSignals::heed).map_err(|error| self.failed(error))?;
-        let answer = self.hear(stream, Limit::Life, on_progress);
-        drop(asked);
-        answer
+    ) -> (Result<L::Answer, ClientError>, Option<i32>) {
+        let begin = || {
+            let stream = self.say(request)?;
+            let asked = stream.try_clone().and_then(StopSignals::heed).map_err(|error| self.failed(error))?;
+            Ok::<_, ClientError>((stream, asked))
+        };
+        match begin() {
+            Ok((stream, asked)) => (self.hear(stream, Limit::Life, on_progress), asked.end()),
+            Err(error) => (Err(error), None),
+        }
     }
 
     /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent is given up.
@@ -369,15 +376,20 @@ impl<L: Language> ClientOf<L> {
 struct StopSignals {
     signals: Handle,
     thread: Option<JoinHandle<()>>,
+    /// The first that came; 0 for none.
+    first: Arc<AtomicI32>,
 }
 
 impl StopSignals {
     fn heed(mut daemon: UnixStream) -> std::io::Result<StopSignals> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();
+        let first = Arc::<AtomicI32>::default();
+        let noted = Arc::clone(&first);
         let heed = move || {
             let mut is_asked = false;
             for signal in signals.forever() {
+                let _earlier = noted.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
                 if is_asked || daemon.write_all(STOP).is_err() {
                     let _it_ends_here = signal_hook::low_level::emulate_default_handler(signal);
                 }
@@ -386,7 +398,14 @@ impl StopSignals {
             }
         };
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed)?;
-        Ok(StopSignals { signals: handle, thread: Some(thread) })
+        Ok(StopSignals { signals: handle, thread: Some(thread), first })
+    }
+
+    /// Heeds no more; the signal that came.
+    fn end(self) -> Option<i32> {
+        let first = Arc::clone(&self.first);
+        drop(self);
+        Some(first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 }
 

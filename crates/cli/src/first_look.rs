@@ -1,11 +1,9 @@
 //! The first mount of a pool over disks that hold files already: what `umbrella check --import` would say, in a line.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use umbrella_fs::spec::PoolSpec;
-
 use crate::advice::command;
-use crate::mounts;
 use crate::survey::{Contents, Root, Totals, walk};
 use crate::text::count;
 
@@ -13,11 +11,13 @@ use crate::text::count;
 struct Ended;
 
 /// Looks at all branches while `goes_on`, and says what there is to know; `None`: nothing, or it was ended. Only reads.
-pub(crate) fn look(spec: &PoolSpec, config: &Path, goes_on: &dyn Fn() -> bool) -> Option<String> {
-    let here = |path: &PathBuf| matches!(mounts::leads(path), mounts::Leads::Here);
-    let branches = spec.branches.iter().filter(|branch| here(&branch.path));
-    let roots: Vec<Root> =
-        branches.map(|branch| Root { name: branch.name.clone(), path: branch.path.clone() }).collect();
+/// The branches are given by name and open root: their paths may be hidden.
+pub(crate) fn look(branches: &[(String, OwnedFd)], config: &Path, goes_on: &dyn Fn() -> bool) -> Option<String> {
+    let root = |(name, root): &(String, OwnedFd)| {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+        Root { name: name.clone(), path }
+    };
+    let roots: Vec<Root> = branches.iter().map(root).collect();
     let totals = walk(&roots, Contents::Sizes, &mut |_| if goes_on() { Ok(()) } else { Err(Ended) }).ok()?;
     if totals.is_clean() {
         tracing::info!("first look at the branches: no file is on several of them, and all directories agree");
@@ -71,15 +71,11 @@ mod tests {
         for dir in &dirs {
             std::fs::write(dir.path().join("film"), "film").unwrap();
         }
-        let text = format!(
-            "mount = \"/srv/pool\"\n[[branch]]\nname = \"a\"\npath = {:?}\n[[branch]]\nname = \"b\"\npath = {:?}\n",
-            dirs[0].path(),
-            dirs[1].path()
-        );
+        let open = |dir: &tempfile::TempDir| ("disk".to_owned(), std::fs::File::open(dir.path()).unwrap().into());
+        let roots = [open(&dirs[0]), open(&dirs[1])];
         let file = Path::new("/etc/pool.toml");
-        let spec = crate::config::parse(file, text.into_bytes()).unwrap().spec;
-        let found = look(&spec, file, &|| true).unwrap();
+        let found = look(&roots, file, &|| true).unwrap();
         assert!(found.contains("1 file on several branches") && found.contains("--import /etc/pool.toml"), "{found}");
-        assert_eq!(look(&spec, file, &|| false), None);
+        assert_eq!(look(&roots, file, &|| false), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The `umbrella` binary: reads configurations, mounts pools, and speaks to the daemons of mounted ones.
 //!
-//! One file per subcommand under `commands`. Exit codes: 0 done, 1 failed, 2 wrong usage.
+//! One file per subcommand under `commands`. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.
 
 #[macro_use]
 mod output;
@@ -9,6 +9,7 @@ mod advice;
 mod client;
 mod commands;
 mod config;
+mod covers;
 mod daemon;
 mod disk;
 mod doctor;

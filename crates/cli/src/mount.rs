@@ -15,6 +15,7 @@ use anyhow::Context;
 use rustix::mount::MountFlags;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use umbrella_fs::branch::cover::uncover_all;
 use umbrella_fs::control::protocol::{Answer, Request};
 use umbrella_fs::spec::PoolSpec;
 
@@ -55,6 +56,7 @@ pub(crate) struct Session {
 /// Mounts, and serves until the pool is unmounted.
 pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     umbrella_fs::set_advice(advice::of);
+    advice::name_configuration(&session.config);
     if let Some(dir) = session.pool.socket.parent() {
         private_dir(dir)?;
     }
@@ -76,8 +78,8 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         }
     };
     let first_look: Option<umbrella_fs::mount::FirstLook> = is_import.then(|| {
-        let (spec, config) = (spec.clone(), config.clone());
-        Box::new(move |goes_on: &dyn Fn() -> bool| first_look::look(&spec, &config, goes_on)) as _
+        let config = config.clone();
+        Box::new(move |roots: &[_], goes_on: &dyn Fn() -> bool| first_look::look(roots, &config, goes_on)) as _
     });
     let options = umbrella_fs::mount::Options {
         control_socket: socket,
@@ -166,6 +168,7 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
             } else if asked {
                 tracing::warn!("second signal: detaching {}", visible_path(&pool.mount));
                 let _ = mounts::detach(&pool.mount, true);
+                uncover_all(&pool.mount);
                 std::process::exit(128 + signal);
             } else {
                 asked = true;

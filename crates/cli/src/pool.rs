@@ -12,8 +12,10 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
+use umbrella_fs::branch::cover::{self, Cover};
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 
+use crate::advice::command;
 use crate::client::{self, Client};
 use crate::config;
 use crate::mounts;
@@ -49,6 +51,19 @@ pub(crate) enum PoolError {
         /// The mount points.
         mounts: Vec<PathBuf>,
         /// Memory that nobody serves any more and that may hold staged files.
+        areas: Vec<PathBuf>,
+    },
+    /// Nothing is mounted, but branches are still hidden.
+    #[error(
+        "no pool is mounted, but a daemon left these paths hidden (they show an empty directory): {}; show them again with {}{}",
+        shown(covers.iter().map(|cover| &cover.path)).join(", "),
+        pools_of(covers).iter().map(|pool| command(["unmount", &pool.to_string_lossy()])).collect::<Vec<_>>().join(", "),
+        left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
+    )]
+    Covered {
+        /// What hides them.
+        covers: Vec<Cover>,
+        /// Memory that may hold staged files.
         areas: Vec<PathBuf>,
     },
     /// Only others' pools are.
@@ -114,6 +129,27 @@ impl Pool {
     }
 }
 
+/// What hides branches although nothing is mounted any more. Others may have pools of their own elsewhere.
+pub(crate) fn left_covers() -> Vec<Cover> {
+    let mut covers = cover::all();
+    if covers.is_empty() {
+        return covers;
+    }
+    let mounted = mounts::pools();
+    let is_own = |cover: &Cover| state_dir(&cover.pool).exists();
+    covers.retain(|cover| is_left(cover) && is_own(cover) && !mounted.contains(&cover.pool));
+    covers
+}
+
+/// Whether the daemon that made it is gone.
+pub(crate) fn is_left(cover: &Cover) -> bool {
+    !client::is_listening(&Pool::at(&cover.pool).socket)
+}
+
+fn pools_of(covers: &[Cover]) -> BTreeSet<&PathBuf> {
+    covers.iter().map(|cover| &cover.pool).collect()
+}
+
 /// What memory that a dead daemon left may hold, and what to do about it.
 pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
     (!areas.is_empty()).then(|| {
@@ -153,13 +189,21 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
         }
         Reply::Yes(_) | Reply::No(_) => {}
     }
+    let given_path = absolute(given)?;
+    if left_covers().iter().any(|cover| cover.pool == given_path) {
+        return Ok(Pool::at(&given_path));
+    }
+    Err(PoolError::NotAPool { path: visible_path(given), mounted: mounted() })
+}
+
+/// Which pools there are, for the end of a message.
+pub(crate) fn mounted() -> String {
     let mounts = listening();
-    let mounted = if mounts.is_empty() {
+    if mounts.is_empty() {
         "; no pool is mounted (start one with `umbrella mount CONFIG`)".to_owned()
     } else {
         format!("; mounted: {}", shown(&mounts).join(", "))
-    };
-    Err(PoolError::NotAPool { path: visible_path(given), mounted })
+    }
 }
 
 /// The pool that a configuration says to mount at `mount`.
@@ -244,10 +288,12 @@ fn none_alive() -> PoolError {
     let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
     let dead: Vec<PathBuf> = dead.collect();
     let areas = mounts::staging_areas();
-    match (dead.is_empty(), areas.is_empty()) {
-        (false, _) => PoolError::Dead { mounts: dead, areas },
-        (true, false) => PoolError::Waiting { areas: shown(&areas).join(", ") },
-        (true, true) => PoolError::NoneMounted,
+    let covers = left_covers();
+    match (dead.is_empty(), areas.is_empty(), covers.is_empty()) {
+        (false, ..) => PoolError::Dead { mounts: dead, areas },
+        (true, _, false) => PoolError::Covered { covers, areas },
+        (true, false, true) => PoolError::Waiting { areas: shown(&areas).join(", ") },
+        (true, true, true) => PoolError::NoneMounted,
     }
 }
 

@@ -10,8 +10,8 @@ use std::path::Path;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use umbrella_fs::control::protocol::{
     Abilities, BalanceSummary, BranchState, BranchStatus, CopyRights, DirectoryEvent, EnforceSummary, EqualiseOutcome,
-    EqualiseSummary, Explanation, HeatStatus, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus, StagingStatus,
-    Status, TransportKind, TransportStatus, WalkStatus,
+    EqualiseSummary, Explanation, HeatStatus, MemberShare, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus,
+    StagingStatus, Status, TransportKind, TransportStatus, WalkStatus,
 };
 use umbrella_units::{ByteSize, format_duration};
 
@@ -236,6 +236,11 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         let _ = writeln!(text, "  {name:<12}{}", visible(value));
     };
     match (explanation.exists, explanation.on.as_slice()) {
+        // What is supposed has facts.
+        (false, _) if !explanation.facts.is_empty() => {
+            fact("is on", "no branch: it is supposed (--what-if), whatever is there under its name");
+        }
+        (false, _) if explanation.belongs.is_none() => fact("is on", "no branch: the file does not exist"),
         (false, _) => {
             fact("is on", "no branch: the file does not exist (a new file of this name would go to the branch shown)");
         }
@@ -280,8 +285,13 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     text
 }
 
-/// One file of a walk.
-pub(crate) fn move_event(event: &MoveEvent) -> String {
+/// What moved a file: a rule, or the default list.
+pub(crate) fn moved_by(rule: &str) -> String {
+    if rule == "default" { "default list".to_owned() } else { format!("rule {}", quoted(rule)) }
+}
+
+/// One file of a walk, and what moves it.
+pub(crate) fn move_event(event: &MoveEvent, by: &str) -> String {
     let outcome = match event.outcome {
         MoveOutcome::Moved => "moved",
         MoveOutcome::WouldMove => "would move",
@@ -292,11 +302,10 @@ pub(crate) fn move_event(event: &MoveEvent) -> String {
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
     let way = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
     format!(
-        "{outcome:<10}  {}{way}  {:>9}  {}  (rule {}){detail}",
+        "{outcome:<10}  {}{way}  {:>9}  {}  ({by}){detail}",
         visible(&event.from),
         event.size.to_string(),
         visible(&event.path),
-        quoted(&event.rule),
     )
 }
 
@@ -329,7 +338,9 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
 }
 
 /// Which members a balance evened out, and its totals.
-pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool) -> String {
+///
+/// `within`: how far apart used shares may be, in thousandths of a percent.
+pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> String {
     let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", if dry_run { "USED THEN" } else { "USED NOW" }]);
     for member in &summary.members {
         let share = |used: ByteSize| {
@@ -340,6 +351,17 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool) -> String {
         table.add_row([visible(&member.branch), size, share(member.used), share(member.used_after)]);
     }
     (1..=3).for_each(|column| align_right(&mut table, column));
+    let shares: Vec<f64> = summary.members.iter().map(used_after).collect();
+    let apart = shares.iter().copied().fold(0.0, f64::max) - shares.iter().copied().fold(100.0, f64::min);
+    let wanted = f64::from(within) / 1000.0;
+    let is_whole = !summary.stopped && summary.files_busy + summary.files_failed + summary.files_no_room == 0;
+    let uneven = if is_whole && apart > wanted + 0.05 {
+        format!(
+            "still {apart:.1}% apart, not {wanted}%: nothing smaller may move (what is kept together moves as a whole)\n"
+        )
+    } else {
+        String::new()
+    };
     let walk = EnforceSummary {
         files_seen: summary.files_seen,
         files_moved: summary.files_moved,
@@ -356,7 +378,12 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool) -> String {
     } else {
         String::new()
     };
-    format!("{}{}\n{left}", lines(&table), self::summary(&walk, dry_run))
+    format!("{}{}\n{left}{uneven}", lines(&table), self::summary(&walk, dry_run))
+}
+
+/// In percent.
+fn used_after(member: &MemberShare) -> f64 {
+    member.used_after.0 as f64 * 100.0 / member.size.0.max(1) as f64
 }
 
 /// A directory whose copies differ, in one line.

@@ -72,6 +72,10 @@ impl Storage {
 pub(crate) fn look(path: &Path) -> std::io::Result<Storage> {
     let data = fs::metadata(path)?;
     let path = path.canonicalize()?;
+    if let Some(pool) = umbrella_fs::branch::cover::pool_over(&path) {
+        let pool = crate::text::visible_path(&pool);
+        return Err(std::io::Error::other(format!("it is hidden by the pool at {pool}: unmount the pool first")));
+    }
     let mounted = mounts::above(&path);
     let (at, kind, source) = match &mounted {
         Some((at, Mounted { kind, source, .. })) => (at.as_path(), kind.as_str(), source.as_str()),

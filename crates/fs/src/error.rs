@@ -76,23 +76,44 @@ pub struct Twice {
     pub here: PathBuf,
     /// The same on another branch.
     pub there: PathBuf,
+    /// Their branches are hidden while the pool is mounted.
+    pub hidden: bool,
+}
+
+impl Twice {
+    /// `1 name is`, `2 names are`
+    fn counted(&self) -> String {
+        if self.names == 1 { "1 name is".to_owned() } else { format!("{} names are", self.names) }
+    }
+
+    /// Where they are, and that nobody sees them there as it is.
+    fn places(&self) -> String {
+        let hidden = if self.hidden { "; the branches are hidden: unmount the pool first" } else { "" };
+        format!("\"{}\", \"{}\"{hidden}", self.here.display(), self.there.display())
+    }
 }
 
 /// Why files are left, as far as it is known; a colon first.
 fn left_shown(counts: [(u64, &str); 3], twice: Option<&Twice>, clash: Option<&Twice>) -> String {
     let counted = counts.into_iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}"));
-    let files = twice.map(|it| {
-        let (names, here, there) = (it.names, it.here.display(), it.there.display());
-        format!("{names} are on another branch too (delete or rename one of the two: \"{here}\", \"{there}\")")
-    });
+    let files = twice
+        .map(|it| format!("{} on another branch too (delete or rename one of the two: {})", it.counted(), it.places()));
     let kinds = clash.map(|it| {
-        let (names, here, there) = (it.names, it.here.display(), it.there.display());
-        format!(
-            "{names} are a directory on one branch and a file on another (rename one of the two: \"{here}\", \"{there}\")"
-        )
+        let (names, places) = (it.counted(), it.places());
+        format!("{names} a directory on one branch and a file on another (rename one of the two: {places})")
     });
     let reasons: Vec<_> = counted.chain(files).chain(kinds).collect();
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
+}
+
+fn no_group(name: &str, is_branch: bool, known: &[String]) -> String {
+    let what = if is_branch { format!("{name:?} is a branch") } else { format!("no group is called {name:?}") };
+    if known.is_empty() {
+        format!("{what}; the pool has no groups")
+    } else {
+        let groups = if is_branch { "groups" } else { "there are" };
+        format!("{what}; {groups}: {}", known.join(", "))
+    }
 }
 
 /// As what a branch is taken in.
@@ -305,10 +326,12 @@ pub enum Error {
         name: String,
     },
     /// No group has that name.
-    #[error("no group is called {name:?}; there are: {}", known.join(", "))]
+    #[error("{}", no_group(name, *is_branch, known))]
     UnknownGroup {
         /// The name.
         name: String,
+        /// A branch has it.
+        is_branch: bool,
         /// The names of those that there are.
         known: Vec<String>,
     },

@@ -1,11 +1,12 @@
 //! A pool, mounted: opens it, connects it with the kernel, runs its threads, and ends in order.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crate::branch::cover::uncover_all;
+use crate::branch::cover::{Covers, uncover_all};
 use crate::branch::mounts::mount_id;
 use crate::control::server;
 use crate::control::server::PoolService;
@@ -38,8 +39,9 @@ pub struct Options {
     pub first_look: Option<FirstLook>,
 }
 
-/// Looks as long as it is told to go on, and says what a person should know.
-pub type FirstLook = Box<dyn FnOnce(&dyn Fn() -> bool) -> Option<String> + Send>;
+/// Looks at branches as long as it is told to go on, and says what a person should know. They come by name and open root: their
+/// paths may be hidden.
+pub type FirstLook = Box<dyn FnOnce(&[(String, OwnedFd)], &dyn Fn() -> bool) -> Option<String> + Send>;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
@@ -53,6 +55,8 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
     // Nobody else has the pool now.
     uncover_all(&spec.mount);
+    let mount_point = spec.mount.clone();
+    let covers = Covers(&mount_point);
     let pool = Pool::assemble(spec, &options.state_dir, &options.allow_missing)?;
     let mount = pool.context().spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
@@ -68,9 +72,9 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         helpers.push(spawn(&name, move || work(&pool))?);
     }
     if let Some(look) = options.first_look {
-        let context = Arc::clone(pool.context());
+        let (context, roots) = (Arc::clone(pool.context()), pool.local_roots());
         let look = move || {
-            if let Some(found) = look(&|| !context.is_stopping()) {
+            if let Some(found) = look(&roots, &|| !context.is_stopping()) {
                 context.warn(Subject::FirstLook, &Warning::FirstLook(found));
             }
         };
@@ -94,6 +98,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let _ = helper.join();
     }
     pool.close();
+    drop(covers);
     drop(serving);
     tracing::info!(mount = %mount.display(), "unmounted");
     ended.map_err(|source| Error::Io { doing: format!("serve {}", mount.display()), source })

@@ -8,6 +8,7 @@
 //! Knows nothing of FUSE.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -146,6 +147,16 @@ impl Pool {
             self.placement.staged.area.is_some().then_some(("staging", |pool| pool.staging.run()));
         let others = others.into_iter().chain(staging).map(|(name, work)| (name.to_owned(), work));
         (0..MOVERS).map(mover).chain(others).collect()
+    }
+
+    /// The open roots of the branches that are online and cannot hang.
+    pub(crate) fn local_roots(&self) -> Vec<(String, OwnedFd)> {
+        let branches = self.placement.branches.all_named();
+        let root = |branch: &Arc<Branch>| {
+            let online = branch.online().filter(|online| !online.guarded)?;
+            Some((branch.spec.name.clone(), online.root().try_clone_to_owned().ok()?))
+        };
+        branches.iter().filter_map(root).collect()
     }
 
     /// Lets go of the branches; all threads have ended.

@@ -8,6 +8,9 @@ use umbrella_units::format_duration;
 
 use crate::spec::DirectoryRule;
 
+/// What the warning of a full list begins with.
+pub const NO_ROOM: &str = "no room: ";
+
 /// What is wrong. What to do about it in commands, the program says: see [`crate::set_advice`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Warning {
@@ -27,12 +30,14 @@ pub enum Warning {
         list: String,
     },
     /// No branch of a list could take a file.
-    #[error(
-        "no room: {list} is full, and it is complete. Make room, or let files go elsewhere with \"default\" or \"any\" at its end"
-    )]
+    #[error("{NO_ROOM}all branches of {list} are full")]
     ListFull {
         /// The list, for people.
         list: String,
+        /// A group of it, which a new disk could join.
+        group: Option<String>,
+        /// What could stand at its end, so that other branches take files; nothing where it names all of them.
+        more: Option<&'static str>,
     },
     /// Files have moved, and their old branch does not know that for good.
     #[error(

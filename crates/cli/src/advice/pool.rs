@@ -2,12 +2,12 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use umbrella_fs::branch::BranchError;
 use umbrella_fs::error::Comes;
 use umbrella_fs::{Error as PoolError, Warning};
 use umbrella_lab::result::shell_words;
-use umbrella_policy::placement::RuleError;
 
 use super::command;
 
@@ -18,10 +18,7 @@ pub(super) fn of(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(error) = error.downcast_ref::<PoolError>() {
         return of_pool(error);
     }
-    if let Some(error) = error.downcast_ref::<BranchError>() {
-        return of_branch(error);
-    }
-    of_rules(error.downcast_ref::<RuleError>()?)
+    of_branch(error.downcast_ref::<BranchError>()?)
 }
 
 fn of_warning(warning: &Warning) -> Option<String> {
@@ -51,7 +48,15 @@ fn of_warning(warning: &Warning) -> Option<String> {
             format!("continue with {}, end it with --stop", command(["branch", "drain", name]))
         }
         Warning::HiddenFolderGone { name } => {
-            format!("after the unmount: {}, then mount again", command(["branch", "replace", name, "--pool", "CONFIG"]))
+            format!("after the unmount: {}, then mount again", replace(name))
+        }
+        Warning::ListFull { group, more, .. } => {
+            let add = match group {
+                Some(group) => command(["branch", "add", "NAME", "PATH", "--group", group, "--save"]),
+                None => command(["branch", "add", "NAME", "PATH", "--save"]),
+            };
+            let elsewhere = more.map_or_else(String::new, |more| format!(", or put {more} at the end of the list"));
+            format!("delete files, or add a disk with {add}{elsewhere}")
         }
         Warning::Failing { name, .. } => format!(
             "move its files with {}, or reset the counts with {}",
@@ -111,7 +116,6 @@ fn of_pool(error: &PoolError) -> Option<String> {
             )
         }
         PoolError::AlreadyMounted { path, .. } => format!("see {}", command(["status", &path.to_string_lossy()])),
-        PoolError::Rules(error) => return of_rules(error),
         _ => return None,
     })
 }
@@ -119,13 +123,16 @@ fn of_pool(error: &PoolError) -> Option<String> {
 fn of_branch(error: &BranchError) -> Option<String> {
     Some(match error {
         BranchError::NoMarker { name, .. } => {
-            format!("if the folder was deleted: {}", replace_before_mount(name))
+            format!("if the folder was deleted: {}", replace(name))
         }
         BranchError::Another { name, theirs: None, .. } => {
-            format!("to take it in as a new branch: {}", replace_before_mount(name))
+            format!("to take it in as a new branch: {}", replace(name))
         }
         BranchError::ReplacedElsewhere { path, name, .. } => {
-            format!("to take \"{}\" in instead: {}", path.display(), command(["branch", "replace", name, "--pool", "CONFIG"]))
+            format!("to take \"{}\" in instead: {}", path.display(), replace(name))
+        }
+        BranchError::Covered { pool, .. } => {
+            format!("unmount it first ({})", command(["unmount", &pool.to_string_lossy()]))
         }
         BranchError::InUse { .. } => {
             "`umbrella status` lists pools: unmount the one that has it; a disk that this pool uses cannot be added again"
@@ -138,15 +145,20 @@ fn of_branch(error: &BranchError) -> Option<String> {
     })
 }
 
-fn of_rules(error: &RuleError) -> Option<String> {
-    matches!(error, RuleError::MatchesNothing { .. }).then(|| "`umbrella check` lists the branches".to_owned())
+/// The configuration of this process's pool, where that is known.
+static CONFIG: OnceLock<String> = OnceLock::new();
+
+/// From now on commands name this configuration.
+pub(crate) fn name_configuration(config: &Path) {
+    let _ = CONFIG.set(config.to_string_lossy().into_owned());
 }
 
 const LAZY: &str = "with --lazy they stay in memory until the next mount, and are lost with the power";
 
 /// Takes what is there as a new branch, whether the pool is mounted or not.
-fn replace_before_mount(name: &str) -> String {
-    format!("{}, before the mount with `--pool CONFIG`", command(["branch", "replace", name]))
+fn replace(name: &str) -> String {
+    let config = CONFIG.get().map_or("CONFIG", String::as_str);
+    command(["branch", "replace", name, "--pool", config])
 }
 
 fn stop_drain(name: &str) -> String {
@@ -191,8 +203,17 @@ mod tests {
             list: "its list".to_owned(),
         };
         assert_eq!(words_of(&of(&misplaced).unwrap()), ["umbrella", "explain", "/srv/my pool/a \"b\"/c;d"]);
+        let full = Warning::ListFull {
+            list: "the default list (hdds)".to_owned(),
+            group: Some("hdds".to_owned()),
+            more: None,
+        };
+        assert_eq!(
+            super::super::advised(&full),
+            "no room: all branches of the default list (hdds) are full; delete files, or add a disk with `umbrella branch add NAME PATH --group hdds --save`"
+        );
         let gone = BranchError::NoMarker { path: "/mnt/a".into(), name: name.clone() };
-        assert_eq!(words_of(&of(&gone).unwrap()), ["umbrella", "branch", "replace", &name]);
+        assert_eq!(words_of(&of(&gone).unwrap()), ["umbrella", "branch", "replace", &name, "--pool", "CONFIG"]);
     }
 
     #[test]
@@ -204,8 +225,6 @@ mod tests {
         );
         let missing = PoolError::BranchMissing { name: "b c".to_owned(), reason: "gone".to_owned() };
         assert_eq!(of(&missing).unwrap(), "start with `--allow-missing 'b c'` to go on without it");
-        let rules = PoolError::Rules(RuleError::MatchesNothing { group: "g".to_owned(), item: "hdd*".to_owned() });
-        assert_eq!(of(&rules).as_deref(), Some("`umbrella check` lists the branches"));
         let open = BranchError::Open { path: "/mnt/a".into(), source: Errno::NOENT };
         assert_eq!(of(&open), None);
     }

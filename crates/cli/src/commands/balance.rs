@@ -7,7 +7,7 @@ use umbrella_fs::control::protocol::{Answer, BalanceSummary, Request};
 use umbrella_units::{Amount, ByteSize};
 
 use super::PoolOption;
-use super::enforce::View;
+use super::enforce::{View, interrupted};
 use crate::client::{Client, ClientError};
 use crate::{output, render};
 
@@ -17,7 +17,8 @@ pub(super) const TO: u32 = 5_000;
 /// Move files between the members of a group until they are about equally full.
 ///
 /// It moves as few bytes as it can, and files only between branches that their own rule treats alike. A directory that is kept together moves as a whole.
-/// Ctrl-C stops it: it says what is done and what is left, and another run goes on. Ends with 1 when it was stopped, or when a file could not be moved.
+/// Ctrl-C stops it: it says what is done and what is left, and another run goes on; it ends with 130 then. Ends with 1 when a file could not
+/// be moved.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -54,16 +55,17 @@ impl BalanceArgs {
 
 /// Lets the daemon even out a group, shows how far it is and what it moves, and the members at the end.
 pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
-    let mut view = View::new(json);
-    let answer = client.work_until_stopped(request, &mut |progress| view.show(&progress));
+    let mut view = View::new(json).of_balance();
+    let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Balanced(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
         output::json_line(&summary)?;
     } else {
-        output::print(&render::balance(&summary, dry_run))?;
+        let Request::Balance { within, .. } = *request else { return Err(ClientError::Unexpected.into()) };
+        output::print(&render::balance(&summary, dry_run, within))?;
     }
-    Ok(exit_code(&summary))
+    Ok(interrupted(summary.stopped, signal).unwrap_or_else(|| exit_code(&summary)))
 }
 
 fn exit_code(summary: &BalanceSummary) -> ExitCode {
@@ -74,9 +76,9 @@ fn exit_code(summary: &BalanceSummary) -> ExitCode {
     }
 }
 
-/// `5%`, in thousandths of a percent.
+/// `5%` or `5`, in thousandths of a percent.
 fn percent(text: &str) -> Result<u32, String> {
-    match text.parse() {
+    match format!("{}%", text.trim_end_matches('%')).parse() {
         Ok(Amount::MilliPercent(share)) => Ok(share),
         _ => Err("give a share of the branch, for example 5%".to_owned()),
     }

@@ -17,7 +17,7 @@ use crate::pool::{self, GLANCE, Pool, PoolError};
 use crate::render::survey as render;
 use crate::survey::{Contents, Totals};
 use crate::text::{count, visible_path};
-use crate::{mounts, output};
+use crate::{covers, mounts, output};
 
 /// Say what the machine and a pool lack, and what to do about it.
 ///
@@ -87,7 +87,12 @@ impl DoctorArgs {
             },
             None => match pool::find(None) {
                 Ok(pool) => pool,
-                Err(PoolError::NoneMounted | PoolError::Dead { .. } | PoolError::Waiting { .. }) => return Ok(None),
+                Err(
+                    PoolError::NoneMounted
+                    | PoolError::Dead { .. }
+                    | PoolError::Waiting { .. }
+                    | PoolError::Covered { .. },
+                ) => return Ok(None),
                 Err(error) => return Err(error.into()),
             },
         };
@@ -107,16 +112,21 @@ impl DoctorArgs {
             let text = finding.notice.to_string();
             // Where the pool is mounted its tree is in the mount point, and its daemon says which branches it has.
             match finding.missing_branch() {
-                Some(_) if !mounted => report.items.push(Item::problem("configuration", text)),
+                Some(_) if !mounted => report.items.push(Item::problem("configuration", text).split()),
+                // What a daemon left hidden is told with the machine's state.
+                None if finding.is_left_hidden() => {}
                 None if !(mounted && finding.is_of_mount_point()) => {
                     report.items.push(Item::remark("configuration", text));
                 }
                 _ => {}
             }
         }
+        let revealed = covers::look_below(&config.spec.branches);
         report.items.extend(branches::items(&config.spec.branches));
         report.items.extend(at_boot(file, &config));
-        if !self.quick {
+        if let (Err(reason), false) = (&revealed, self.quick) {
+            report.items.push(Item::remark("files", format!("they were not looked through: {reason:#}")));
+        } else if !self.quick {
             let totals = import::survey(&config, Contents::Sizes, Show::Nothing)?;
             let advice = render::advice(&totals, &file.to_string_lossy());
             report.items.extend(advice.into_iter().map(|advice| Item::remark("files", advice)));

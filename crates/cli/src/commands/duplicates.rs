@@ -19,7 +19,7 @@ use crate::duplicates::{self, Branch, Copy, Left, Verdict};
 use crate::pool::{self, Pool};
 use crate::survey::{Contents, Finding, Place, Root, Step, walk};
 use crate::text::{count, visible, visible_path};
-use crate::{mounts, output};
+use crate::{covers, mounts, output};
 
 /// Which of different copies keeps the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,6 +97,7 @@ struct Summary {
 pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
     let config = configuration(&wanted.config)?;
     let asker = Asker::new(wanted.yes || wanted.dry_run, "repair --duplicates")?;
+    config.spec.branches.iter().try_for_each(|branch| covers::refuse(&branch.path))?;
     let (roots, silent) = import::roots(&config);
     if let Some(line) = silent.first() {
         bail!("{line}");

@@ -20,7 +20,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Walk the pool and move every file to where it belongs.
 ///
 /// Access times are not touched, and files that are open for writing stay. Ctrl-C stops it: it says what is done and what is left, and another run goes
-/// on. Ends with 1 when it was stopped, or when a file could not be moved, also because no branch of its list has room.
+/// on; it ends with 130 then. Ends with 1 when a file could not be moved, also because no branch of its list has room.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -52,7 +52,7 @@ impl EnforceArgs {
 /// Lets the daemon walk, shows how far it is and what it moves, and the totals at the end.
 pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = View::new(json);
-    let answer = client.work_until_stopped(request, &mut |progress| view.show(&progress));
+    let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
@@ -60,7 +60,13 @@ pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool
     } else {
         output::line(&render::summary(&summary, dry_run))?;
     }
-    Ok(exit_code(&summary))
+    Ok(interrupted(summary.stopped, signal).unwrap_or_else(|| exit_code(&summary)))
+}
+
+/// What a command ends with that a signal stopped: 130 after Ctrl-C.
+pub(super) fn interrupted(is_stopped: bool, signal: Option<i32>) -> Option<ExitCode> {
+    let signal = signal.filter(|_| is_stopped)?;
+    u8::try_from(128 + signal).ok().map(ExitCode::from)
 }
 
 fn exit_code(summary: &EnforceSummary) -> ExitCode {
@@ -75,6 +81,8 @@ fn exit_code(summary: &EnforceSummary) -> ExitCode {
 pub(super) struct View {
     bar: ProgressBar,
     json: bool,
+    /// A balance moves files, and no rule.
+    is_balance: bool,
     on_terminal: bool,
     /// When the moves of known size began.
     moving_since: Option<Instant>,
@@ -87,7 +95,19 @@ impl View {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(200));
-        View { bar, json, on_terminal, moving_since: None, last_line: Instant::now(), outcome: Ok(()) }
+        View {
+            bar,
+            json,
+            is_balance: false,
+            on_terminal,
+            moving_since: None,
+            last_line: Instant::now(),
+            outcome: Ok(()),
+        }
+    }
+
+    pub(super) fn of_balance(self) -> View {
+        View { is_balance: true, ..self }
     }
 
     /// Takes the bar away. An error: a line could not be written.
@@ -123,9 +143,10 @@ impl View {
         ));
         if let Some(event) = &progress.event {
             let json = self.json;
-            let shown = self
-                .bar
-                .suspend(|| if json { output::json_line(event) } else { output::line(&render::move_event(event)) });
+            let by = if self.is_balance { "balance".to_owned() } else { render::moved_by(&event.rule) };
+            let shown = self.bar.suspend(|| {
+                if json { output::json_line(event) } else { output::line(&render::move_event(event, &by)) }
+            });
             self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(shown);
         } else if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();

@@ -12,7 +12,7 @@ use umbrella_fs::control::protocol::{Answer, Request, Supposed};
 
 use super::PoolOption;
 use crate::client::{Client, ClientError};
-use crate::pool::{self, Pool};
+use crate::pool::{self, Pool, PoolError};
 use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
@@ -112,7 +112,12 @@ pub(super) fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool,
                 visible_path(&pool.mount),
                 visible_path(&inside)
             ),
-            None => bail!("in no mounted pool (name the pool with --pool; `umbrella status` shows it)"),
+            None => match pool::find(None) {
+                Ok(_) | Err(PoolError::Several { .. }) => {
+                    bail!("in no mounted pool{}; a path inside a pool can be named with --pool", pool::mounted())
+                }
+                Err(none) => Err(none.into()),
+            },
         },
     }
 }

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::render::survey as render;
 use crate::survey::{Contents, Finding, Root, Step, Totals, walk};
 use crate::text::{count, visible_path};
-use crate::{mounts, output};
+use crate::{covers, mounts, output};
 
 /// So many findings of a kind are shown; the others are counted.
 const SHOWN: u64 = 20;
@@ -45,6 +45,7 @@ pub(super) fn roots(config: &Config) -> (Vec<Root>, Vec<String>) {
 
 /// Looks at the branches of a pool, and prints what it finds and what that means.
 pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Result<()> {
+    covers::look_below(&config.spec.branches)?;
     let totals = survey(config, contents, show)?;
     if show == Show::Json {
         return Ok(output::json_line(&Summary { summary: &totals })?);

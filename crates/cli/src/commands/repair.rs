@@ -13,7 +13,7 @@ use super::{PoolOption, explain};
 use crate::advice::command;
 use crate::client::{Client, ClientError};
 use crate::pool::{self, Pool};
-use crate::text::quoted;
+use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
 /// Make the copies of directories equal on all branches, or delete equal copies of files.
@@ -71,7 +71,10 @@ impl RepairArgs {
         let equalise = self.equalise.clone().unwrap_or_default();
         let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
         let found = explain::locate(named.as_ref(), &equalise);
-        let (pool, path) = found.map_err(|error| branch_as_path(&equalise, named.as_ref()).unwrap_or(error))?;
+        let (pool, path) = found.map_err(|error| {
+            let named_wrong = branch_as_path(&equalise, named.as_ref());
+            named_wrong.unwrap_or_else(|| error.context(visible_path(&equalise)))
+        })?;
         pool::is_alive(&pool)?;
         let path = path.into_os_string().into_vec();
         let request = Request::Equalise { path, like: self.like, dry_run: self.dry_run };

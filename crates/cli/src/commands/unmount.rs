@@ -51,6 +51,10 @@ impl UnmountArgs {
         let pool = match pool::find(self.pool.pool.as_deref()) {
             // What a daemon that was killed left behind is as good as mounted here.
             Err(PoolError::Dead { mounts, .. }) if mounts.len() == 1 => Pool::at(&mounts[0]),
+            // So are branches that it left hidden.
+            Err(PoolError::Covered { covers, .. }) if covers.iter().all(|cover| cover.pool == covers[0].pool) => {
+                Pool::at(&covers[0].pool)
+            }
             found => found?,
         };
         let shown = visible_path(&pool.mount);
@@ -104,8 +108,8 @@ impl UnmountArgs {
                 }
                 Ok(())
             }
-            // Somebody took the dead mount away, and not what covers the branches.
-            Err(ClientError::NotRunning { .. }) if uncover_all(&pool.mount) > 0 => Ok(()),
+            // Somebody took the dead mount away, and not what hides the branches.
+            Err(ClientError::NotRunning { .. }) if !uncover_all(&pool.mount).is_empty() => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags};
 use serde::{Deserialize, Serialize};
-use umbrella_fs::branch::cover::is_covered;
+use umbrella_fs::branch::cover::{self, Cover, is_covered};
 use umbrella_fs::branch::{StateDir, identity_at};
 use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::{StagingSpec, resolve};
@@ -209,6 +209,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         _ => {}
     }
     let known = StateDir::remembered(&crate::pool::state_dir(&mount.resolved), &mount.resolved);
+    let covers = if seen.iter().any(|seen| seen.covered) { cover::all() } else { Vec::new() };
     let mut devices: HashMap<u64, &str> = HashMap::new();
     for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
         let past = match known.get(&branch.name) {
@@ -223,6 +224,11 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             findings.push(Finding { span: span.clone(), notice });
         }
         if seen.covered {
+            let hides = |cover: &&Cover| cover.path == seen.resolved && crate::pool::is_left(cover);
+            if let Some(cover) = covers.iter().find(hides) {
+                let (name, path, mount) = (branch.name.clone(), branch.path.clone(), cover.pool.clone());
+                findings.push(Finding { span: span.clone(), notice: Notice::LeftHidden { name, path, mount } });
+            }
             continue;
         }
         let other_disk = known.get(&branch.name).is_some_and(|known| {
@@ -233,10 +239,11 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             |name: &String| config.spec.branches.iter().any(|it| it.name == *name && it.name != branch.name);
         let of_another = known.iter().find(|(name, known)| is_listed(name) && Some(known.uuid) == seen.identity);
         let (name, path) = (branch.name.clone(), branch.path.clone());
+        let config = config.source.name().to_owned();
         if let Some(theirs) = of_another.map(|(theirs, _)| theirs.clone()) {
             findings.push(Finding { span: span.clone(), notice: Notice::DiskOfAnother { name, path, theirs } });
         } else if other_disk {
-            findings.push(Finding { span: span.clone(), notice: Notice::OtherDisk { name, path } });
+            findings.push(Finding { span: span.clone(), notice: Notice::OtherDisk { name, path, config } });
         }
         for notice in branch_notices(branch, seen, past) {
             findings.push(Finding { span: span.clone(), notice });

@@ -149,7 +149,7 @@ fn span_of(files: &[Spanned<GroupFile>], error: &RuleError) -> Range<usize> {
     let found = match error {
         RuleError::UnknownMember { group, item, .. }
         | RuleError::GroupInItself { group, item }
-        | RuleError::MatchesNothing { group, item }
+        | RuleError::MatchesNothing { group, item, .. }
         | RuleError::LeavesNothingOut { group, item }
         | RuleError::BadMembers { group, item, .. } => item_at(group, item),
         RuleError::EmptyGroup { group } => of(group).map(|file| file.branches.span()),

@@ -38,9 +38,9 @@ pub(crate) enum Notice {
         "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with {}",
         quoted(name),
         visible_path(path),
-        command(["branch", "replace", name])
+        command(["branch", "replace", name, "--pool", &config.to_string_lossy()])
     )]
-    OtherDisk { name: String, path: PathBuf },
+    OtherDisk { name: String, path: PathBuf, config: PathBuf },
     #[error(
         "branch {}: {} holds the disk of branch {}, so it would be offline; correct the mount points, or the paths in the configuration",
         quoted(name),
@@ -48,6 +48,13 @@ pub(crate) enum Notice {
         quoted(theirs)
     )]
     DiskOfAnother { name: String, path: PathBuf, theirs: String },
+    #[error(
+        "branch {}: {} is still hidden (it shows an empty directory), but no daemon runs; show it again with {}",
+        quoted(name),
+        visible_path(path),
+        command(["unmount", &mount.to_string_lossy()])
+    )]
+    LeftHidden { name: String, path: PathBuf, mount: PathBuf },
     #[error("branch {}: {} does not answer (waited {} s); check its disk or server", quoted(name), visible_path(path), PATIENCE.as_secs())]
     BranchSilent { name: String, path: PathBuf },
     #[error("branch {}: {} cannot be read: {reason}", quoted(name), visible_path(path))]
@@ -167,6 +174,11 @@ impl Finding {
             | Notice::NoLongerMounted { name, .. } => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it speaks of a branch that a daemon left hidden.
+    pub(crate) fn is_left_hidden(&self) -> bool {
+        matches!(self.notice, Notice::LeftHidden { .. })
     }
 
     /// Whether it speaks of the mount point.

@@ -1,5 +1,6 @@
 //! The kernel, limits, and what dead daemons left.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -122,6 +123,13 @@ fn left_behind() -> Vec<Item> {
             let unmount = command(["unmount", &mount.to_string_lossy()]);
             items.push(Item::problem("mount", text).todo(format!("mount it again, or {unmount}")));
         }
+    }
+    let covers = pool::left_covers();
+    for mount in covers.iter().map(|cover| &cover.pool).collect::<BTreeSet<_>>() {
+        let of_it = covers.iter().filter(|cover| cover.pool == *mount);
+        let paths: Vec<String> = of_it.map(|cover| visible_path(&cover.path)).collect();
+        let text = format!("{}: still hidden (empty), but no daemon of {} runs", paths.join(", "), visible_path(mount));
+        items.push(Item::problem("mount", text).todo(command(["unmount", &mount.to_string_lossy()])));
     }
     for socket in old_sockets(&pool::run_dir(), &pools) {
         let socket = visible_path(&socket);

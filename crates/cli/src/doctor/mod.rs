@@ -41,6 +41,14 @@ impl Item {
         Item { severity: Severity::Remark, ..Item::problem(about, text) }
     }
 
+    /// What to do stands in the text, after its last semicolon.
+    pub(crate) fn split(self) -> Item {
+        match self.text.rsplit_once("; ") {
+            Some((text, todo)) => Item { text: text.to_owned(), todo: Some(todo.to_owned()), ..self },
+            None => self,
+        }
+    }
+
     pub(crate) fn todo(self, todo: impl Into<String>) -> Item {
         Item { todo: Some(todo.into()), ..self }
     }

@@ -1,6 +1,7 @@
 //! What the daemon of a mounted pool says of itself.
 
 use umbrella_fs::control::protocol::{BranchState, Status};
+use umbrella_fs::warning::NO_ROOM;
 
 use super::Item;
 use crate::advice::command;
@@ -26,6 +27,9 @@ pub(crate) fn items(status: &Status) -> Vec<Item> {
     items.extend(
         reason.map(|reason| Item::remark("requests", format!("they do not come over io_uring: {}", visible(reason)))),
     );
-    items.extend(status.warnings.iter().map(|warning| Item::remark("pool", visible(warning))));
+    items.extend(status.warnings.iter().map(|warning| {
+        let text = visible(warning);
+        if warning.starts_with(NO_ROOM) { Item::problem("pool", text).split() } else { Item::remark("pool", text) }
+    }));
     items
 }

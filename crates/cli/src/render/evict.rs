@@ -14,6 +14,9 @@ pub(super) fn line(evict: &EvictStatus) -> String {
         EvictState::AwaitsHours => "too full; files leave in its hours",
         EvictState::Moving => "files leave now",
         EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",
+        EvictState::Rests if evict.stays.iter().all(|stays| stays.why == EvictStay::Nowhere) => {
+            "all that may leave has left"
+        }
         EvictState::Rests => "too full, and nothing more can leave now",
         EvictState::Offline => "offline",
     };

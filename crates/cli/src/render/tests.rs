@@ -229,6 +229,16 @@ fn an_explanation_says_where_and_why() {
 }
 
 #[test]
+fn a_fill_level_that_has_done_all_it_may_says_so() {
+    let mut evict = pool().evicts.remove(0);
+    evict.state = EvictState::Rests;
+    evict.next.clear();
+    assert!(super::evict::line(&evict).contains(": all that may leave has left;"), "{}", super::evict::line(&evict));
+    evict.stays[0].why = EvictStay::InUse;
+    assert!(super::evict::line(&evict).contains(": too full, and nothing more can leave now;"));
+}
+
+#[test]
 fn a_rule_that_joins_conditions_shows_which_of_them_hold() {
     let part = |depth, holds, text: &str| ExplainPart { depth, holds, text: text.to_owned() };
     let parts =
@@ -245,7 +255,9 @@ fn a_rule_that_joins_conditions_shows_which_of_them_hold() {
 fn a_file_that_fits_nowhere_is_said_to() {
     let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
     assert!(text.contains("belongs on  no branch: none that its rule allows has room"), "{text}");
-    assert!(text.contains("is on       no branch: the file does not exist"), "{text}");
+    assert!(text.contains("is on       no branch: it is supposed (--what-if)"), "{text}");
+    let absent = Explanation { belongs: None, exists: false, facts: Vec::new(), on: Vec::new(), ..explained() };
+    assert!(explanation(&absent).contains("is on       no branch: the file does not exist\n"));
 }
 
 #[test]
@@ -270,7 +282,7 @@ fn a_name_cannot_steer_the_terminal() {
         detail: Some("no room".to_owned()),
     };
     assert_eq!(
-        move_event(&event),
+        move_event(&event, &moved_by(&event.rule)),
         r#"failed      disk -> flash       10 B  /a\u{1b}]0;x\u{7}\u{202e}b\n  (rule "small"): no room"#
     );
 }

@@ -144,9 +144,47 @@ fn a_group_that_cannot_be_balanced_is_told_why() {
     let pool = filled(["a", "b"], &[], "");
     let told = |args: &[&str]| text(&pool.umbrella(args));
     assert!(told(&["balance", "hdds"]).contains("no group is called \"hdds\"; there are: all"));
-    assert!(told(&["balance", "all", "--to", "5"]).contains("give a share of the branch, for example 5%"));
+    assert!(told(&["balance", "a"]).contains("\"a\" is a branch; groups: all"));
+    assert!(told(&["balance", "all", "--to", "5MiB"]).contains("give a share of the branch, for example 5%"));
+    pool.say(["balance", "all", "--to", "5"]);
     pool.say(["branch", "drain", "b"]);
     assert!(told(&["balance", "all"]).contains("fewer than two of its members are online"));
+}
+
+#[test]
+fn without_groups_there_is_nothing_to_balance() {
+    let (_disks, builder) = crate::disks(["a", "b"]);
+    let said = text(&builder.mount().umbrella(["balance", "a"]));
+    assert!(said.contains("\"a\" is a branch; the pool has no groups"), "{said}");
+}
+
+#[test]
+fn a_balance_that_stays_uneven_says_why_and_counts_as_status_does() {
+    let episodes: Vec<String> = (0..6).map(|e| format!("TV/Show/e{e}")).collect();
+    let names: Vec<&str> = episodes.iter().map(String::as_str).collect();
+    let disks = ["a", "b"].map(|_| Disk::ext4(64 * MIB));
+    for name in &names {
+        let path = disks[0].join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes(1, 2 * MIB)).unwrap();
+    }
+    let group = "[[group]]\nname = \"all\"\nbranches = [\"a\", \"b\"]\ntogether = \"/TV/*\"\n";
+    let builder = Pool::builder().default(&["all"]).branch("a", disks[0].path()).branch("b", disks[1].path());
+    let pool = builder.rules(group).mount();
+    let said = pool.say(["balance", "all"]);
+    assert!(said.contains("% apart, not 5%: nothing smaller may move"), "{said}");
+    let size = pool.branch_status("a").total.to_string();
+    assert!(said.lines().any(|line| line.starts_with("a ") && line.contains(&size)), "{size}: {said}");
+}
+
+#[test]
+fn a_move_says_whether_a_rule_the_default_list_or_a_balance_made_it() {
+    let names = films(12);
+    let pool = filled(["a", "b"], &names.iter().map(String::as_str).collect::<Vec<_>>(), "");
+    let balanced = pool.say(["balance", "all"]);
+    assert!(balanced.contains("  (balance)\n") && !balanced.contains("(rule"), "{balanced}");
+    let drained = pool.say(["branch", "drain", "b"]);
+    assert!(drained.contains("  (default list)\n") && !drained.contains("(rule"), "{drained}");
 }
 
 #[test]

@@ -211,7 +211,10 @@ fn a_drain_names_what_lies_on_two_branches() {
     let pool = builder.mount();
     let drain = || pool.umbrella(["branch", "drain", "b"]);
     let said = text(&drain());
-    assert!(said.contains("1 are on another branch too") && said.contains("1 are a directory on one"), "{said}");
+    assert!(
+        said.contains("1 name is on another branch too") && said.contains("1 name is a directory on one"),
+        "{said}"
+    );
     assert!(!said.contains(": ,") && !said.contains("): :"), "{said}");
     for name in ["dir/twice", "dir/clash"] {
         assert!(said.contains(&format!("{:?}", disks[1].join(name))), "{name}: {said}");

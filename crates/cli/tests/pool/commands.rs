@@ -315,6 +315,30 @@ fn sigterm_during_a_relocation_leaves_one_whole_copy() {
 }
 
 #[test]
+fn a_path_in_no_pool_is_named_with_the_pools_that_there_are() {
+    let dir = temp_dir("none");
+    let none = |args: &[&str]| {
+        let command = &mut Command::new(UMBRELLA);
+        text(
+            &command
+                .args(args)
+                .env("UMBRELLA_RUN_DIR", dir.path())
+                .env("UMBRELLA_STATE_DIR", dir.path())
+                .output()
+                .unwrap(),
+        )
+    };
+    for args in [&["explain", "/srv/none/x"][..], &["repair", "--equalise", "/srv/none/x"]] {
+        let said = none(args);
+        assert!(said.contains("/srv/none/x: no pool is mounted") && !said.contains("umbrella status"), "{said}");
+    }
+    let pool = pool(["a"], "");
+    let said = text(&pool.umbrella(["repair", "--equalise", "/srv/none/x"]));
+    let mounted = format!("/srv/none/x: in no mounted pool; mounted: {}", pool.mount_point().display());
+    assert!(said.contains(&mounted), "{said}");
+}
+
+#[test]
 fn commands_without_a_pool_say_what_to_do() {
     let dir = temp_dir("none");
     for args in [&["status"][..], &["unmount"], &["enforce"], &["branch", "list"], &["explain", "/x"]] {

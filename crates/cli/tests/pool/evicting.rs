@@ -97,6 +97,9 @@ fn at_night_everything_leaves_but_what_is_in_use() {
     eventually("all else has left", || ssd.files() == [Path::new("open")] || ssd.files() == [ssd.join("open")]);
     eventually("that is told", || level(&pool).state == EvictState::Rests);
     assert_eq!(stays(&level(&pool), EvictStay::InUse), 1, "{:?}", level(&pool));
+    assert_eq!(level(&pool).next, [] as [String; 0], "what left does not leave next");
+    let outcome = pool.explain("open").outcome;
+    assert!(outcome.contains("in the hours 00:00-24:00 (evict)"), "{outcome}");
     assert_eq!(fs::read_link(pool.join("a/link")).unwrap(), Path::new("b/1"));
     assert_eq!(fs::read(pool.join("a/b/two")).unwrap(), b"names");
     drop(open);

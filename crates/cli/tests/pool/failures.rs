@@ -236,7 +236,8 @@ fn a_branch_without_its_hidden_folder_is_taken_in_as_new_or_left_as_it_was() {
     pool.stop();
     fs::remove_dir_all(disk.join("b/.umbrella")).unwrap();
     let error = pool.try_start().unwrap_err();
-    assert!(error.contains("umbrella branch replace b`"), "{error}");
+    let help = format!("umbrella branch replace b --pool {}`", pool.config_path().display());
+    assert!(error.contains(&help), "{error}");
     pool.say(["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), pool.config_path().as_os_str()]);
     pool.start();
     assert!(pool.is_online("b"));

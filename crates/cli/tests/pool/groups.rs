@@ -259,7 +259,10 @@ fn a_file_that_grows_moves_along_its_own_list_only() {
     assert_errno(fs::write(pool.join("two.mkv"), bytes(1, 16 * MIB)), libc::ENOSPC);
     assert_eq!(disks[2].files().len(), 0, "spare is on another list");
     let warnings = pool.status().warnings;
-    assert!(warnings.iter().any(|one| one.contains("the list of rule \"films\" (hdds) is full")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|one| one.contains("all branches of the list of rule \"films\" (hdds) are full")),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -298,4 +301,17 @@ fn a_disk_that_a_pattern_made_a_branch_is_offline_while_it_is_missing() {
     fs::rename(shelf.join("away"), shelf.join("disk2")).unwrap();
     pool.start();
     assert_eq!(fs::read(pool.join("on-disk2")).unwrap(), b"disk2");
+}
+
+#[test]
+fn a_pool_that_is_full_is_a_problem_with_the_command_that_makes_room() {
+    let disks = ["a", "b"].map(|_| Disk::tmpfs(4 * MIB));
+    let builder = Pool::builder().default(&["all"]).branch("a", disks[0].path()).branch("b", disks[1].path());
+    let pool = builder.rules("[[group]]\nname = \"all\"\nbranches = [\"a\", \"b\"]\n").mount();
+    let full = (0..20).find_map(|at| fs::write(pool.join(format!("{at}")), bytes(at, MIB)).err()).unwrap();
+    assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    let said = text(&pool.umbrella(["doctor", "--quick"]));
+    let problem = "problem  pool: no room: all branches of the default list (all) are full\n\
+        \x20        -> delete files, or add a disk with `umbrella branch add NAME PATH --group all --save`\n";
+    assert!(said.contains(problem), "{said}");
 }

@@ -33,9 +33,10 @@ fn a_configuration_that_names_the_place_of_a_replaced_disk_is_refused() {
     pool.stop();
     let error = pool.try_start().unwrap_err();
     let by = format!("\"b\" was replaced by the disk at \"{}\"", new.path().display());
-    assert!(error.contains(&by) && error.contains("umbrella branch replace b --pool CONFIG`"), "{error}");
-
     let config = pool.config_path();
+    let help = format!("umbrella branch replace b --pool {}`", config.display());
+    assert!(error.contains(&by) && error.contains(&help), "{error}");
+
     let old_text = fs::read_to_string(&config).unwrap();
     let new_text = old_text.replace(&format!("{}", disks[1].path().display()), &format!("{}", new.path().display()));
     assert_ne!(old_text, new_text);
@@ -53,6 +54,42 @@ fn a_configuration_that_names_the_place_of_a_replaced_disk_is_refused() {
     pool.say(["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), config.as_os_str()]);
     pool.start();
     assert!(pool.is_online("b"), "taken back on purpose");
+}
+
+#[test]
+fn advice_for_another_disk_can_be_pasted_while_the_pool_is_not_mounted() {
+    let (disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.mount();
+    pool.stop();
+    unmount(&disks[1].path());
+    disks[1].mount();
+    let config = pool.config_path();
+    let help = format!("umbrella branch replace b --pool {}", config.display());
+    let check = text(&pool.umbrella(["check".as_ref(), config.as_os_str()]));
+    assert!(check.contains(&help), "{check}");
+    let doctor = text(&pool.umbrella(["doctor".as_ref(), config.as_os_str()]));
+    let todo = doctor.lines().skip_while(|line| !line.contains("holds another file system")).nth(1).unwrap_or_default();
+    assert!(todo.trim_start().starts_with("-> ") && todo.contains(&help), "{doctor}");
+    let error = pool.try_start().unwrap_err();
+    assert!(error.contains(&help), "{error}");
+    pool.say(["branch".as_ref(), "replace".as_ref(), "b".as_ref(), "--pool".as_ref(), config.as_os_str()]);
+    pool.start();
+    assert!(pool.is_online("b"));
+}
+
+#[test]
+fn a_replaced_branch_that_lost_its_marker_is_told_as_that() {
+    let (disks, builder) = disks(["a", "b"]);
+    let new = Disk::tmpfs(32 * MIB);
+    let mut pool = builder.mount();
+    let replace = |to: &Disk| ["branch".into(), "replace".into(), "b".into(), to.path().into_os_string()];
+    // There and back again: the place of the second is also that of the first.
+    pool.say(replace(&new));
+    pool.say(replace(&disks[1]));
+    pool.stop();
+    fs::remove_dir_all(disks[1].join(".umbrella")).unwrap();
+    let error = pool.try_start().unwrap_err();
+    assert!(error.contains("has no marker") && !error.contains("was replaced by"), "{error}");
 }
 
 #[test]

@@ -60,11 +60,11 @@ fn a_walk_that_is_interrupted_says_what_is_done_and_what_is_left() {
     let (disks, builder) = builder();
     let pool = builder.rules("[[rule]]\nname = \"all\"\nwhen = { path = \"/**\" }\nto = [\"b\"]\n").mount();
     let (status, said) = stop_in_the_middle(&pool, &disks, start(&pool, &["enforce"]));
-    assert_eq!(status.code(), Some(1), "{said}");
+    assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("stopped before the end, ") && said.contains("the same command goes on"), "{said}");
     assert!(said.contains(" left of those found"), "{said}");
     let (again, _) = stop_in_the_middle(&pool, &disks, start(&pool, &["enforce", "--json"]));
-    assert_eq!(again.code(), Some(1));
+    assert_eq!(again.code(), Some(130));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_drain_that_is_interrupted_says_what_is_left_and_goes_on_when_it_is_asked_ag
     let (disks, builder) = builder();
     let mut pool = builder.default(&["a", "b"]).mount();
     let (status, said) = stop_in_the_middle(&pool, &disks, start(&pool, &["branch", "drain", "a"]));
-    assert_eq!(status.code(), Some(1), "{said}");
+    assert_eq!(status.code(), Some(130), "{said}");
     assert!(said.contains("stopped before the end") && said.contains("still gets no new files"), "{said}");
     assert!(pool.branch_status("a").draining);
     pool.write_keys("");
@@ -93,7 +93,7 @@ fn a_balance_that_is_interrupted_says_how_much_is_left() {
     kill_process(Pid::from_child(&command), Signal::INT).unwrap();
     let mut said = String::new();
     command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(command.wait().unwrap().code(), Some(1), "{said}");
+    assert_eq!(command.wait().unwrap().code(), Some(130), "{said}");
     assert!(said.contains("stopped before the end") && said.contains("12 MiB of 12 MiB are left to move"), "{said}");
     assert_eq!(names(&disks[1].join(".umbrella/tmp")), Vec::<String>::new());
     assert_eq!((pool.found_on("large"), pool.found_on("other")), (vec!["a".to_owned()], vec!["a".to_owned()]));

@@ -46,7 +46,9 @@ impl Admin {
     ) -> Vec<String> {
         let rules = &active.rules;
         let means = |evict: &Evict| {
-            let when = format!("above {} of {:?} (evict)", evict.above, evict.of);
+            let hours: Vec<String> = evict.window.0.iter().map(ToString::to_string).collect();
+            let hours = if hours.is_empty() { String::new() } else { format!(", in the hours {}", hours.join(", ")) };
+            let when = format!("above {} of {:?}{hours} (evict)", evict.above, evict.of);
             if !rules.is_evictable(evict, facts, views) {
                 return format!("it does not leave {when}: it is too young, or `only` does not hold");
             }

@@ -61,7 +61,19 @@ impl Admin {
 }
 
 fn outcome(file: &Supposed, explained: &Explained, begins: Option<&str>, belongs: Option<&str>) -> String {
-    let (begins, belongs, why) = (begins.unwrap_or("no branch"), belongs.unwrap_or("no branch"), &explained.why);
+    let why = &explained.why;
+    let (begins, belongs) = match (begins, belongs) {
+        (_, None) if file.size.is_none() => {
+            return format!("it does not exist, and no branch can take a new file of this name ({why})");
+        }
+        (Some(begins), None) => {
+            return format!(
+                "a file like this begins on {begins}; when it is closed, no branch of its list can take it ({why})"
+            );
+        }
+        (None, None) => return format!("no branch can take a file like this ({why})"),
+        (begins, Some(belongs)) => (begins.unwrap_or("no branch"), belongs),
+    };
     match file.size {
         None => format!("it does not exist; a new file of this name begins on {belongs} ({why})"),
         Some(_) if begins == belongs => format!("a file like this begins and stays on {belongs} ({why})"),
@@ -98,5 +110,29 @@ fn facts(file: &Supposed, now: Timestamp) -> FileFacts<'_> {
         now,
         stage: Stage::Settled,
         xattrs: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbrella_policy::placement::EntryId;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_no_branch_can_take_goes_nowhere() {
+        let decision = Decision { choice: Choice::NoRoom, entry: EntryId(0) };
+        let explained = Explained { decision, steps: Vec::new(), why: "full".to_owned() };
+        let new = Supposed::default();
+        let closed = Supposed { size: Some(ByteSize(1 << 20)), ..Supposed::default() };
+        assert_eq!(
+            outcome(&new, &explained, None, None),
+            "it does not exist, and no branch can take a new file of this name (full)"
+        );
+        assert_eq!(
+            outcome(&closed, &explained, Some("hdd"), None),
+            "a file like this begins on hdd; when it is closed, no branch of its list can take it (full)"
+        );
+        assert_eq!(outcome(&closed, &explained, None, None), "no branch can take a file like this (full)");
     }
 }

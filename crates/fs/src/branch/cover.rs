@@ -4,10 +4,13 @@
 //!
 //! 1. A branch comes online: its root is opened, then its path is covered. All calls go by the root's descriptor.
 //! 2. It goes offline, or the pool is unmounted: the cover goes, so that the disk can be unmounted, repaired and mounted again.
-//! 3. A killed daemon leaves its covers. Their source names the pool, so the pool's next mount and `umbrella unmount` find them and take them away
+//! 3. A start that fails takes away the covers that it has made: see [`Covers`].
+//! 4. A killed daemon leaves its covers. Their source names the pool, so the pool's next mount and `umbrella unmount` find them and take them away
 //!    before anything looks at the branches.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -30,24 +33,54 @@ pub(super) fn cover(path: &Path, pool: &Path) -> rustix::io::Result<()> {
     rustix::mount::mount(source_of(pool), path, "tmpfs", flags, Some(c"mode=555,size=4k"))
 }
 
+/// A cover in the table of mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cover {
+    /// The path that it hides.
+    pub path: PathBuf,
+    /// The mount point of the pool that made it.
+    pub pool: PathBuf,
+}
+
+/// All covers of this machine.
+#[must_use]
+pub fn all() -> Vec<Cover> {
+    listed(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
+}
+
 /// Whether a path is covered, by whichever pool.
 #[must_use]
 pub fn is_covered(path: &Path) -> bool {
-    cover_at(path).is_some()
+    pool_over(path).is_some()
+}
+
+/// The pool whose cover is the topmost mount at a path.
+#[must_use]
+pub fn pool_over(path: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let (kind, source) = mounted_at(dir.as_fd())?;
+    let source = unescape(source.as_bytes());
+    if kind == "tmpfs" { pool_of(&source) } else { None }
+}
+
+/// The pool that the source of a cover names.
+fn pool_of(source: &Path) -> Option<PathBuf> {
+    let pool = source.as_os_str().as_bytes().strip_prefix(SOURCE.as_bytes())?;
+    Some(PathBuf::from(OsStr::from_bytes(pool)))
 }
 
 /// Whether a pool covers a path.
 pub(super) fn is_covered_by(path: &Path, pool: &Path) -> bool {
-    cover_at(path).is_some_and(|source| source == source_of(pool))
+    pool_over(path).is_some_and(|over| over.display().to_string() == pool.display().to_string())
 }
 
-/// The source of the cover that is the topmost mount there.
-fn cover_at(path: &Path) -> Option<String> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let (kind, source) = mounted_at(dir.as_fd())?;
-    let source = unescape(source.as_bytes()).to_string_lossy().into_owned();
-    (kind == "tmpfs" && source.starts_with(SOURCE)).then_some(source)
+/// Takes away all covers at a path, of whichever pool.
+pub fn uncover_path(path: &Path) -> rustix::io::Result<()> {
+    while is_covered(path) {
+        rustix::mount::unmount(path, UnmountFlags::DETACH)?;
+    }
+    Ok(())
 }
 
 /// Takes a pool's covers from a path.
@@ -58,31 +91,46 @@ pub(super) fn uncover(path: &Path, pool: &Path) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Takes away all covers that a daemon of this pool left behind, and says how many. It must not run any more.
-pub fn uncover_all(pool: &Path) -> usize {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mut taken = 0;
-    for path in covered_by(&table, &source_of(pool)) {
+/// Takes away all covers that this pool has, and says from where. No daemon of it may use them.
+pub fn uncover_all(pool: &Path) -> Vec<PathBuf> {
+    let mut taken = Vec::new();
+    let shown = pool.display().to_string();
+    for Cover { path, .. } in all().into_iter().filter(|cover| cover.pool.display().to_string() == shown) {
         match uncover(&path, pool) {
             Ok(()) => {
-                taken += 1;
-                tracing::info!(path = %path.display(), "the cover that a killed daemon left is taken away");
+                tracing::info!(path = %path.display(), "the path is not hidden any more");
+                taken.push(path);
             }
-            Err(error) => tracing::warn!(path = %path.display(), %error, "the path stays covered: unmount it by hand"),
+            Err(error) => tracing::warn!(path = %path.display(), %error, "the path stays hidden: unmount it by hand"),
         }
     }
     taken
 }
 
-/// Where the table of mounts has a cover of this source.
-fn covered_by(table: &[u8], source: &str) -> Vec<PathBuf> {
+/// The covers of a pool whose start may still fail: dropped, it takes them away.
+pub(crate) struct Covers<'a>(pub(crate) &'a Path);
+
+impl Drop for Covers<'_> {
+    fn drop(&mut self) {
+        uncover_all(self.0);
+    }
+}
+
+/// The covers in a table of mounts, each path once.
+fn listed(table: &[u8]) -> Vec<Cover> {
     let table = String::from_utf8_lossy(table);
-    let path_of = |line: &str| {
+    let cover_of = |line: &str| {
         let (place, what) = line.split_once(" - ")?;
-        let is_it = what.split(' ').nth(1).is_some_and(|found| unescape(found.as_bytes()) == Path::new(source));
-        is_it.then(|| place.split(' ').nth(4).map(|path| unescape(path.as_bytes())))?
+        let pool = pool_of(&unescape(what.split(' ').nth(1)?.as_bytes()))?;
+        Some(Cover { path: unescape(place.split(' ').nth(4)?.as_bytes()), pool })
     };
-    table.lines().filter_map(path_of).collect()
+    let mut covers: Vec<Cover> = Vec::new();
+    for cover in table.lines().filter_map(cover_of) {
+        if !covers.contains(&cover) {
+            covers.push(cover);
+        }
+    }
+    covers
 }
 
 #[cfg(test)]
@@ -94,8 +142,7 @@ mod tests {
         let table = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
             40 22 0:35 / /mnt/my\\040disk ro,nosuid shared:3 - tmpfs umbrella-cover:/srv/my\\040pool ro\n\
             41 22 0:36 / /mnt/b ro - tmpfs umbrella-cover:/srv/other ro\n";
-        let pool = source_of(Path::new("/srv/my pool"));
-        assert_eq!(covered_by(table, &pool), [Path::new("/mnt/my disk")]);
-        assert_eq!(covered_by(table, &source_of(Path::new("/srv"))), [] as [PathBuf; 0]);
+        let cover = |path: &str, pool: &str| Cover { path: path.into(), pool: pool.into() };
+        assert_eq!(listed(table), [cover("/mnt/my disk", "/srv/my pool"), cover("/mnt/b", "/srv/other")]);
     }
 }

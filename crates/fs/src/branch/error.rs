@@ -98,6 +98,14 @@ pub enum BranchError {
         /// The branch that has it.
         other: String,
     },
+    /// A pool hides it: only an empty directory could be seen.
+    #[error("{path:?} is hidden by the pool at {pool:?}")]
+    Covered {
+        /// Path of the branch.
+        path: PathBuf,
+        /// Its mount point.
+        pool: PathBuf,
+    },
     /// Another daemon uses the branch.
     #[error("{path:?} is in use by a mounted pool")]
     InUse {

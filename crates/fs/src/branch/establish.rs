@@ -93,6 +93,9 @@ impl Plan {
             // One of an earlier life would be taken for the branch.
             cover::uncover(&self.spec.path, &self.state.mount()).map_err(self.io("uncovering its path"))?;
         }
+        if let Some(pool) = cover::pool_over(&self.spec.path) {
+            return Err(BranchError::Covered { path: self.path(), pool });
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.spec.path, flags, Mode::empty())
             .map_err(|source| BranchError::Open { path: self.path(), source })?;
@@ -255,7 +258,7 @@ impl Plan {
     /// Whether the disk that this path once meant was replaced by one elsewhere. The new one may come to the old place.
     fn check_replaced(&self, marker: Option<&Marker>) -> Result<(), BranchError> {
         let Some(known) = self.state.branch(&self.spec.name) else { return Ok(()) };
-        let is_it = marker.is_some_and(|marker| marker.uuid == known.uuid);
+        let is_it = known.path == self.spec.path || marker.is_some_and(|marker| marker.uuid == known.uuid);
         if is_it || !known.former_paths.contains(&self.spec.path) {
             return Ok(());
         }

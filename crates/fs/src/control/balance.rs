@@ -34,9 +34,9 @@ pub struct BalanceSummary {
 pub struct MemberShare {
     /// Its name.
     pub branch: String,
-    /// Size, without what is kept for root.
+    /// Size, as `status` has it.
     pub size: ByteSize,
-    /// Bytes in use at the beginning.
+    /// Bytes in use at the beginning, with what is kept for root.
     pub used: ByteSize,
     /// Bytes in use at the end; of a dry run, as planned.
     pub used_after: ByteSize,

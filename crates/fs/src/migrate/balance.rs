@@ -88,8 +88,8 @@ impl Migrations {
             take_over(&mut summary, &self.walk_by(walk, &Part::Whole, Some(&mut moves), &mut tell));
         }
         let now = self.shares(&members);
-        for ((member, now), planned) in summary.members.iter_mut().zip(now).zip(planned.used) {
-            member.used_after = if balance.dry_run { planned } else { now.used };
+        for (((member, now), planned), id) in summary.members.iter_mut().zip(now).zip(planned.used).zip(&members) {
+            member.used_after = if balance.dry_run { self.shown(*id, planned) } else { now.used };
         }
         Ok(summary)
     }
@@ -99,7 +99,8 @@ impl Migrations {
         let active = self.placement.rules.load();
         let Some(group) = active.rules.groups().iter().find(|group| group.name == name) else {
             let known = active.rules.groups().iter().map(|group| group.name.clone()).collect();
-            return Err(Error::UnknownGroup { name: name.to_owned(), known });
+            let is_branch = self.branches.named(name).is_ok();
+            return Err(Error::UnknownGroup { name: name.to_owned(), is_branch, known });
         };
         let mut members = Vec::new();
         let mut devices: FxHashMap<u64, String> = FxHashMap::default();
@@ -119,10 +120,20 @@ impl Migrations {
 
     fn shares(&self, members: &[BranchId]) -> Vec<MemberShare> {
         let share = |id: &BranchId| {
-            let Member { total, used, .. } = self.room_of(*id);
-            MemberShare { branch: self.placement.branch_name(*id), size: total, used, used_after: used }
+            let size = self.branches.get(*id).map_or(ByteSize(0), |branch| branch.space_now().total);
+            let used = self.shown(*id, self.room_of(*id).used);
+            MemberShare { branch: self.placement.branch_name(*id), size, used, used_after: used }
         };
         members.iter().map(share).collect()
+    }
+
+    /// What is used of a member as `status` counts it: with what is kept for root.
+    fn shown(&self, id: BranchId, used: ByteSize) -> ByteSize {
+        let kept = self.branches.get(id).map_or(0, |branch| {
+            let space = branch.space_now();
+            space.free_for_root.0.saturating_sub(space.free.0)
+        });
+        ByteSize(used.0.saturating_add(kept))
     }
 
     fn room(&self, members: &[BranchId]) -> Vec<Member> {

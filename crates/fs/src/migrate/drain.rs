@@ -196,5 +196,6 @@ impl Leftover {
 
 fn note(seen: &mut Option<Twice>, place: &DirPair, other: &DirAt, path: &Path) {
     let on = |dir: &DirAt| dir.branch.spec.path.join(path);
-    seen.get_or_insert_with(|| Twice { names: 0, here: on(&place.here), there: on(other) }).names += 1;
+    let hidden = [&place.here, other].iter().any(|dir| dir.branch.settings().hide);
+    seen.get_or_insert_with(|| Twice { names: 0, here: on(&place.here), there: on(other), hidden }).names += 1;
 }

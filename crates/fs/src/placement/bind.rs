@@ -183,7 +183,7 @@ fn with_member(spec: &RulesSpec, branch: &str, group: &str) -> Result<RulesSpec,
     let mut spec = spec.clone();
     let known = spec.groups.iter().map(|group| group.name.clone()).collect();
     let Some(found) = spec.groups.iter_mut().find(|known| known.name == group) else {
-        return Err(Error::UnknownGroup { name: group.to_owned(), known });
+        return Err(Error::UnknownGroup { name: group.to_owned(), is_branch: false, known });
     };
     if !found.branches.iter().any(|name| name == branch) {
         found.branches.push(branch.to_owned());

@@ -78,7 +78,17 @@ impl Placement {
             return;
         };
         full.store(true, Ordering::Relaxed);
-        let warning = Warning::ListFull { list: self.list_of(entry) };
+        let branches = self.branches.all_named();
+        let names_all = branches.iter().all(|branch| info.to.iter().any(|slot| slot.contains(branch.id)));
+        let is_default = entry.index() + 1 == active.rules.entries().len();
+        let more = if is_default { "\"any\"" } else { "\"default\" or \"any\"" };
+        let groups = active.rules.groups();
+        let group = info.to.iter().find(|slot| groups.iter().any(|group| group.name == slot.name));
+        let warning = Warning::ListFull {
+            list: self.list_of(entry),
+            group: group.map(|slot| slot.name.clone()),
+            more: (!names_all).then_some(more),
+        };
         self.context.warn(Subject::List(info.name.clone()), &warning);
     }
 

@@ -68,12 +68,14 @@ pub enum RuleError {
         item: String,
     },
     /// A pattern of names that no branch has.
-    #[error("group \"{group}\": no branch is called like \"{item}\"")]
+    #[error("group \"{group}\": no branch is called like \"{item}\"{}", known_names(.known))]
     MatchesNothing {
         /// The group.
         group: String,
         /// The pattern.
         item: String,
+        /// The branches that there are.
+        known: Vec<String>,
     },
     /// `!x` without an `x` to leave out.
     #[error("group \"{group}\": \"{item}\" leaves nothing out (the entries without \"!\" do not name it)")]

@@ -1,6 +1,6 @@
 //! The same decision, with its reasons in words for `umbrella explain`.
 
-use umbrella_units::{BranchId, format_duration};
+use umbrella_units::{BranchId, ByteSize, format_duration};
 
 use super::choose::Because;
 use super::condition::{Test, Verdict};
@@ -281,7 +281,11 @@ impl Rules {
             Because::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
             Because::Picked(_, how) => {
                 let of = of_group(info.to.get(passed));
-                let words = self.picked(how, info.to.get(passed), facts.path);
+                let free = match choice {
+                    Choice::Place(branch) => view(branches, branch).map(|view| view.free),
+                    Choice::Stay | Choice::NoRoom => None,
+                };
+                let words = self.picked(how, info.to.get(passed), facts.path, free.unwrap_or_default());
                 format!("{chosen}{of} {words}")
             }
             Because::TogetherFull(_, holder) => format!(
@@ -294,7 +298,7 @@ impl Rules {
             Because::FirstOffline => {
                 format!("{} is offline, and nothing is created meanwhile (offline = \"fail\")", self.first_name(entry))
             }
-            Because::Full => format!("the list of {} is full, and it is complete", self.list_name(entry)),
+            Because::Full => format!("the list of {} is full, and names no other branch", self.list_name(entry)),
         });
         said.join("; ")
     }
@@ -305,14 +309,14 @@ impl Rules {
         if entry == self.default_entry() { "`default`".to_owned() } else { format!("rule \"{name}\"") }
     }
 
-    fn picked(&self, how: How, slot: Option<&Slot>, path: &[u8]) -> String {
+    fn picked(&self, how: How, slot: Option<&Slot>, path: &[u8], free: ByteSize) -> String {
         let group = slot.and_then(|slot| slot.sets.iter().find_map(|set| self.groups.get(set.group?)));
         match how {
             How::Together => {
                 let dir = group.and_then(|group| group.kept_together(path)).unwrap_or_default();
                 format!("holds most of {}, which is kept together", String::from_utf8_lossy(dir))
             }
-            How::Only => "has room".to_owned(),
+            How::Only => format!("has room ({free} free)"),
             How::SamePath => "has its directory".to_owned(),
             How::Order(SpreadOrder::MostFree) => "has most free space".to_owned(),
             How::Order(SpreadOrder::MostFreeShare) => "has the largest share of free space".to_owned(),

@@ -193,7 +193,8 @@ impl Resolver<'_> {
         let matching = self.branches.iter().filter(|(name, _)| pattern.matches(name));
         let found: Vec<BranchId> = matching.map(|(_, id)| *id).collect();
         if found.is_empty() {
-            return Err(RuleError::MatchesNothing { group: spec.name.clone(), item: item.to_owned() });
+            let known = self.branches.iter().map(|(name, _)| name.clone()).collect();
+            return Err(RuleError::MatchesNothing { group: spec.name.clone(), item: item.to_owned(), known });
         }
         Ok(found)
     }

@@ -17,7 +17,7 @@ use crate::mounts::{self, is_file, refuse_silent};
 use crate::pool::{self, Pool};
 use crate::probe::Reply;
 use crate::text::{quoted, quoted_list, visible_path};
-use crate::{config, ending, output};
+use crate::{config, covers, ending, output};
 
 /// Replace the disk of a branch, for example because it broke, was formatted, or lost its .umbrella.
 ///
@@ -134,6 +134,7 @@ impl ReplaceArgs {
         let change = self.change_of(file, Some(&path).filter(|_| is_elsewhere).map(PathBuf::as_path))?;
         let shown = visible_path(&path);
         refuse_silent(&path)?;
+        covers::refuse(&path)?;
         let state = StateDir::open(&pool::state_dir(&pool.mount), &pool.mount)?;
         let was_mount = state.branch(&self.name).is_some_and(|known| known.was_mount && known.path == branch.path);
         match mounts::found_at(&path) {

@@ -92,6 +92,10 @@ impl Migrations {
             let walk_took = began.elapsed();
             self.with_run(evict, |run| run.stays.replace_found(stays));
             let round = self.move_leavers(active, evict, files, &mut skip);
+            if !round.is_stopped && !round.is_spent {
+                // All that was found has been tried.
+                self.with_run(evict, |run| run.next.clear());
+            }
             let used = self.level_now(evict)?.used;
             if round.is_spent {
                 return Some(Rest { until: Instant::now() + SPENT, used, freed: None, wakes: true });

@@ -130,8 +130,8 @@ fn every_choice_says_why() {
     let rules = compile(vec![when("all", vec![], to(&["flash", "crypt"]))], &["disk"]);
     let flash_full = [ROOMY, FULL, ROOMY, ROOMY];
     let full = "\"flash\" has no room (0 B free, 0 B kept free, 1000 B needed)";
-    assert_eq!(why(&rules, &[ROOMY; 4], None), "\"flash\" has room");
-    assert_eq!(why(&rules, &flash_full, None), format!("{full}; \"crypt\" has room"));
+    assert_eq!(why(&rules, &[ROOMY; 4], None), "\"flash\" has room (488.2 KiB free)");
+    assert_eq!(why(&rules, &flash_full, None), format!("{full}; \"crypt\" has room (488.2 KiB free)"));
     assert_eq!(why(&rules, &flash_full, Some(&on(CRYPT))), format!("{full}; it is on \"crypt\""));
     let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
     assert_eq!(
@@ -159,14 +159,14 @@ fn a_list_that_is_full_is_named_with_the_reason_of_each_branch() {
         why(&rules, &[FULL, FULL, OFFLINE, DRAINING], None),
         format!(
             "\"flash\" {full}; no branch of \"any\" can take it: \"disk\" {full}, \"crypt\" is offline, \"spare\" takes nothing new; \
-             the list of rule \"all\" is full, and it is complete"
+             the list of rule \"all\" is full, and names no other branch"
         )
     );
     let default = compile(vec![], &["disk"]);
     let views = [FULL, ROOMY, ROOMY, ROOMY];
     assert_eq!(
         why(&default, &views, None),
-        format!("\"disk\" {full}; the list of `default` is full, and it is complete")
+        format!("\"disk\" {full}; the list of `default` is full, and names no other branch")
     );
 }
 

@@ -292,8 +292,11 @@ fn a_group_that_cannot_be_is_an_error() {
     let g = || "g".to_owned();
     let item = |item: &str| item.to_owned();
     let known = vec![item("disk"), item("flash"), item("crypt"), item("spare")];
-    assert_eq!(wrong(vec![group("g", &["dsik"])]), RuleError::UnknownMember { group: g(), item: item("dsik"), known });
-    assert_eq!(wrong(vec![group("g", &["hdd*"])]), RuleError::MatchesNothing { group: g(), item: item("hdd*") });
+    let unknown = RuleError::UnknownMember { group: g(), item: item("dsik"), known: known.clone() };
+    assert_eq!(wrong(vec![group("g", &["dsik"])]), unknown);
+    let nothing = RuleError::MatchesNothing { group: g(), item: item("hdd*"), known };
+    assert!(nothing.to_string().ends_with("(known here: \"disk\", \"flash\", \"crypt\", \"spare\")"), "{nothing}");
+    assert_eq!(wrong(vec![group("g", &["hdd*"])]), nothing);
     assert_eq!(
         wrong(vec![group("g", &["disk", "!flash"])]),
         RuleError::LeavesNothingOut { group: g(), item: item("!flash") }

@@ -151,7 +151,7 @@ fn a_branch_without_a_free_inode_is_full() {
     assert_eq!(choice(&rules, &new_file("/x"), &[out, ROOMY, ROOMY, ROOMY], None), Choice::Place(FLASH));
     assert_eq!(rules.next_choice(&new_file("/x"), &[out; 4], &[], ByteSize(0), &Empty), None);
     let why = rules.explain(&new_file("/x"), &[out, ROOMY, ROOMY, ROOMY], None, &Empty).why;
-    assert_eq!(why, "\"disk\" has no free inode (of 10); \"flash\" has room");
+    assert_eq!(why, "\"disk\" has no free inode (of 10); \"flash\" has room (488.2 KiB free)");
 }
 
 #[test]
