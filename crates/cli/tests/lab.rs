@@ -1,6 +1,9 @@
 //! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat, errors that
 //! say what to do next, and results that no Ctrl-C and no full disk takes away.
 
+#[path = "support/program.rs"]
+mod program;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use program::{given, output, refused, said, trace};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -29,35 +33,8 @@ fn lab(command: &str) -> Command {
     lab
 }
 
-fn output(command: &mut Command) -> Output {
-    let output = command.output().expect("the program can be started");
-    assert!(!said(&output).contains("panicked"), "{command:?}: {}", said(&output));
-    output
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Standard output of what must succeed.
-fn given(command: &mut Command) -> String {
-    let done = output(command);
-    assert!(done.status.success(), "{command:?}: {}", said(&done));
-    String::from_utf8(done.stdout).expect("text")
-}
-
 fn json(command: &mut Command) -> Vec<Value> {
     serde_json::from_str(&given(command.arg("--json"))).expect("one JSON document")
-}
-
-/// Must end with that code, nothing on standard output, and every part of `message` said.
-fn refused(command: &mut Command, code: i32, message: &[&str]) {
-    let done = output(command);
-    assert_eq!(done.status.code(), Some(code), "{command:?}: {}", said(&done));
-    assert!(done.stdout.is_empty(), "{command:?}: {}", String::from_utf8_lossy(&done.stdout));
-    for part in message {
-        assert!(said(&done).contains(part), "{command:?}: {part:?} is not in {:?}", said(&done));
-    }
 }
 
 fn without_setting(mut outcomes: Vec<Value>) -> Vec<Value> {
@@ -69,16 +46,6 @@ fn without_setting(mut outcomes: Vec<Value>) -> Vec<Value> {
 
 fn policies(outcomes: &[Value]) -> Vec<&str> {
     outcomes.iter().map(|outcome| outcome["setting"]["policy"].as_str().expect("a policy")).collect()
-}
-
-/// A trace of `lines`, in a folder of its own.
-fn trace(name: &str, lines: impl IntoIterator<Item = String>) -> (TempDir, PathBuf) {
-    let folder = TempDir::new().expect("a folder");
-    let path = folder.path().join(name);
-    let mut text = "time_us,dev,op,offset_bytes,size_bytes,flags\n".to_owned();
-    lines.into_iter().for_each(|line| text += &(line + "\n"));
-    fs::write(&path, text).expect("a trace");
-    (folder, path)
 }
 
 fn usual_trace() -> (TempDir, PathBuf) {

@@ -36,3 +36,4 @@ pub use file::{FileHandle, FileRef, PageRange};
 pub use flusher::{Flusher, Mark};
 pub use settings::{LEAST_LIMIT, Limits, Settings};
 pub use status::Status;
+pub use sys::extents;

@@ -1,4 +1,5 @@
-//! The system calls that no library wraps: file handles, `sync_file_range`, FIEMAP, cachestat. And the kernel's own thresholds.
+//! The system calls that no library wraps: file handles, `sync_file_range`, FIEMAP, cachestat. And the kernel's own
+//! thresholds.
 
 use std::ffi::c_void;
 use std::io;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 
 use linux_raw_sys::general::{__NR_cachestat, cachestat, cachestat_range};
 use linux_raw_sys::ioctl::FS_IOC_FIEMAP;
-use umbrella_units::{BlockNo, Nanos, PAGE_BYTES, PageIndex, Pages};
+use umbrella_units::{BlockNo, Extent, Nanos, PAGE_BYTES, PageIndex, Pages};
 
 use crate::file::{FileHandle, HANDLE_BYTES, PageRange};
 
@@ -36,7 +37,8 @@ fn check(returned: i64) -> io::Result<i64> {
 pub(crate) fn handle_of(file: BorrowedFd<'_>) -> io::Result<FileHandle> {
     let mut raw = RawHandle { bytes: HANDLE_BYTES as u32, kind: 0, data: [0; HANDLE_BYTES] };
     let mut mount = 0;
-    // SAFETY: the path is a C string, `raw` is a file_handle with as many bytes behind it as it says, `mount` is an int.
+    // SAFETY: the path is a C string, `raw` is a file_handle with as many bytes behind it as it says, `mount` is an
+    // int.
     check(i64::from(unsafe {
         libc::name_to_handle_at(
             file.as_raw_fd(),
@@ -144,8 +146,8 @@ struct RawMap {
     extents: [RawExtent; EXTENTS],
 }
 
-/// Where pages from `from` on lie, in order, as far as one call tells. Returns the page before which all is told. Pages that have no place
-/// (holes, delayed allocation) are left out.
+/// Where pages from `from` on lie, in order, as far as one call tells. Returns the page before which all is told. Pages
+/// that have no place (holes, delayed allocation) are left out.
 pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) -> io::Result<PageIndex> {
     let none = RawExtent { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
     let start = from.0.checked_mul(PAGE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
@@ -167,6 +169,16 @@ pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) 
         }
         _ => Ok(PageIndex(u64::MAX)),
     }
+}
+
+/// Where the data of a file lie on its file system's device, in whole pages. Data without a place (delayed allocation,
+/// inside the inode) are left out.
+pub fn extents(file: BorrowedFd<'_>) -> io::Result<Vec<Extent>> {
+    let (mut found, mut from) = (Vec::new(), PageIndex(0));
+    while from != PageIndex(u64::MAX) {
+        from = map(file, from, &mut found)?;
+    }
+    Ok(found.iter().map(|mapped| Extent { start: mapped.block, blocks: mapped.pages.pages.0 }).collect())
 }
 
 /// What the kernel has dirty, and from where on it writes by itself.

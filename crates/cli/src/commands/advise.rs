@@ -1,48 +1,84 @@
-//! `umbrella advise`: what to set for recorded requests, simulated.
+//! `umbrella advise`: what to set for a disk or a pool, from recorded requests.
 //!
-//! Steps: read the traces, run what [`umbrella_lab::advice`] plans on all processors, print what it judges. All or nothing: a run that is missing could have been the best.
+//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, print what
+//! it judges, and write it to the configuration if that is asked for. All or nothing: a run that is missing could have
+//! been the best.
 
+mod apply;
 mod configuration;
+mod page;
+mod placement;
+mod pool;
+mod record;
+mod report;
+mod simulate;
 mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use umbrella_lab::advice::sleep::{self, SleepAdvice};
-use umbrella_lab::advice::write_back::{self, WriteBackAdvice};
-use umbrella_lab::advice::{Recording, SEEDS};
-use umbrella_lab::experiment::{self, Cell, Machine};
-use umbrella_units::ByteSize;
+use umbrella_lab::advice::Recording;
+use umbrella_lab::advice::sleep::SleepAdvice;
+use umbrella_lab::advice::write_back::{Confirmation, KERNEL, WriteBackAdvice};
+use umbrella_units::{ByteSize, parse_duration};
 
+use super::block_trace::{self, Device};
 use super::lab::hint::with_hint;
 use super::lab::trace_input::{ReadArgs, open, warn_of_skipped};
-use super::lab::values::{one_name, threads, whole};
-use super::lab::watch::{Bars, Later};
+use super::lab::values::{one_name, whole};
+use super::whole_file::WholeFile;
 use crate::output;
-use crate::text::{count, visible_path};
+use crate::text::visible_path;
 use configuration::Fragment;
+use simulate::{Interrupted, Simulator};
 
-/// Say what to set for a disk: write-back policy, memory, flash and sleep.
+/// Say what to set for a disk or a pool: write-back policy, memory, flash and sleep.
 ///
-/// Simulates the recorded requests on a modelled disk with each setting and three seeds. Prints the best setting, what it gains and costs against what you have today, and the lines
-/// for the configuration; where the seeds differ as much, it says "no difference". Changes nothing.
+/// Simulates recorded requests on a modelled disk with each setting and three seeds. Prints the best setting, what it
+/// gains and costs against what you have today, and the lines for the configuration; where the seeds differ as much, it
+/// says "no difference". Changes nothing without --apply.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
-  umbrella bench record /dev/sdb --seconds 1d -o day.csv.gz   # as root
-  umbrella advise day.csv.gz
+  umbrella advise --device /dev/sdb --for 1h                  # as root
+  umbrella advise --device /dev/sdb --for 1d --save day.csv.gz
+  umbrella advise day.csv.gz --html day.html
   umbrella advise --quick monday.csv.gz tuesday.csv.gz --memory 4GiB
+  umbrella advise --pool /srv/pool --for 1d
+  umbrella advise --pool /srv/pool --for 1h --apply
   umbrella advise day.csv.gz --json | jq .write_back.best")]
 pub(crate) struct AdviseArgs {
-    /// Traces of one disk, plain or compressed (gzip, Zstandard); `-` is standard input. What they show together counts.
-    #[arg(required = true, value_name = "TRACE")]
+    /// Traces of one disk, plain or compressed (gzip, Zstandard); `-` is standard input. What they show together
+    /// counts.
+    #[arg(required_unless_present_any = ["device", "pool"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The disk that is modelled (umbrella lab list disks).
-    #[arg(long, value_name = "PROFILE", default_value = "modern", value_parser = one_name)]
-    disk: String,
+    /// Record this disk first: a whole block device. Needs root.
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["traces", "pool"])]
+    device: Option<PathBuf>,
+    /// Record the disks of this pool first: its mount point, any path inside it, or its configuration. Needs root.
+    #[arg(long, value_name = "POOL", conflicts_with = "traces")]
+    pool: Option<PathBuf>,
+    /// Record for so long; Ctrl-C ends it early, and advises on what there is.
+    #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    #[arg(conflicts_with = "traces")]
+    time: Duration,
+    /// Keep the recording, compressed if its name ends with .gz or .zst; of several disks, each gets its own file.
+    #[arg(long, value_name = "FILE", conflicts_with = "traces")]
+    save: Option<PathBuf>,
+    /// Write the lines for the branches to the pool's configuration, and put them in force; shows them and asks first.
+    #[arg(long, requires = "pool", conflicts_with_all = ["traces", "device"])]
+    apply: bool,
+    /// With --apply, do not ask.
+    #[arg(long, requires = "apply")]
+    yes: bool,
+    /// The disk that is modelled (umbrella lab list disks) [default: modern; for a recorded disk without a motor,
+    /// sata_ssd].
+    #[arg(long, value_name = "PROFILE", value_parser = one_name)]
+    disk: Option<String>,
     /// Memory for file pages that the machine has today; a quarter and four times as much are tried too.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     memory: ByteSize,
@@ -55,6 +91,9 @@ pub(crate) struct AdviseArgs {
     /// Runs at a time [default: one a processor].
     #[arg(long, value_name = "N", value_parser = whole(1..=1024))]
     threads: Option<u32>,
+    /// Write a page with the trade-offs as plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -76,7 +115,7 @@ fn memory(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// All that is said, as `--json` prints it.
+/// All that is said of a disk, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Report {
     traces: Vec<Simulated>,
@@ -84,6 +123,8 @@ struct Report {
     memory: ByteSize,
     seeds: [u64; 3],
     write_back: WriteBackAdvice,
+    /// The best once more; none where nothing is better than today.
+    confirmed: Option<Confirmation>,
     sleep: SleepAdvice,
     configuration: Vec<Fragment>,
 }
@@ -100,42 +141,82 @@ struct Simulated {
 
 impl AdviseArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        self.advise().map_err(with_hint)
+        let done = if self.pool.is_some() { pool::advise(&self) } else { self.advise() };
+        done.or_else(|error| match error.downcast::<Interrupted>() {
+            Ok(Interrupted(code)) => {
+                tell!("interrupted: no advice, since not all was simulated (--quick takes less time)");
+                Ok(code)
+            }
+            Err(error) => Err(with_hint(error)),
+        })
     }
 
     fn advise(&self) -> anyhow::Result<ExitCode> {
-        let later = Bars::later()?;
-        let recordings = self.recordings()?;
-        let cells = write_back::plan(&recordings, &self.disk, self.memory)?;
-        tell!("write-back: {}", count(cells.len() as u64, "run"));
-        let outcomes = self.outcomes(&later, &cells)?;
-        let write_back = write_back::judge(&outcomes, self.memory);
-        let sleep = self.sleep(&later, &recordings)?;
-        if let Some(code) = later.stopped() {
-            tell!("interrupted: no advice, since not all was simulated (--quick takes less time)");
-            return Ok(code);
-        }
-        let (Some(write_back), Some(sleep)) = (write_back, sleep) else { bail!("nothing was simulated") };
-        let report = Report {
-            traces: recordings.iter().map(Simulated::of).collect(),
-            disk: self.disk.clone(),
-            memory: self.memory,
-            seeds: SEEDS,
-            configuration: configuration::fragments(&write_back, &sleep),
-            write_back,
-            sleep,
+        self.check_page()?;
+        let (recordings, is_flash) = match &self.device {
+            Some(device) => self.recorded(device)?,
+            None => (self.recordings()?, false),
         };
-        if self.json {
-            output::json(&report)?;
-        } else {
-            output::print(&text::report(&report))?;
-        }
+        let report = self.simulator()?.report(&recordings, self.profile(is_flash), KERNEL)?;
+        let text = text::report(&report);
+        self.give(&report, &text, || page::of(&[("", &report)], &text))?;
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Prints what is said, and writes the page.
+    fn give(&self, report: &impl Serialize, text: &str, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+        // A page that cannot be written takes no advice along.
+        let written = self.html.as_ref().map_or(Ok(()), |path| super::whole_file::write_whole(path, &page()));
+        if self.json {
+            output::json(report)?;
+        } else {
+            output::print(text)?;
+            if let (Some(path), Ok(())) = (&self.html, &written) {
+                output::line(&format!("\npage: {}", visible_path(path)))?;
+            }
+        }
+        written
+    }
+
+    /// Refuses a page that could not be written at the end.
+    fn check_page(&self) -> anyhow::Result<()> {
+        let Some(page) = &self.html else { return Ok(()) };
+        let source = self.traces.first().map(|trace| ("trace", trace.as_path()));
+        WholeFile { option: "--html", is: "page", example: "advice.html" }.can_be_written(page, source)
+    }
+
+    fn simulator(&self) -> anyhow::Result<Simulator> {
+        Simulator::new(self.memory, self.threads)
+    }
+
+    /// What stands for a disk.
+    fn profile(&self, is_flash: bool) -> &str {
+        self.disk.as_deref().unwrap_or(if is_flash { "sata_ssd" } else { "modern" })
+    }
+
+    /// How many requests are simulated.
+    fn most(&self) -> u32 {
+        if self.quick { QUICK } else { self.requests }
+    }
+
+    /// What a disk is asked for from now on, and whether it has no motor.
+    fn recorded(&self, path: &Path) -> anyhow::Result<(Vec<Recording>, bool)> {
+        let device = Device::find(path)?;
+        block_trace::require_root()?;
+        let order = record::Order {
+            devices: &[device],
+            time: self.time,
+            most: u64::from(self.most()),
+            save: self.save.as_deref(),
+            name: &visible_path(path),
+        };
+        let recordings = record::record(&order)?;
+        recordings.iter().try_for_each(record::refuse_empty)?;
+        Ok((recordings, device.is_flash()))
+    }
+
     fn recordings(&self) -> anyhow::Result<Vec<Recording>> {
-        let most = if self.quick { QUICK } else { self.requests };
-        let most = (most as usize / self.traces.len()).max(1);
+        let most = (self.most() as usize / self.traces.len()).max(1);
         self.traces.iter().map(|path| self.recording(path, most)).collect()
     }
 
@@ -151,25 +232,6 @@ impl AdviseArgs {
             );
         }
         Ok(recording)
-    }
-
-    /// What the runs come to; of an interrupted experiment what there is.
-    fn outcomes<M: Machine>(&self, later: &Later, cells: &[Cell<M>]) -> anyhow::Result<Vec<M::Outcome>> {
-        let bars = later.begin(cells);
-        let outcomes = experiment::run(cells, threads(self.threads), &bars)?.unless_failed()?;
-        bars.finish();
-        Ok(outcomes.into_iter().flatten().collect())
-    }
-
-    fn sleep(&self, later: &Later, recordings: &[Recording]) -> anyhow::Result<Option<SleepAdvice>> {
-        if let Some(refusal) = sleep::refusal(recordings, &self.disk)? {
-            return Ok(Some(refusal));
-        }
-        let (runs, cells): (Vec<_>, Vec<_>) = sleep::plan(recordings, &self.disk)?.into_iter().unzip();
-        tell!("flash and sleep: {}", count(cells.len() as u64, "run"));
-        let outcomes = self.outcomes(later, &cells)?;
-        let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
-        Ok(sleep::judge(&runs).map(|judged| SleepAdvice::Judged(Box::new(judged))))
     }
 }
 

@@ -4,6 +4,7 @@ mod advise;
 mod ask;
 mod balance;
 mod bench;
+mod block_trace;
 mod branch;
 mod check;
 mod claims;

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value};
-use umbrella_fs::spec::{BranchSpec, PoolSpec};
+use umbrella_fs::spec::{BranchSpec, PoolSpec, WriteBackSpec};
 use umbrella_policy::placement::spec::ANY;
 use umbrella_policy::placement::{NamePattern, Rules};
+use umbrella_units::ByteSize;
 
 use crate::mounts;
 use crate::text::{quoted, visible_path};
@@ -29,6 +30,15 @@ pub(crate) enum Change<'a> {
     Remove { name: &'a str },
     /// It is elsewhere.
     Move { name: &'a str, path: &'a Path },
+    /// Branches are written back so (none is the kernel's order), and a rule comes behind the others.
+    Settings { write_back: &'a [(String, Option<WriteBackSpec>)], rule: Option<&'a str> },
+}
+
+impl Change<'_> {
+    /// The option that asks for it.
+    fn option(&self) -> &'static str {
+        if matches!(self, Change::Settings { .. }) { "--apply" } else { "--save" }
+    }
 }
 
 /// A branch that comes in.
@@ -56,10 +66,10 @@ pub(crate) struct Prepared {
 /// The configuration with the change, if it would be a right one.
 pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prepared> {
     mounts::refuse_silent(config)?;
-    let shown = visible_path(config);
+    let (shown, option) = (visible_path(config), change.option());
     let file = config.canonicalize().ok().filter(|file| file.is_file());
     let Some(file) = file else {
-        bail!("cannot find the configuration file that the pool was started from ({shown}): leave out --save");
+        bail!("cannot find the configuration file that the pool was started from ({shown}): leave out {option}");
     };
     let before = super::read(&file)?;
     let before_text = before.source.text().to_owned();
@@ -67,10 +77,12 @@ pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prep
         Change::Add(addition) => added(&before_text, &before.spec, addition),
         Change::Remove { name } => remove::without(&before_text, name),
         Change::Move { name, path } => moved(&before_text, name, path),
+        Change::Settings { write_back, rule } => written_back(&before_text, write_back)
+            .map(|text| rule.iter().fold(text, |text, rule| format!("{}\n\n{rule}", text.trim_end()))),
     };
-    let text = changed.with_context(|| format!("{shown} cannot be changed; leave out --save"))?;
+    let text = changed.with_context(|| format!("{shown} cannot be changed; leave out {option}"))?;
     let after = super::parse(&file, text.clone().into_bytes())
-        .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out --save"))?
+        .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out {option}"))?
         .spec;
     Ok(Prepared { file, before: before_text, text, after })
 }
@@ -115,6 +127,36 @@ fn moved(text: &str, name: &str, path: &Path) -> anyhow::Result<String> {
     *value = Value::from(path);
     *value.decor_mut() = decor;
     Ok(document.to_string())
+}
+
+fn written_back(text: &str, branches_of: &[(String, Option<WriteBackSpec>)]) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse()?;
+    let tables = branches(&mut document)?;
+    for (name, write_back) in branches_of {
+        refuse_pattern(tables, name)?;
+        let Some(table) = tables.iter_mut().find(|table| is_of(table, name)) else {
+            bail!("it has no branch {}", quoted(name));
+        };
+        let size = |size: Option<ByteSize>| size.map(|size| format!("{}MiB", size.0 >> 20));
+        let spec = write_back.as_ref();
+        set(table, "write_back", Some(spec.map_or_else(|| "kernel".to_owned(), |spec| spec.policy.clone())));
+        set(table, "write_back_limit", size(spec.and_then(|spec| spec.limit)));
+        set(table, "write_back_background", size(spec.and_then(|spec| spec.background)));
+    }
+    Ok(document.to_string())
+}
+
+/// Sets a key, or takes it out; a comment behind it stays with it.
+fn set(table: &mut Table, key: &str, value: Option<String>) {
+    let Some(value) = value else {
+        table.remove(key);
+        return;
+    };
+    let mut value = Value::from(value);
+    if let Some(old) = table.get(key).and_then(Item::as_value) {
+        *value.decor_mut() = old.decor().clone();
+    }
+    table.insert(key, Item::Value(value));
 }
 
 fn added(text: &str, spec: &PoolSpec, addition: &Addition<'_>) -> anyhow::Result<String> {
@@ -202,6 +244,11 @@ impl Prepared {
     /// What a branch of it is.
     pub(crate) fn branch(&self, name: &str) -> Option<&BranchSpec> {
         self.after.branches.iter().find(|branch| branch.name == name)
+    }
+
+    /// The pool that it describes.
+    pub(crate) fn spec(&self) -> &PoolSpec {
+        &self.after
     }
 
     /// Takes the old one's place.

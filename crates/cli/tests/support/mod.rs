@@ -20,6 +20,7 @@ pub mod looped;
 pub mod nbd;
 pub mod pool;
 pub mod process;
+pub mod program;
 pub mod tools;
 pub mod tree;
 
@@ -32,6 +33,7 @@ use std::process::{Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+pub use program::said;
 use tempfile::TempDir;
 
 pub const KIB: u64 = 1 << 10;
@@ -73,11 +75,6 @@ where
         .unwrap_or_else(|error| panic!("{program} cannot be started ({error}): run `make setup` first"));
     assert!(output.status.success(), "{command:?} failed ({}):\n{}", output.status, said(&output));
     output
-}
-
-/// What a command printed to standard error.
-pub fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The first bytes of a file.

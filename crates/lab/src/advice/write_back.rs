@@ -1,7 +1,7 @@
 //! Which write-back policy, with how much memory.
 //!
-//! What counts, in this order: how long programs waited for their reads and writes; where that is the same for all, how long the disk was busy. A setting
-//! that makes programs wait longer than they do today is out.
+//! What counts, in this order: how long programs waited for their reads and writes; where that is the same for all, how
+//! long the disk was busy. A setting that makes programs wait longer than they do today is out.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::write_back::{Fit, MachineSpec, ReplayOptions, Sweep, WriteBackCell, W
 /// What Linux does today.
 pub const KERNEL: &str = "file:chunk=4MiB";
 
-/// What is tried: the kernel, and the policies that go by the place on the disk, the usual choices first. Those that go by files cannot be told apart on a trace of blocks.
+/// What is tried: the kernel, and the policies that go by the place on the disk, the usual choices first. Those that go
+/// by files cannot be told apart on a trace of blocks.
 pub const POLICIES: [&str; 7] = [KERNEL, "sweep", "cscan", "zone_segment", "zone", "wow", "stow"];
 
 /// A policy with a size of memory, and how it did.
@@ -46,7 +47,7 @@ pub enum Reason {
 /// What to set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WriteBackAdvice {
-    /// The kernel's order with the memory that there is.
+    /// The policy of today with the memory that there is.
     pub today: WriteBackFigures,
     /// What is better; none where there is no difference.
     pub best: Option<WriteBackFigures>,
@@ -63,17 +64,36 @@ fn memories(today: ByteSize) -> [ByteSize; 3] {
     [today, ByteSize(today.0 / 4), ByteSize(today.0 * 4)]
 }
 
-/// The runs: every policy with every size of memory, for each recording and seed. `disk` is a profile.
-pub fn plan(recordings: &[Recording], disk: &str, memory: ByteSize) -> Result<Vec<WriteBackCell>, LabError> {
-    let policies = POLICIES.map(str::to_owned);
+/// The machine of an advice.
+#[derive(Debug, Clone, Copy)]
+pub struct Today<'a> {
+    /// The disk's profile.
+    pub disk: &'a str,
+    /// Memory for file pages.
+    pub memory: ByteSize,
+    /// The write-back policy.
+    pub policy: &'a str,
+}
+
+/// Wraps what lies behind the end of the modelled disk.
+pub(super) fn replay() -> ReplayOptions {
+    ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() }
+}
+
+/// The runs: every policy, and today's, with every size of memory, for each recording and seed.
+pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackCell>, LabError> {
+    let Today { disk, memory, policy } = today;
+    let mut policies = POLICIES.map(str::to_owned).to_vec();
+    if !POLICIES.contains(&policy) {
+        policies.push(policy.to_owned());
+    }
     let values = memories(memory).iter().map(|memory| format!("{}B", memory.0)).collect();
     let sweep = [Sweep { name: "memory".to_owned(), values }];
-    let replay = ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() };
     let mut all = Vec::new();
     for recording in recordings {
         for seed in SEEDS {
             let columns = Arc::new(recording.variant(seed));
-            let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay)?;
+            let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay())?;
             let machine = MachineSpec { disk: disk.to_owned(), seed, ..MachineSpec::default() };
             all.extend(cells(&WriteBackCell::new(input, machine), &policies, &sweep)?);
         }
@@ -82,7 +102,8 @@ pub fn plan(recordings: &[Recording], disk: &str, memory: ByteSize) -> Result<Ve
 }
 
 /// What the runs of [`plan`] come to; none if today's setting is not among them.
-pub fn judge(outcomes: &[Outcome], memory: ByteSize) -> Option<WriteBackAdvice> {
+pub fn judge(outcomes: &[Outcome], today: Today<'_>) -> Option<WriteBackAdvice> {
+    let Today { memory, policy, .. } = today;
     let mut tally = Tally::new();
     for outcome in outcomes {
         let key = (outcome.setting.policy.clone(), outcome.setting.memory);
@@ -95,12 +116,79 @@ pub fn judge(outcomes: &[Outcome], memory: ByteSize) -> Option<WriteBackAdvice> 
     // The sort keeps the order of the policies.
     let sizes = memories(memory);
     tried.sort_by_key(|of| sizes.iter().position(|size| *size == of.memory));
-    let today = tried.iter().find(|of| of.policy == KERNEL && of.memory == memory)?.clone();
+    let today = tried.iter().find(|of| of.policy == policy && of.memory == memory)?.clone();
     let (best, reason) = choose(&tried, &today).unzip();
     let needs_more = best.as_ref().is_some_and(|best: &WriteBackFigures| best.memory > memory);
     let here: Vec<WriteBackFigures> = tried.iter().filter(|of| of.memory == memory).cloned().collect();
     let with_todays_memory = choose(&here, &today).filter(|_| needs_more).map(|(best, _)| best);
     Some(WriteBackAdvice { today, best, reason, with_todays_memory, tried })
+}
+
+/// What came of the best once more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Confirmation {
+    /// Whether each seed gave the same figures again.
+    pub repeats: bool,
+    /// Today's setting with the requests as they were recorded, none of them later.
+    pub today: WriteBackFigures,
+    /// The best with these.
+    pub best: WriteBackFigures,
+    /// Whether the best is better with these, too.
+    pub agrees: bool,
+}
+
+/// No seed: the requests as they were recorded.
+const AS_RECORDED: u64 = 0;
+
+/// The runs that confirm an advice: the best with each seed again, then today's setting and the best with the requests
+/// as they were recorded.
+pub fn plan_again(
+    recordings: &[Recording],
+    disk: &str,
+    advice: &WriteBackAdvice,
+) -> Result<Vec<WriteBackCell>, LabError> {
+    let Some(best) = &advice.best else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for recording in recordings {
+        let mut add = |of: &WriteBackFigures, seed: u64, columns| {
+            let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay())?;
+            let (disk, policy) = (disk.to_owned(), of.policy.clone());
+            all.push(WriteBackCell::new(
+                input,
+                MachineSpec { disk, policy, memory: of.memory, seed, ..MachineSpec::default() },
+            ));
+            Ok::<(), LabError>(())
+        };
+        for seed in SEEDS {
+            add(best, seed, Arc::new(recording.variant(seed)))?;
+        }
+        add(&advice.today, AS_RECORDED, Arc::clone(&recording.columns))?;
+        add(best, AS_RECORDED, Arc::clone(&recording.columns))?;
+    }
+    Ok(all)
+}
+
+/// What the runs of [`plan_again`] come to; none if there is nothing to confirm.
+pub fn confirm(advice: &WriteBackAdvice, outcomes: &[Outcome]) -> Option<Confirmation> {
+    let best = advice.best.as_ref()?;
+    let figures = |of: &WriteBackFigures, is_seeded: bool| {
+        let mut tally = Tally::new();
+        for outcome in outcomes {
+            let setting = &outcome.setting;
+            let is_it = setting.policy == of.policy && setting.memory == of.memory;
+            if is_it && (setting.seed != AS_RECORDED) == is_seeded {
+                tally.add((), setting.seed, [waited_s(outcome), outcome.disk_busy_s]);
+            }
+        }
+        let ((), [waited_s, busy_s]) = tally.samples(|sums| *sums).next()?;
+        Some(WriteBackFigures { waited_s, busy_s, ..of.clone() })
+    };
+    let (again, today, once) = (figures(best, true)?, figures(&advice.today, false)?, figures(best, false)?);
+    let agrees = match advice.reason? {
+        Reason::Waited => once.waited_s.is_less_than(&today.waited_s),
+        Reason::Busy => once.busy_s.is_less_than(&today.busy_s),
+    };
+    Some(Confirmation { repeats: again == *best, today, best: once, agrees })
 }
 
 /// The best, and why; none where nothing is better than today.
@@ -125,7 +213,7 @@ fn best<'a>(
 }
 
 /// How long programs waited, summed over their requests.
-fn waited_s(outcome: &Outcome) -> f64 {
+pub(super) fn waited_s(outcome: &Outcome) -> f64 {
     let sum = |times: &Times| times.mean * times.count as f64 / 1e6;
     sum(&outcome.read) + sum(&outcome.write) + sum(&outcome.fsync)
 }
@@ -133,9 +221,12 @@ fn waited_s(outcome: &Outcome) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::run;
     use crate::result::Setting;
+    use crate::trace::Columns;
 
     const MEMORY: ByteSize = ByteSize(512 << 20);
+    const TODAY: Today<'_> = Today { disk: "modern", memory: MEMORY, policy: KERNEL };
 
     /// A policy with today's memory: how long each seed waited, and was busy.
     fn runs(policy: &str, memory: ByteSize, seeds: [(f64, f64); 3]) -> Vec<Outcome> {
@@ -149,7 +240,7 @@ mod tests {
     }
 
     fn advice(outcomes: &[Vec<Outcome>]) -> (Option<(String, ByteSize)>, Option<Reason>) {
-        let advice = judge(&outcomes.concat(), MEMORY).expect("today is among them");
+        let advice = judge(&outcomes.concat(), TODAY).expect("today is among them");
         (advice.best.map(|best| (best.policy, best.memory)), advice.reason)
     }
 
@@ -193,13 +284,55 @@ mod tests {
         let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
         let sweep = runs("sweep", MEMORY, [(15.0, 50.0); 3]);
         let more = runs(KERNEL, ByteSize(MEMORY.0 * 4), [(5.0, 50.0); 3]);
-        let advice = judge(&[kernel, sweep, more].concat(), MEMORY).expect("today is among them");
+        let advice = judge(&[kernel, sweep, more].concat(), TODAY).expect("today is among them");
         assert_eq!(advice.best.map(|best| best.memory), Some(ByteSize(MEMORY.0 * 4)));
         assert_eq!(advice.with_todays_memory.map(|best| best.policy).as_deref(), Some("sweep"));
     }
 
     #[test]
     fn without_todays_setting_there_is_no_advice() {
-        assert_eq!(judge(&runs("sweep", MEMORY, [(1.0, 1.0); 3]), MEMORY), None);
+        assert_eq!(judge(&runs("sweep", MEMORY, [(1.0, 1.0); 3]), TODAY), None);
+    }
+
+    #[test]
+    fn a_disk_with_a_policy_is_compared_with_that() {
+        let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
+        let stow = runs("stow", MEMORY, [(15.0, 50.0); 3]);
+        let advice = |policy| judge(&[kernel.clone(), stow.clone()].concat(), Today { policy, ..TODAY });
+        assert_eq!(advice(KERNEL).and_then(|advice| advice.best).map(|best| best.policy).as_deref(), Some("stow"));
+        assert_eq!(advice("stow").map(|advice| (advice.today.policy, advice.best)), Some(("stow".to_owned(), None)));
+    }
+
+    fn recording() -> Recording {
+        let many = 200;
+        let columns = Columns {
+            times: (0..many).map(|number| number * 3_000_000).collect(),
+            devices: vec![0; many as usize],
+            ops: vec![1; many as usize],
+            offsets: (0..many).map(|number| number * 7919 % 1000 * 262_144).collect(),
+            sizes: vec![16_384; many as usize],
+            ..Columns::default()
+        };
+        let skipped = crate::trace::Skipped::default();
+        Recording { name: "t".to_owned(), columns: Arc::new(columns), is_cut: false, skipped }
+    }
+
+    #[test]
+    fn what_is_advised_gives_the_same_figures_again_and_other_figures_are_noticed() {
+        let recordings = [recording()];
+        let today = Today { memory: ByteSize(64 << 20), ..TODAY };
+        let outcomes = |cells: &[WriteBackCell]| -> Vec<Outcome> {
+            run(cells, 2, &()).expect("they run").outcomes.into_iter().flatten().collect()
+        };
+        let mut advice = judge(&outcomes(&plan(&recordings, today).expect("a plan")), today).expect("an advice");
+        let best = advice.tried.iter().find(|of| of.policy == "sweep").cloned();
+        (advice.best, advice.reason) = (best, Some(Reason::Busy));
+        let again = outcomes(&plan_again(&recordings, today.disk, &advice).expect("a plan"));
+        assert!(confirm(&advice, &again).is_some_and(|confirmed| confirmed.repeats));
+        if let Some(best) = &mut advice.best {
+            best.busy_s.mean *= 1.5;
+        }
+        assert!(confirm(&advice, &again).is_some_and(|confirmed| !confirmed.repeats));
+        assert_eq!(confirm(&WriteBackAdvice { best: None, ..advice }, &again), None);
     }
 }

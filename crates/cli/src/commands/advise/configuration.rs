@@ -1,66 +1,126 @@
 //! The lines that set what is advised.
 
 use serde::Serialize;
+use umbrella_fs::spec::WriteBackSpec;
 use umbrella_lab::advice::sleep::{SleepAdvice, SleepFigures};
 use umbrella_lab::advice::write_back::{KERNEL, WriteBackAdvice, WriteBackFigures};
 use umbrella_lab::write_back::MachineSpec;
 use umbrella_units::ByteSize;
 
+use crate::text::quoted;
+
 /// Lines, and where they belong.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Fragment {
     /// Where they belong.
-    pub(super) place: &'static str,
+    pub(super) place: String,
     /// The lines.
     pub(super) lines: String,
 }
 
 /// All that is to be set; nothing where nothing is better than today.
 pub(super) fn fragments(write_back: &WriteBackAdvice, sleep: &SleepAdvice) -> Vec<Fragment> {
-    let mut all = write_back.best.as_ref().map_or_else(Vec::new, of_write_back);
-    if let SleepAdvice::Judged(judged) = sleep {
-        all.extend(judged.best.as_ref().map(of_sleep));
+    let mut all = Vec::new();
+    if let Some(best) = &write_back.best {
+        all.extend(write_back_of(best).map(|spec| Fragment {
+            place: "the [[branch]] of the disk, in the pool's configuration".to_owned(),
+            lines: lines(Some(&spec)),
+        }));
+        let thresholds = thresholds(best);
+        all.push(kernel(thresholds.0, thresholds.1));
     }
+    all.extend(of_sleep(sleep));
     all
 }
 
-/// The shares of memory that were simulated, in bytes. The kernel has to leave the policy that much: its own write-back begins at its background threshold,
-/// of which a branch takes three quarters.
-fn of_write_back(best: &WriteBackFigures) -> Vec<Fragment> {
-    let machine = MachineSpec::default();
-    let share = |percent: u32| ByteSize(best.memory.0 / 100 * u64::from(percent));
-    let (background, limit) = (share(machine.background_percent), share(machine.foreground_percent));
-    let kernel = |background: ByteSize, limit: ByteSize| Fragment {
-        place: "/etc/sysctl.d/umbrella.conf",
-        lines: format!("vm.dirty_background_bytes = {}\nvm.dirty_bytes = {}\n", background.0, limit.0),
+/// What is to be set for the branches of a pool, and in the kernel for all of its disks together.
+pub(super) fn of_pool<'a>(
+    branches: &[(String, Option<WriteBackSpec>)],
+    rule: Option<&str>,
+    disks: impl Iterator<Item = &'a WriteBackAdvice>,
+) -> Vec<Fragment> {
+    let of_branch = |(name, spec): &(String, Option<WriteBackSpec>)| Fragment {
+        place: format!("the [[branch]] {}, in the pool's configuration", quoted(name)),
+        lines: lines(spec.as_ref()),
     };
-    if best.policy == KERNEL {
-        return vec![kernel(background, limit)];
-    }
-    let mib = |size: ByteSize| format!("{}MiB", size.0 >> 20);
-    let lines = format!(
-        "write_back = \"{}\"\nwrite_back_limit = \"{}\"\nwrite_back_background = \"{}\"\n",
-        best.policy,
-        mib(limit),
-        mib(background)
-    );
-    let threshold = ByteSize(limit.0 / 3 * 4);
-    vec![
-        Fragment { place: "the [[branch]] of the disk, in the pool's configuration", lines },
-        kernel(threshold, ByteSize(threshold.0 * 2)),
-    ]
+    let mut all: Vec<Fragment> = branches.iter().map(of_branch).collect();
+    all.extend(rule.map(|rule| Fragment {
+        place: "behind the rules of the pool's configuration".to_owned(),
+        lines: rule.to_owned(),
+    }));
+    let sums = disks
+        .filter_map(|of| of.best.as_ref())
+        .map(thresholds)
+        .reduce(|(background, limit), of| (ByteSize(background.0 + of.0.0), ByteSize(limit.0 + of.1.0)));
+    all.extend(sums.map(|(background, limit)| kernel(background, limit)));
+    all
 }
 
-fn of_sleep(best: &SleepFigures) -> Fragment {
+/// The shares of memory that were simulated, in bytes.
+fn shares(best: &WriteBackFigures) -> (ByteSize, ByteSize) {
+    let machine = MachineSpec::default();
+    let share = |percent: u32| ByteSize(best.memory.0 / 100 * u64::from(percent));
+    (share(machine.background_percent), share(machine.foreground_percent))
+}
+
+/// What a branch is told; none is the kernel's order.
+pub(super) fn write_back_of(best: &WriteBackFigures) -> Option<WriteBackSpec> {
+    let (background, limit) = shares(best);
+    let mib = |size: ByteSize| Some(ByteSize(size.0 >> 20 << 20));
+    (best.policy != KERNEL).then(|| WriteBackSpec {
+        policy: best.policy.clone(),
+        limit: mib(limit),
+        background: mib(background),
+    })
+}
+
+/// The kernel has to leave a policy its limit: its own write-back begins at its background threshold, of which a branch
+/// takes three quarters.
+fn thresholds(best: &WriteBackFigures) -> (ByteSize, ByteSize) {
+    let (background, limit) = shares(best);
+    if best.policy == KERNEL {
+        return (background, limit);
+    }
+    let threshold = ByteSize(limit.0 / 3 * 4);
+    (threshold, ByteSize(threshold.0 * 2))
+}
+
+fn kernel(background: ByteSize, limit: ByteSize) -> Fragment {
+    Fragment {
+        place: "/etc/sysctl.d/umbrella.conf".to_owned(),
+        lines: format!("vm.dirty_background_bytes = {}\nvm.dirty_bytes = {}\n", background.0, limit.0),
+    }
+}
+
+/// The keys of a branch.
+fn lines(spec: Option<&WriteBackSpec>) -> String {
+    let Some(spec) = spec else { return "write_back = \"kernel\"\n".to_owned() };
+    let mut lines = format!("write_back = \"{}\"\n", spec.policy);
+    for (key, size) in [("write_back_limit", spec.limit), ("write_back_background", spec.background)] {
+        if let Some(size) = size {
+            lines += &format!("{key} = \"{}MiB\"\n", size.0 >> 20);
+        }
+    }
+    lines
+}
+
+/// What the disk's sleep needs.
+pub(super) fn of_sleep(sleep: &SleepAdvice) -> Option<Fragment> {
+    let SleepAdvice::Judged(judged) = sleep else { return None };
+    judged.best.as_ref().map(sleep_lines)
+}
+
+fn sleep_lines(best: &SleepFigures) -> Fragment {
     let Some(flash) = best.flash else {
         // Steps of 5 s: ten minutes.
-        return Fragment { place: "the disk itself (as root)", lines: "hdparm -S 120 DEVICE\n".to_owned() };
+        let lines = "hdparm -S 120 DEVICE\n".to_owned();
+        return Fragment { place: "the disk itself (as root)".to_owned(), lines };
     };
     let lines = format!(
         "[flash]\npath = \"/dev/disk/by-id/FLASH\" # {flash} or more\n\n[cache]\nspin_down = \"{}\"\n",
         best.spin_down
     );
-    Fragment { place: "NAME.disk.toml, behind [disk]", lines }
+    Fragment { place: "NAME.disk.toml, behind [disk]".to_owned(), lines }
 }
 
 #[cfg(test)]

@@ -4,12 +4,16 @@ use std::fmt::Write as _;
 
 use umbrella_lab::advice::Samples;
 use umbrella_lab::advice::sleep::{MOST_STARTS_A_DAY, SleepAdvice, SleepFigures, SleepJudgement};
-use umbrella_lab::advice::write_back::{KERNEL, WriteBackAdvice};
+use umbrella_lab::advice::write_back::{Confirmation, KERNEL, Reason, WriteBackAdvice};
+use umbrella_lab::events::Written;
 use umbrella_lab::result::Unit;
 use umbrella_units::ByteSize;
 
 use super::Report;
-use crate::text::{count, visible};
+use super::configuration::Fragment;
+use super::placement::PlacementReport;
+use super::report::{Decisions, DiskReport, PoolReport};
+use crate::text::{count, quoted, quoted_list, visible};
 
 /// A spread below this, in percent, is not told.
 const LEAST_SPREAD: f64 = 1.0;
@@ -38,6 +42,9 @@ pub(super) fn report(report: &Report) -> String {
     }
     text += "\nwrite-back\n";
     text += &of_write_back(&report.write_back);
+    if let Some(confirmed) = &report.confirmed {
+        text += &of_confirmation(confirmed, &report.write_back);
+    }
     text += "\nflash and sleep\n";
     match &report.sleep {
         SleepAdvice::NoMotor => line(&mut text, "", &format!("not simulated: {} has no motor", report.disk)),
@@ -47,12 +54,106 @@ pub(super) fn report(report: &Report) -> String {
         }
         SleepAdvice::Judged(judged) => text += &of_sleep(judged),
     }
-    for fragment in &report.configuration {
+    text + &of_configuration(&report.configuration)
+}
+
+/// All of a pool.
+pub(super) fn of_pool(report: &PoolReport) -> String {
+    let mut text = report.disks.iter().map(of_disk).collect::<Vec<_>>().join("\n");
+    for left in &report.left_out {
+        let _ = writeln!(text, "\nbranch {}: not recorded: {}", quoted(&left.branch), visible(&left.reason));
+    }
+    text += &report.placement.as_ref().map_or_else(String::new, of_placement);
+    let judged = report.disks.iter().filter(|disk| disk.advice.is_some());
+    if report.configuration.is_empty() && judged.count() > 0 {
+        text += "\nthe pool's configuration stays as it is: nothing makes a difference\n";
+    }
+    text + &of_configuration(&report.configuration)
+}
+
+/// What rules for the flash gain, and what that is from.
+fn of_placement(report: &PlacementReport) -> String {
+    let mut text = format!("\n== files for {} ==\n", quoted(&report.flash));
+    let share = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
+    let files = count(report.files, "file");
+    line(&mut text, "looked at", &format!("{files} ({}) on disks with a motor", report.bytes));
+    if report.is_cut {
+        line(&mut text, "", "there are more files: their requests count as those of no file");
+    }
+    let known = share(report.of_files, report.requests);
+    let requests = count(report.requests, "request");
+    line(&mut text, "requests", &format!("{known:.0} % of {requests} are of files that are there now"));
+    for rule in &report.tried {
+        let room = if rule.fits { "" } else { "; more than the flash has room for" };
+        let (files, requests) = (share(rule.files, report.files), share(rule.requests, report.requests));
+        let held = format!("{files:.0} % of the files, {}, {requests:.0} % of the requests{room}", rule.bytes);
+        line(&mut text, "", &format!("{}: {held}", rule.name));
+    }
+    let seconds = |value: f64| Unit::Seconds.show(value);
+    match report.best().and_then(|rule| Some((rule, rule.waited_s?))) {
+        Some((rule, waited)) => {
+            line(&mut text, "rule", &rule.name);
+            line(&mut text, "programs", &format!("wait {}", against(&waited, &report.today, seconds)));
+            line(&mut text, "", "the files that are there move with `umbrella enforce`, which is not counted");
+        }
+        None => line(&mut text, "rule", "no difference: no rule makes programs wait less"),
+    }
+    text
+}
+
+fn of_disk(disk: &DiskReport) -> String {
+    let branches = quoted_list(disk.branches.iter().map(String::as_str));
+    let mut text = format!("== {}: {branches} ==\n", visible(&disk.device));
+    match &disk.advice {
+        Some(advice) => text += &self::report(advice),
+        None => text += "nothing was read or written\n",
+    }
+    disk.decisions.iter().for_each(|decisions| text += &of_decisions(decisions));
+    text
+}
+
+/// What a policy decided, and what it and another decide now.
+fn of_decisions(decisions: &Decisions) -> String {
+    let mut text = format!("\ndecisions of branch {}\n", quoted(&decisions.branch));
+    if let Some(error) = &decisions.error {
+        line(&mut text, "", &format!("not made again: {error}"));
+        return text;
+    }
+    let recorded = &decisions.recorded;
+    if recorded.selections == 0 {
+        line(&mut text, &decisions.policy, "chose nothing: less was dirty than the background threshold");
+        return text;
+    }
+    let runs = |of: &Written| format!("runs of {:.1} pages, {:.0} blocks apart", of.mean_run(), of.mean_distance());
+    let chosen = count(recorded.selections, "selection");
+    line(&mut text, &decisions.policy, &format!("{chosen} made again, all the same; {}", runs(recorded)));
+    if let Some(advised) = &decisions.advised {
+        line(&mut text, &advised.policy, &format!("on the same dirty pages: {}", runs(&advised.written)));
+    }
+    text
+}
+
+fn of_configuration(fragments: &[Fragment]) -> String {
+    let mut text = String::new();
+    for fragment in fragments {
         let _ = writeln!(text, "\n{}:", fragment.place);
         for line in fragment.lines.lines() {
             let _ = writeln!(text, "{}", format!("  {line}").trim_end());
         }
     }
+    text
+}
+
+/// Whether the best is the best once more.
+fn of_confirmation(confirmed: &Confirmation, advice: &WriteBackAdvice) -> String {
+    let repeats = if confirmed.repeats { "the same figures" } else { "OTHER FIGURES: please report this as a bug" };
+    let (what, best, today) = match advice.reason {
+        Some(Reason::Busy) => ("the disk is busy", &confirmed.best.busy_s, &confirmed.today.busy_s),
+        _ => ("programs wait", &confirmed.best.waited_s, &confirmed.today.waited_s),
+    };
+    let gain = against(best, today, |value| Unit::Seconds.show(value));
+    let mut text = String::new();
+    line(&mut text, "again", &format!("{repeats}; as recorded, {what} {gain}"));
     text
 }
 
@@ -66,7 +167,7 @@ fn change(today: &str, best: &str) -> String {
 }
 
 /// What to call a policy: the kernel's order is none of ours.
-fn policy(name: &str) -> &str {
+pub(super) fn policy(name: &str) -> &str {
     if name == KERNEL { "kernel" } else { name }
 }
 
@@ -75,7 +176,8 @@ fn of_write_back(advice: &WriteBackAdvice) -> String {
     let today = &advice.today;
     let Some(best) = &advice.best else {
         let [waited, busy] = [today.waited_s, today.busy_s].map(|of| figure(&of, |value| Unit::Seconds.show(value)));
-        line(&mut text, "policy", "no difference: leave it to the kernel");
+        let leave = if today.policy == KERNEL { "leave it to the kernel" } else { "leave it as it is" };
+        line(&mut text, "policy", &format!("no difference: {leave}"));
         line(&mut text, "memory", &format!("no difference: {}, as today", today.memory));
         line(&mut text, "programs", &format!("wait {waited} in all"));
         line(&mut text, "disk", &format!("busy {busy}"));
@@ -96,7 +198,7 @@ fn of_write_back(advice: &WriteBackAdvice) -> String {
 fn with_todays_memory(advice: &WriteBackAdvice) -> String {
     let today = &advice.today;
     let Some(best) = &advice.with_todays_memory else {
-        return format!("kernel with {}, as today: no policy makes a difference", today.memory);
+        return format!("{} with {}, as today: no policy makes a difference", policy(&today.policy), today.memory);
     };
     let waited = against(&best.waited_s, &today.waited_s, |value| Unit::Seconds.show(value));
     format!("{} with {}, as today: programs wait {waited}", policy(&best.policy), today.memory)
@@ -129,6 +231,12 @@ fn of_sleep(judged: &SleepJudgement) -> String {
     }
     sources(&mut text, judged, best.flash);
     text
+}
+
+/// Flash and a spin-down policy in a few words.
+pub(super) fn setting_of_sleep(of: &SleepFigures) -> String {
+    let flash = of.flash.map_or_else(|| "no flash".to_owned(), |flash| format!("{flash} of flash"));
+    format!("{flash}, {}", of.spin_down)
 }
 
 /// What is written to the flash.

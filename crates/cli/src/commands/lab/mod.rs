@@ -10,7 +10,7 @@ mod paper;
 mod paper_nvcache;
 mod paper_r_lfs;
 mod rows;
-mod setup;
+pub(super) mod setup;
 mod sweep;
 mod table;
 mod trace;

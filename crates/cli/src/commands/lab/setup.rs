@@ -402,7 +402,7 @@ impl OutputArgs {
 }
 
 /// Where a page comes from.
-pub(super) fn origin() -> html::Origin {
+pub(in crate::commands) fn origin() -> html::Origin {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let command = shell_words(["umbrella"].into_iter().chain(words.iter().map(String::as_str)));
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();

@@ -219,3 +219,34 @@ fn a_branch_that_is_elsewhere_keeps_its_comments() {
     let error = format!("{:#}", after(THREE, &unknown).unwrap_err());
     assert!(error.contains("it has no branch \"x\""), "{error}");
 }
+
+fn settings(write_back: &[(String, Option<WriteBackSpec>)]) -> Change<'_> {
+    Change::Settings { write_back, rule: None }
+}
+
+#[test]
+fn a_rule_comes_behind_the_others() {
+    let rule = "[[rule]]\nname = \"small\"\nwhen = { size = \"<= 1MiB\" }\nto = [\"a\", \"default\"]\n";
+    let with = after(TEXT, &Change::Settings { write_back: &[], rule: Some(rule) }).unwrap();
+    assert_eq!(with, format!("{TEXT}\n{rule}"));
+}
+
+#[test]
+fn a_branch_that_is_written_back_otherwise_keeps_its_comments_and_nothing_else_changes() {
+    let spec = |policy: &str| {
+        let (limit, background) = (Some(ByteSize(64 << 20)), Some(ByteSize(16 << 20)));
+        Some(WriteBackSpec { limit, background, ..WriteBackSpec::of(policy) })
+    };
+    let lines =
+        |end| format!("write_back = \"sweep\"{end}write_back_limit = \"64MiB\"\nwrite_back_background = \"16MiB\"\n");
+    let set = |text: &str, write_back| after(text, &settings(&[("b".to_owned(), write_back)])).unwrap();
+    let swept = THREE.replace("\"/mnt/b\"  # new\n", &format!("\"/mnt/b\"  # new\n{}", lines("\n")));
+    assert_eq!(set(THREE, spec("sweep")), swept);
+    let commented = swept.replace("\"sweep\"\n", "\"sweep\" # tried\n");
+    assert_eq!(set(&commented.replace("sweep", "cscan"), spec("sweep")), commented);
+    let by_kernel = THREE.replace("# new\n\n", "# new\nwrite_back = \"kernel\"\n\n");
+    assert_eq!(set(&swept, None), by_kernel);
+    assert_eq!(after(THREE, &settings(&[])).unwrap(), THREE);
+    let unknown = format!("{:#}", after(THREE, &settings(&[("x".to_owned(), None)])).unwrap_err());
+    assert!(unknown.contains("it has no branch \"x\"") && unknown.contains("leave out --apply"), "{unknown}");
+}

@@ -13,12 +13,14 @@ mod lines;
 mod spread;
 mod tables;
 mod text;
+mod tradeoff;
 
 use std::fmt::{self, Write};
 
 use self::text::Safe;
 use super::{Group, Metric, Outcome, groups, metric};
 pub use demerit::page as demerit_page;
+pub use tradeoff::{Figure, Point, Rank, Tradeoff, page as tradeoff_page};
 
 /// The figures that get a chart of their own; the others stand in the table and below "more charts".
 const IMPORTANT: [&str; 6] =
