@@ -51,6 +51,7 @@ EXAMPLES:
   umbrella advise --pool /srv/pool --for 1d
   umbrella advise --pool /srv/pool --for 1h --apply
   umbrella advise day.csv.gz --json | jq .write_back.best")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct AdviseArgs {
     /// Traces of one disk, plain or compressed (gzip, Zstandard); `-` is standard input. What they show together
     /// counts.

@@ -55,7 +55,9 @@ impl Applying {
         let prepared = save::prepare(&self.config, &Change::Settings { write_back, rule })?;
         let changes = reload(client, prepared.spec(), true)?;
         tell!("\n{shown} would change:");
-        changes.iter().for_each(|change| tell!("  {change}"));
+        for change in &changes {
+            tell!("  {change}");
+        }
         if !matches!(self.asker.ask("write it, and put it in force?")?, Reply::Yes | Reply::All) {
             tell!("{shown} stays as it is");
             return Ok(not(changes));

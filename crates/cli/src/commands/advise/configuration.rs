@@ -1,5 +1,7 @@
 //! The lines that set what is advised.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use umbrella_fs::spec::WriteBackSpec;
 use umbrella_lab::advice::sleep::{SleepAdvice, SleepFigures};
@@ -98,7 +100,7 @@ fn lines(spec: Option<&WriteBackSpec>) -> String {
     let mut lines = format!("write_back = \"{}\"\n", spec.policy);
     for (key, size) in [("write_back_limit", spec.limit), ("write_back_background", spec.background)] {
         if let Some(size) = size {
-            lines += &format!("{key} = \"{}MiB\"\n", size.0 >> 20);
+            let _ = writeln!(lines, "{key} = \"{}MiB\"", size.0 >> 20);
         }
     }
     lines

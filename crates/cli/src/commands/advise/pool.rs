@@ -297,10 +297,8 @@ fn changes(reports: &[DiskReport]) -> Vec<(String, Option<WriteBackSpec>)> {
     }
     let same = |wanted: Vec<Option<&WriteBackFigures>>| {
         let first = wanted.first().copied().flatten()?;
-        let is_same = |of: &Option<&WriteBackFigures>| {
-            of.is_some_and(|of| (of.memory, &of.policy) == (first.memory, &first.policy))
-        };
-        wanted.iter().all(is_same).then(|| configuration::write_back_of(first))
+        let is_same = |of: &WriteBackFigures| (of.memory, &of.policy) == (first.memory, &first.policy);
+        wanted.iter().all(|of| of.is_some_and(is_same)).then(|| configuration::write_back_of(first))
     };
     wanted.into_iter().filter_map(|(branch, wanted)| Some((branch.to_owned(), same(wanted)?))).collect()
 }
