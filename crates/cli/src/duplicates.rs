@@ -36,6 +36,10 @@ use crate::text::{quoted, visible_path};
 
 /// A change this short ago may not show in the attributes.
 const RECENT: Duration = Duration::from_secs(2);
+/// The longest name that Linux has, in bytes.
+const LONGEST_NAME: usize = 255;
+/// What a new name keeps of the extension and of the branch's name, in bytes.
+const LONGEST_PART: usize = 64;
 
 /// A branch that cannot be worked on.
 #[derive(Debug, Error)]
@@ -307,12 +311,22 @@ impl Copy<'_> {
 /// `film (from disk1).mkv`, `film (from disk1, 2).mkv`
 pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     let bytes = name.as_bytes();
-    // The dot of a hidden file begins its name, and no extension.
-    let dot = bytes.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0).unwrap_or(bytes.len());
+    // The dot of a hidden file begins its name, and no extension; nor does one that much follows.
+    let is_extension = |dot: &usize| *dot > 0 && bytes.len() - dot <= LONGEST_PART;
+    let dot = bytes.iter().rposition(|byte| *byte == b'.').filter(is_extension).unwrap_or(bytes.len());
     let (stem, extension) = bytes.split_at_checked(dot).unwrap_or((bytes, b""));
     let branch = branch.replace('/', "_");
+    let branch = String::from_utf8_lossy(first(branch.as_bytes(), LONGEST_PART)).into_owned();
     let mark = if number == 1 { format!(" (from {branch})") } else { format!(" (from {branch}, {number})") };
+    let stem = first(stem, LONGEST_NAME - mark.len() - extension.len());
     OsString::from_vec([stem, mark.as_bytes(), extension].concat())
+}
+
+/// The first bytes of a text, so many at most, and no half of a character.
+fn first(text: &[u8], most: usize) -> &[u8] {
+    let begins = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
+    let end = (0..=text.len().min(most)).rev().find(begins).unwrap_or(0);
+    text.get(..end).unwrap_or(text)
 }
 
 /// What equal copies have in common beside their bytes. Times are not compared: the newest copy stays.

@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
+use umbrella_fs::branch::StateDir;
 use umbrella_fs::branch::cover::{self, Cover};
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 
@@ -170,6 +171,13 @@ pub(crate) fn orphaned_areas() -> Vec<PathBuf> {
     areas
 }
 
+/// Of [`orphaned_areas`] those that are of the pool at `mount`.
+pub(crate) fn orphaned_areas_of(mount: &Path) -> Vec<PathBuf> {
+    let known = StateDir::remembered(&state_dir(mount), mount);
+    let is_its = |area: &PathBuf| known.values().any(|branch| branch.path.parent() == Some(area.as_path()));
+    orphaned_areas().into_iter().filter(is_its).collect()
+}
+
 /// Paths for people.
 fn shown<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
     paths.into_iter().map(|path| visible_path(path)).collect()
@@ -278,7 +286,7 @@ fn only_mounted() -> Result<Pool, PoolError> {
 /// What is wrong when nobody answers for a pool that is mounted: its daemon was killed.
 pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     if client::is_refused(&pool.socket) && mounts::pools().contains(&pool.mount) {
-        return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas() });
+        return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas_of(&pool.mount) });
     }
     Ok(())
 }

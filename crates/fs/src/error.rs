@@ -395,6 +395,14 @@ pub enum Error {
         /// One of the files.
         example: String,
     },
+    /// What is to take a branch's place is the branch.
+    #[error("branch {name:?}: {path:?} is still the disk that is to be replaced")]
+    StillInPlace {
+        /// Name of the branch.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+    },
     /// It cannot be seen whether the branch holds files.
     #[error("branch {name:?} cannot be listed ({source}), so it may hold files, which would vanish from the tree")]
     BranchUnreadable {

@@ -106,6 +106,10 @@ fn of_pool(error: &PoolError) -> Option<String> {
         PoolError::ReplacesFiles { name, .. } => {
             format!("run {} first, or replace it with --force", command(["branch", "drain", name]))
         }
+        PoolError::StillInPlace { name, .. } => format!(
+            "mount the new disk there first, or say where it is: {}",
+            command(["branch", "replace", name, "PATH"])
+        ),
         PoolError::BranchUnreadable { .. } => "to go on anyway, add --force".to_owned(),
         PoolError::Unmount { path, .. } => {
             let path = path.to_string_lossy();

@@ -103,7 +103,7 @@ impl UnmountArgs {
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
                 mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")?;
                 uncover_all(&pool.mount);
-                if let Some(left) = pool::left_in(&pool::orphaned_areas()) {
+                if let Some(left) = pool::left_in(&pool::orphaned_areas_of(&pool.mount)) {
                     tracing::warn!("{left}");
                 }
                 Ok(())

@@ -142,11 +142,18 @@ fn path(c: &mut Conversion, of: PathPart, key: &'static str, given: &Spanned<Nam
     let mut any_of = Vec::with_capacity(words.len());
     for (span, glob) in words {
         match check_glob(of, &glob) {
+            Ok(()) if of == PathPart::Path && is_hidden(&glob) => c.fail(span, Problem::HiddenPath { glob }),
             Ok(()) => any_of.push(glob),
             Err(reason) => c.fail(span, Problem::BadGlob { glob, reason }),
         }
     }
     Some(Condition::Path { of, any_of, negated })
+}
+
+/// Whether a pattern is of what a branch keeps for itself, and no pool shows.
+pub(super) fn is_hidden(glob: &str) -> bool {
+    let below = glob.strip_prefix('/').and_then(|glob| glob.strip_prefix(umbrella_fs::branch::HIDDEN));
+    below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
 /// Conditions on extended attributes, in the order of writing.
@@ -157,6 +164,8 @@ fn xattrs(c: &mut Conversion, given: &XattrFile) -> Vec<Condition> {
     for (name, values) in in_order {
         if !is_xattr_name(name.get_ref()) {
             c.fail(name.span(), Problem::BadXattrName { name: name.get_ref().clone() });
+        } else if name.get_ref().starts_with("trusted.umbrella.") {
+            c.fail(name.span(), Problem::OwnXattr { name: name.get_ref().clone() });
         }
         let name = name.get_ref().clone();
         let (any_of, negated) = match values.get_ref() {

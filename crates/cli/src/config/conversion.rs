@@ -106,6 +106,9 @@ impl Conversion {
     /// Hours of the week: one window or a list.
     pub(super) fn windows(&mut self, key: &'static str, given: Option<&Spanned<Names>>) -> Schedule {
         let mut schedule = Schedule::default();
+        if let Some(given) = given.filter(|given| all_names(given).is_empty()) {
+            self.fail(given.span(), Problem::EmptyList { what: "window, or leave it out for any hour" });
+        }
         for (span, text) in given.into_iter().flat_map(all_names) {
             if let Ok(window) = text.parse() {
                 schedule.0.push(window);

@@ -20,7 +20,7 @@ use umbrella_units::{Amount, ByteSize};
 use super::notice::{Finding, Notice, PATIENCE, Reads};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, Seen};
-use super::{Config, odd_rules};
+use super::{Config, contradictions, odd_rules};
 use crate::mounts::{self, Leads};
 use crate::probe::{self, Look, Resolved};
 use crate::text::quoted;
@@ -259,6 +259,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         }
     }
     findings.extend(odd_rules::findings(config));
+    findings.extend(contradictions::findings(config));
     findings.extend(odd_rules::idle_evicts(config));
     findings.extend(odd_rules::unnoted_reads(config, seen));
     findings.extend(staging_finding(config));

@@ -102,7 +102,7 @@ pub(super) struct GroupFile {
     pub(super) branches: Spanned<Names>,
     pub(super) spread: Option<Spanned<Names>>,
     pub(super) together: Option<Spanned<Patterns>>,
-    pub(super) together_spill: Option<bool>,
+    pub(super) together_spill: Option<Spanned<bool>>,
     pub(super) min_free: Option<Spanned<Scalar>>,
     pub(super) evict: Option<Spanned<EvictFile>>,
 }

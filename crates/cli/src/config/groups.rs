@@ -88,13 +88,17 @@ pub(super) fn keep_free(
 }
 
 fn group(c: &mut Conversion, file: &GroupFile) -> GroupSpec {
+    if let (None, Some(spill)) = (&file.together, &file.together_spill) {
+        c.fail(spill.span(), Problem::SpillWithoutTogether);
+    }
+    let spills = file.together_spill.as_ref().is_none_or(|spill| *spill.get_ref());
     let branches = all_names(&file.branches).into_iter().map(|(_, name)| name.to_owned()).collect();
     GroupSpec {
         name: file.name.get_ref().clone(),
         branches,
         spread: file.spread.as_ref().map(|words| spread(c, words)).unwrap_or_default(),
         together: file.together.as_ref().map(|patterns| together(c, patterns)).unwrap_or_default(),
-        together_full: if file.together_spill == Some(false) { TogetherFull::NoRoom } else { TogetherFull::Spill },
+        together_full: if spills { TogetherFull::Spill } else { TogetherFull::NoRoom },
     }
 }
 
@@ -132,6 +136,10 @@ fn together(c: &mut Conversion, patterns: &Spanned<Patterns>) -> Vec<String> {
         Patterns::Depth(depth) => {
             let (given, valid) = (depth.to_string(), "1 to 100 components, or patterns of directories");
             c.fail(patterns.span(), Problem::OutOfRange { key: "together", given, valid });
+            Vec::new()
+        }
+        Patterns::List(Names::List(none)) if none.is_empty() => {
+            c.fail(patterns.span(), Problem::EmptyList { what: "pattern" });
             Vec::new()
         }
         Patterns::List(Names::One(one)) => vec![one.clone()],

@@ -10,6 +10,7 @@
 mod branch_paths;
 mod complaints;
 mod conditions;
+mod contradictions;
 mod conversion;
 mod convert;
 pub(crate) mod disk;

@@ -103,12 +103,48 @@ pub(crate) enum Notice {
         quoted(second)
     )]
     SameFileSystem { first: String, second: String },
-    #[error("every branch of the default list is read-only: files that no rule names cannot be created")]
+    #[error(
+        "every branch of the default list is read-only or has create = false: files that no rule names cannot be created; name another branch"
+    )]
     DefaultReadOnly,
-    #[error("the default list begins with the read-only branch {}, where nothing can be placed", quoted(name))]
+    #[error(
+        "the default list begins with branch {}, which is read-only or has create = false: nothing can be placed there",
+        quoted(name)
+    )]
     DefaultBeginsReadOnly { name: String },
-    #[error("rule {}: all of its branches are read-only, so it can place no file", quoted(rule))]
+    #[error(
+        "rule {}: all of its branches are read-only or have create = false, so it can place no file; name another branch",
+        quoted(rule)
+    )]
     RuleReadOnly { rule: String },
+    #[error(
+        "rule {}: \"offline\" does nothing where the list begins with \"any\", which is offline only when all branches are; leave it out",
+        quoted(rule)
+    )]
+    OfflineOfAny { rule: String },
+    #[error(
+        "rule {}: it holds only while the branches of its list are offline, so it can place no file; name another branch",
+        quoted(rule)
+    )]
+    OnlyWhileOffline { rule: String },
+    #[error(
+        "rule {}: its hysteresis is larger than what the threshold leaves, so a file that came by the rule never goes; write a smaller one",
+        quoted(rule)
+    )]
+    HysteresisTooWide { rule: String },
+    #[error(
+        "rule {}: moving files changes {key:?}, so files would move to and fro; write for example hysteresis = \"5%\"",
+        quoted(rule)
+    )]
+    SpaceWithoutHysteresis { rule: String, key: &'static str },
+    #[error("evict of {}: no file can ever leave, as {reason}; correct \"only\"", quoted(of))]
+    EvictsNothing { of: String, reason: String },
+    #[error(
+        "evict of {}: \"to\" names group {}, which has a branch that files are to leave; they go to the others of it. Name those",
+        quoted(of),
+        quoted(group)
+    )]
+    EvictIntoOwnGroup { of: String, group: String },
     #[error(
         "evict of {}: no file can ever leave, as no list names a branch that it may go to; add one to the lists of rules, to `default` or to `to`",
         quoted(of)

@@ -53,7 +53,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     // A group has others than those that take nothing, as far as is known here.
     let read_only = |name: &String| {
         let mut meant = config.spec.branches.iter().filter(|branch| name == ANY || branch.name == *name).peekable();
-        meant.peek().is_some() && meant.all(|branch| branch.read_only)
+        meant.peek().is_some() && meant.all(|branch| branch.read_only || !branch.create)
     };
     let only_read_only = |to: &DestinationSpec| !to.branches.is_empty() && to.branches.iter().all(read_only);
     let mut findings = Vec::new();

@@ -223,6 +223,22 @@ pub(crate) enum Problem {
         "{key:?} does nothing in a name table; write a rule with when = {{ path = ... }} for it, above the name table"
     )]
     TreatmentBesideMatch { key: &'static str },
+    #[error("\"offline\" does nothing in a rule without \"to\": it is about the branches of the list; leave it out")]
+    OfflineWithoutTo,
+    #[error(
+        "\"together_spill\" does nothing without \"together\"; say which directories are kept together, or leave it out"
+    )]
+    SpillWithoutTogether,
+    #[error(
+        "no file of the pool is below /.umbrella, where each branch keeps what is its own; leave {} out",
+        quoted(glob)
+    )]
+    HiddenPath { glob: String },
+    #[error(
+        "{} is an attribute of the pool's own, which files in the pool do not show; choose one of your own, for example \"user.keep\"",
+        quoted(name)
+    )]
+    OwnXattr { name: String },
     #[error("{key:?} without a condition; write one between the braces, or leave {key:?} out")]
     EmptyCondition { key: &'static str },
     #[error("conditions stand inside each other more than {limit} deep; write several rules")]

@@ -72,6 +72,9 @@ fn rule_kind(c: &mut Conversion, file: &RuleFile, span: &Range<usize>) -> Option
                 if let Some(hysteresis) = &when.get_ref().hysteresis {
                     c.fail(hysteresis.span(), Problem::HysteresisWithoutTo);
                 }
+                if let Some(offline) = &file.offline {
+                    c.fail(offline.span(), Problem::OfflineWithoutTo);
+                }
                 return Some(RuleKindSpec::Treat { conditions });
             }
             let Some(to) = &file.to else {
@@ -109,6 +112,9 @@ fn name_table(c: &mut Conversion, entries: &[EntryFile]) -> Vec<NameEntrySpec> {
             c.fail(entry.glob.span(), Problem::DuplicateGlob { glob: glob.clone(), first_line });
         } else {
             c.spans.globs.insert(glob.clone(), entry.glob.span());
+        }
+        if conditions::is_hidden(&glob) {
+            c.fail(entry.glob.span(), Problem::HiddenPath { glob: glob.clone() });
         }
         table.push(NameEntrySpec { glob, to: destination(c, &entry.to, entry.offline) });
     }

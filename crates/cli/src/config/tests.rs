@@ -14,6 +14,7 @@ use umbrella_units::{Amount, ByteSize};
 use super::*;
 
 mod conditions;
+mod contradictions;
 mod on_disk;
 
 /// The paper's figure 8, as the documentation shows it.

@@ -197,6 +197,31 @@ fn the_mark_of_a_name_stands_before_its_extension() {
 }
 
 #[test]
+fn the_new_name_of_a_long_one_is_no_longer_than_names_may_be() {
+    let long = "é".repeat(125);
+    for name in [format!("{long}.mkv"), long.clone(), format!(".{long}.b"), format!("a.{}", "b".repeat(253))] {
+        let new = name_from(OsStr::new(&name), &"ü".repeat(64), 99);
+        assert!(new.len() <= 255 && new.to_str().is_some_and(|new| new.contains(" (from ü")), "{new:?}");
+    }
+    let new = name_from(OsStr::new(&format!("{}.mkv", "a".repeat(251))), "disk1", 1);
+    assert_eq!(new.into_string().unwrap(), format!("{} (from disk1).mkv", "a".repeat(238)));
+}
+
+#[test]
+fn a_copy_with_the_longest_name_gets_a_new_one() {
+    let world = World::new(EQUAL);
+    let_time_pass();
+    let long = format!("d/{}", "f".repeat(255));
+    for branch in ["a", "b"] {
+        let [old, new] = ["d/file", &long].map(|name| world.path(&format!("{branch}/{name}")));
+        fs::rename(old, new).unwrap();
+    }
+    let branches = world.branches();
+    let copies = open(&branches, Path::new(&long)).unwrap();
+    assert_eq!(copies[1].rename(&branches, Path::new(&long)).unwrap().len(), 255);
+}
+
+#[test]
 fn nothing_is_deleted_on_a_branch_that_only_reads() {
     let world = World::new(EQUAL);
     let_time_pass();

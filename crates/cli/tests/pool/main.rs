@@ -29,6 +29,7 @@ mod groups;
 mod heating;
 mod hiding;
 mod idle;
+mod inodes;
 mod modes;
 mod mounted_below;
 mod mounting;

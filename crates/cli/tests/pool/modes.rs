@@ -9,7 +9,7 @@ use crate::support::{MIB, assert_errno, bytes};
 use crate::{append, disks};
 
 /// Inodes in use on a file system.
-fn inodes_used(disk: &Disk) -> u64 {
+pub(crate) fn inodes_used(disk: &Disk) -> u64 {
     let stat = rustix::fs::statvfs(disk.path()).unwrap();
     stat.f_files - stat.f_ffree
 }

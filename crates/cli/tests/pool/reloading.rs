@@ -294,3 +294,17 @@ fn staging_can_be_switched_off_and_on_again() {
     let why = refused(&pool);
     assert!(why.contains("staging.path"), "{why}");
 }
+
+#[test]
+fn a_staging_section_for_a_pool_that_was_mounted_without_one_is_refused_as_a_whole() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.stages_by_default().mount();
+    pool.write_keys("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\n");
+    let why = refused(&pool);
+    assert!(why.contains("[staging] cannot change while the pool is mounted"), "{why}");
+    put(&pool, "file");
+    assert!(pool.on("a", "file").exists());
+    pool.remount();
+    put(&pool, "waits");
+    assert!(!pool.on("a", "waits").exists());
+}

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::support::disk::{Disk, unmount};
@@ -197,4 +198,27 @@ fn a_branch_whose_path_has_changed_is_still_the_disk_that_it_was() {
     unmount(bare.path());
     started.unwrap();
     assert_eq!(found.unwrap(), b"on b");
+}
+
+#[test]
+fn a_disk_that_is_still_in_place_is_not_replaced_and_serves_on() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let pool = builder.mount();
+    fs::write(pool.join("file"), "x").unwrap();
+    let (is_over, file) = (AtomicBool::new(false), pool.join("file"));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::read(&file)?;
+            }
+            std::io::Result::Ok(())
+        });
+        let refused = pool.umbrella(["branch", "replace", "a", "--force"]);
+        is_over.store(true, Ordering::Relaxed);
+        let told = text(&refused);
+        assert!(!refused.status.success() && told.contains("is still the disk that is to be replaced"), "{told}");
+        reader.join().unwrap().expect("the file is read all the time");
+    });
+    fs::write(pool.join("another"), "x").unwrap();
+    pool.expect_on("a", "another");
 }

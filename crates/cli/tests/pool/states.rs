@@ -9,7 +9,7 @@ use rustix::mount::UnmountFlags;
 
 use crate::support::disk::is_mount_point;
 use crate::support::foreign::delay;
-use crate::support::pool::{UMBRELLA, text};
+use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::signal;
 use crate::support::{eventually, temp_dir};
 use crate::{disks, pool};
@@ -91,23 +91,33 @@ fn a_detached_pool_ends_well_however_many_files_are_closed_at_once() {
 #[test]
 fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
     let (_disks, builder) = disks(["a"]);
-    let mut pool = builder.keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"\n").mount();
-    fs::write(pool.join("file"), "waits").unwrap();
-    signal(pool.pid(), Signal::SIGKILL);
-    pool.wait_for_end();
-    // Of other pools, too, as long as nobody here serves them.
-    let dir = pool.dir().to_string_lossy().into_owned();
-    let told = |said: &str| {
+    let keys = "[staging]\nmode = \"always\"\nmax_age = \"1h\"\n";
+    let mut pool = builder.keys(keys).mount();
+    let (_other_disks, other) = disks(["a"]);
+    let mut other = other.keys(keys).mount();
+    for pool in [&mut pool, &mut other] {
+        fs::write(pool.join("file"), "waits").unwrap();
+        signal(pool.pid(), Signal::SIGKILL);
+        pool.wait_for_end();
+    }
+    let areas_told = |said: &str, pool: &Pool| {
         let areas = said.split("files that were staged wait in memory (").nth(1);
-        areas.is_some_and(|areas| areas.contains(&dir) && areas.contains("before the machine is switched off"))
+        areas.is_some_and(|areas| areas.contains(&*pool.dir().to_string_lossy()))
     };
     let mount = pool.mount_point();
-    for output in [pool.umbrella(["status"]), pool.umbrella(["status".as_ref(), mount.as_os_str()])] {
-        let said = text(&output);
-        assert!(said.contains("is gone and left a dead mount") && told(&said), "{said}");
-    }
+    let of_all = text(&pool.umbrella(["status"]));
+    assert!(of_all.contains("is gone and left a dead mount") && areas_told(&of_all, &pool), "{of_all}");
+    let of_one = text(&pool.umbrella(["status".as_ref(), mount.as_os_str()]));
+    assert!(of_one.contains("is gone and left a dead mount"), "{of_one}");
     let unmounted = pool.umbrella(["unmount"]);
-    assert!(unmounted.status.success() && told(&text(&unmounted)), "{}", text(&unmounted));
+    assert!(unmounted.status.success(), "{}", text(&unmounted));
+    // What is said of one pool names its own memory, and no other's.
+    for said in [&of_one, &text(&unmounted)] {
+        assert!(areas_told(said, &pool) && !areas_told(said, &other), "{said}");
+        assert!(said.contains("before the machine is switched off"), "{said}");
+    }
+    other.start();
+    other.stop();
     pool.start();
     assert_eq!(fs::read(pool.join("file")).unwrap(), b"waits");
     pool.stop();

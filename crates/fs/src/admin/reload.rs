@@ -12,7 +12,7 @@ use umbrella_policy::placement::spec::StagingMode;
 
 use crate::admin::Admin;
 use crate::admin::difference::Difference;
-use crate::area::Intake;
+use crate::area::{Area, Intake};
 use crate::branch::Branch;
 use crate::control::protocol::Change;
 use crate::error::Error;
@@ -64,6 +64,13 @@ impl Admin {
             difference.fixed.retain(|key| key != "[staging]");
             difference.live.push(Change::new("[staging]"));
         }
+        // Without an area no file can wait, whatever the section says.
+        let is_wanted = new.staging.as_ref().is_some_and(|staging| staging.mode != StagingMode::Never);
+        if is_wanted && old.staging != new.staging && self.area_of_mount().is_none() {
+            difference.live.retain(|change| !change.key.starts_with("staging."));
+            difference.fixed.retain(|key| !key.starts_with("staging.") && key != "[staging]");
+            difference.fixed.push("[staging]".to_owned());
+        }
         difference.of_rules(self.placement.rules.load().spec(), &new.rules);
         let live = self.named_branches();
         let mut others = Vec::new();
@@ -91,8 +98,12 @@ impl Admin {
 
     /// Whether the staging area of this mount is the one that is configured again.
     fn has_area_of(&self, new: &StagingSpec) -> bool {
-        let area = self.staged.area.as_ref().filter(|area| area.intake == Intake::NewFiles);
-        area.is_some_and(|area| area.spec.path == new.path && area.spec.volatile == new.volatile)
+        self.area_of_mount().is_some_and(|area| area.spec.path == new.path && area.spec.volatile == new.volatile)
+    }
+
+    /// The staging area that takes new files in, if this mount has one.
+    fn area_of_mount(&self) -> Option<&Area> {
+        self.staged.area.as_deref().filter(|area| area.intake == Intake::NewFiles)
     }
 
     /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file open for writing.
@@ -174,7 +185,7 @@ impl Admin {
 
     /// Without a configuration, or with `mode = "never"`, what waits leaves now.
     fn change_staging(&self, wanted: Option<&StagingSpec>) {
-        let Some(area) = self.staged.area.as_ref().filter(|area| area.intake == Intake::NewFiles) else { return };
+        let Some(area) = self.area_of_mount() else { return };
         area.open.store(wanted.is_some(), Ordering::Relaxed);
         if let Some(spec) = wanted {
             area.configure(spec.clone());

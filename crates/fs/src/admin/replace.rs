@@ -5,16 +5,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use umbrella_units::BranchId;
 
 use crate::admin::Admin;
 use crate::admin::membership::is_mounted;
-use crate::branch::Branch;
 use crate::branch::state::Remembered;
+use crate::branch::{Branch, look_within};
 use crate::error::{Comes, Error};
 use crate::ground::advice::advised;
 use crate::spec::BranchSpec;
+
+/// How long a disk may take to say which it is.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Admin {
     /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
@@ -35,6 +39,10 @@ impl Admin {
         if !force && old.is_online() {
             old.set_draining_for_now(true);
             self.holds_nothing(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
+        }
+        if is_still_at(&old, &spec.path) {
+            old.set_draining_for_now(was_draining);
+            return Err(Error::StillInPlace { name: name.to_owned(), path: spec.path });
         }
         // Before the monitor has to wait: the branch may hang.
         old.retire("replaced".to_owned());
@@ -100,6 +108,17 @@ impl Admin {
         self.context.state.note_former_paths(&name, former).map_err(|error| error.to_string())?;
         Ok(new)
     }
+}
+
+/// Whether what is at a path is the branch as it is in use. Where it does not say so soon, it is not.
+fn is_still_at(old: &Branch, path: &Path) -> bool {
+    let Some(online) = old.online() else { return false };
+    let path = path.to_owned();
+    let is_same = move || {
+        let (own, there) = (rustix::fs::fstat(online.root()).ok()?, rustix::fs::stat(&path).ok()?);
+        Some((own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
+    };
+    look_within(LOOK, is_same).flatten() == Some(true)
 }
 
 /// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none back.

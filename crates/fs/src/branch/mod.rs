@@ -173,6 +173,7 @@ pub struct Branch {
     /// The epoch of which the kernel has been told: nothing that it keeps of the tree is older.
     shown: AtomicU64,
     moved_in: AtomicU64,
+    made: AtomicU64,
     moved_out: AtomicU64,
     space: Arc<RankedMutex<rank::BranchSpace, CachedSpace>>,
 }
@@ -216,6 +217,7 @@ impl Branch {
             taken_in: AtomicU64::new(NEVER),
             shown: AtomicU64::new(NEVER),
             moved_in: AtomicU64::new(0),
+            made: AtomicU64::new(0),
             moved_out: AtomicU64::new(0),
             space: Arc::default(),
         })

@@ -1,6 +1,7 @@
 //! How much room a branch has: asked often, so that a figure may be a little old.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::fs::StatVfs;
@@ -36,6 +37,8 @@ pub struct Space {
 pub(super) struct CachedSpace {
     pub(super) value: Space,
     pub(super) read_at: Option<Instant>,
+    /// What was made on the branch when the reading of `value` began.
+    pub(super) made: u64,
     /// Counts calls of `invalidate_space`, so that a reading that began before one is not taken for fresh.
     pub(super) changes: u64,
     /// `changes` when the reading of `value` began: one that began earlier and ends later does not replace it.
@@ -48,6 +51,7 @@ struct Reading {
     cache: Arc<RankedMutex<rank::BranchSpace, CachedSpace>>,
     /// When it began.
     changes: u64,
+    made: u64,
     found: Option<StatVfs>,
 }
 
@@ -65,7 +69,7 @@ impl Drop for Reading {
         if let Some(stat) = self.found.take()
             && self.changes >= cache.value_began
         {
-            cache.value_began = self.changes;
+            (cache.value_began, cache.made) = (self.changes, self.made);
             let block = stat.f_frsize.max(1);
             cache.value = Space {
                 total: ByteSize(stat.f_blocks.saturating_mul(block)),
@@ -103,7 +107,8 @@ impl Branch {
             let cache = self.space.lock();
             (cache.changes, cache.value.total.0 > 0)
         };
-        let reading = Reading { cache: Arc::clone(&self.space), changes, found: None };
+        let made = self.made.load(Ordering::Relaxed);
+        let reading = Reading { cache: Arc::clone(&self.space), changes, made, found: None };
         let read = move |online: &Online| reading.of(online);
         match self.online() {
             Some(online) if is_known && online.workers.is_some() => {
@@ -143,7 +148,10 @@ impl Branch {
 
     /// What placement wants to know.
     pub fn view(&self) -> BranchView {
-        self.view_with(self.space())
+        let view = self.view_with(self.space());
+        // Of what was made since the files were counted some may be gone.
+        let is_full = view.inodes.is_some_and(|inodes| inodes.free == 0);
+        if is_full && self.made_since() > 0 { self.view_now() } else { view }
     }
 
     /// As [`Branch::view`], with [`Branch::space_now`].
@@ -164,14 +172,31 @@ impl Branch {
         }
     }
 
-    /// Its inodes, no more than `max_files`.
+    /// A file or directory was made here.
+    pub fn note_made(&self) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was made here since the room was looked at.
+    fn made_since(&self) -> u64 {
+        self.made.load(Ordering::Relaxed).saturating_sub(self.space.lock().made)
+    }
+
+    /// Its inodes, no more than `max_files`. What was made since they were counted is in use, too.
     pub(crate) fn inodes(&self, space: Space) -> Option<Inodes> {
         let counted = (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free });
         let most = |inodes: Inodes, max: u64| {
-            let left = max.saturating_sub(inodes.total.saturating_sub(inodes.free));
+            let in_use = inodes.total.saturating_sub(inodes.free).saturating_add(self.made_since());
+            let left = max.saturating_sub(in_use);
             Inodes { total: inodes.total.min(max), free: inodes.free.min(left) }
         };
         counted.map(|inodes| self.settings().max_files.map_or(inodes, |max| most(inodes, max)))
+    }
+
+    /// As [`Branch::inodes`], as if so many were not in use.
+    pub(crate) fn inodes_without(&self, files: u64) -> Option<Inodes> {
+        let space = self.space();
+        self.inodes(Space { files_free: space.files_free.saturating_add(files), ..space })
     }
 
     /// Whether new files may come, as far as that does not depend on room.
@@ -197,7 +222,7 @@ mod tests {
     fn reading(cache: &Arc<RankedMutex<rank::BranchSpace, CachedSpace>>, free: u64) -> Reading {
         let mut found = rustix::fs::statvfs("/").unwrap();
         (found.f_frsize, found.f_bavail) = (1, free);
-        Reading { cache: Arc::clone(cache), changes: cache.lock().changes, found: Some(found) }
+        Reading { cache: Arc::clone(cache), changes: cache.lock().changes, made: 0, found: Some(found) }
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) struct Inventory {
 struct Found {
     on: usize,
     bytes: u64,
+    files: u64,
     /// Members that it could be on.
     may_be_on: Vec<usize>,
     /// It is part of this one, which may be part of another.
@@ -143,13 +144,15 @@ impl Migrations {
     /// How full a member is, without what is kept for root.
     fn room_of(&self, id: BranchId) -> Member {
         let Ok(branch) = self.branches.get(id) else {
-            return Member { total: ByteSize(0), used: ByteSize(0), room: ByteSize(0) };
+            return Member { total: ByteSize(0), used: ByteSize(0), room: ByteSize(0), files: 0 };
         };
         let (space, view) = (branch.space_now(), branch.view());
         let used = space.total.0.saturating_sub(space.free_for_root.0);
-        let has_inodes = view.inodes.is_none_or(|inodes| inodes.free > 0);
-        let room = if branch.takes_new() && has_inodes { space.free.0.saturating_sub(view.min_free.0) } else { 0 };
-        Member { total: ByteSize(used.saturating_add(space.free.0)), used: ByteSize(used), room: ByteSize(room) }
+        // One is for the notes of the moves.
+        let files = view.inodes.map_or(u64::MAX, |inodes| inodes.free.saturating_sub(1));
+        let room = if branch.takes_new() { space.free.0.saturating_sub(view.min_free.0) } else { 0 };
+        let total = ByteSize(used.saturating_add(space.free.0));
+        Member { total, used: ByteSize(used), room: ByteSize(room), files }
     }
 
     /// The branches that a file may move between without any rule moving it again; none while it is in use.
@@ -248,6 +251,7 @@ impl Inventory {
         };
         if let Some(found) = self.units.get_mut(unit) {
             found.bytes = found.bytes.saturating_add(meta.occupied().0);
+            found.files += 1;
             found.may_be_on.retain(|member| may_be_on.contains(member));
         }
     }
@@ -261,7 +265,7 @@ impl Inventory {
     /// One that could be on every member, as far as is known yet.
     fn new_unit(&mut self, on: usize) -> usize {
         let may_be_on = (0..self.members.len()).collect();
-        self.units.push(Found { on, bytes: 0, may_be_on, joined_to: None });
+        self.units.push(Found { on, bytes: 0, files: 0, may_be_on, joined_to: None });
         self.units.len() - 1
     }
 
@@ -279,8 +283,10 @@ impl Inventory {
         let Some(joined) = self.units.get_mut(other) else { return };
         joined.joined_to = Some(one);
         let (bytes, may_be_on) = (std::mem::take(&mut joined.bytes), std::mem::take(&mut joined.may_be_on));
+        let files = std::mem::take(&mut joined.files);
         if let Some(found) = self.units.get_mut(one) {
             found.bytes = found.bytes.saturating_add(bytes);
+            found.files += files;
             found.may_be_on.retain(|member| may_be_on.contains(member));
         }
     }
@@ -320,7 +326,7 @@ impl Inventory {
                     classes.push(key.clone());
                     classes.len() - 1
                 });
-                Unit { on: found.on, bytes: ByteSize(found.bytes), class }
+                Unit { on: found.on, bytes: ByteSize(found.bytes), files: found.files, class }
             })
             .collect();
         let plan = balance::plan(&Question { members, units: &units, classes: &classes, within });

@@ -19,7 +19,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace};
+use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace, Taken};
 use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
@@ -34,6 +34,8 @@ pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
 const LONGEST: Duration = Duration::from_secs(2);
 /// A file that is larger moves by itself.
 pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
+/// Inodes that the note of a batch takes while it lasts.
+const INTENT: u64 = 1;
 /// So few files are synced one by one.
 const FEW: usize = 4;
 
@@ -223,7 +225,7 @@ impl Migrations {
         sync: Option<&CopiesSync>,
         done: &mut [Option<MoveResult>],
     ) {
-        let CopiedMembers { members, unsynced, mut bytes, .. } = gathered;
+        let CopiedMembers { members, unsynced, bytes, .. } = gathered;
         let recorded = match batch.record(members.iter().map(Member::in_intent).collect(), sync) {
             Ok(recorded) => recorded,
             Err(error) => {
@@ -233,12 +235,16 @@ impl Migrations {
         };
         let Some(to) = members.first().map(|member| Arc::clone(&member.migration.target)) else { return };
         note_synced(&unsynced, to.id);
+        // Whether each still belongs there is judged by what the copies left.
+        to.invalidate_space();
+        let mut taken = Taken { bytes, files: members.len() as u64 + INTENT };
         let mut moved = Vec::with_capacity(members.len());
         for member in members {
-            let in_batch = InBatch { batch: *batch, path: &member.path, taken: bytes };
+            let in_batch = InBatch { batch: *batch, path: &member.path, taken };
             let links = std::slice::from_ref(&member.link);
             let result = self.commit_copy(&member.migration, links, &member.temp, &member.copied, Some(&in_batch));
-            bytes = ByteSize(bytes.0.saturating_sub(member.copied.bytes.0));
+            taken.bytes.0 = taken.bytes.0.saturating_sub(member.copied.bytes.0);
+            taken.files -= 1;
             let result = match result {
                 Ok(()) => {
                     self.note_moved(&member.migration, links, &member.copied);
@@ -262,7 +268,12 @@ impl Migrations {
             }
         }
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
-        if let Err(error) = batch.finish(recorded, &parked) {
+        let finished = batch.finish(recorded, &parked);
+        // Only now what was set aside has gone.
+        if let Some(first) = moved.first() {
+            first.link.from.branch.invalidate_space();
+        }
+        if let Err(error) = finished {
             to.note_errno(ErrorSource::Sync, error.errno());
             let (to, why) = (to.spec.name.clone(), error.to_string());
             self.context.warn(Subject::Batch(to.clone()), &Warning::BatchUnfinished { to, why });

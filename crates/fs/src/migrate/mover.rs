@@ -335,7 +335,12 @@ impl Migrations {
         for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
             let turn = match moved {
                 // Others of them took the room that it was judged by.
-                Err(NotMoved::NoRoom | NotMoved::Outdated) if nodes.len() > 1 => self.move_queued(&waiting.node),
+                Err(NotMoved::NoRoom | NotMoved::Outdated) if nodes.len() > 1 => {
+                    if let Ok(branch) = self.branches.get(target) {
+                        branch.invalidate_space();
+                    }
+                    self.move_queued(&waiting.node)
+                }
                 moved => self.note_moved_queued(&waiting.node, target, moved),
             };
             self.end_turn(waiting, turn);

@@ -108,13 +108,21 @@ impl MovedLink {
     }
 }
 
+/// What copies take on their branch that are not in their place yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Taken {
+    pub(crate) bytes: ByteSize,
+    /// Inodes.
+    pub(crate) files: u64,
+}
+
 /// A file's turn in its batch.
 pub(crate) struct InBatch<'a> {
     pub(crate) batch: Batch<'a>,
     /// What the intent says of it.
     pub(crate) path: &'a [u8],
-    /// Room that the copies have taken which are not committed yet.
-    pub(crate) taken: ByteSize,
+    /// By the copies of the batch, its own with them.
+    pub(crate) taken: Taken,
 }
 
 impl InBatch<'_> {

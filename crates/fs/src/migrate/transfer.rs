@@ -32,7 +32,7 @@ use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{Copying, Endpoint, TempCopy};
 use crate::migrate::disk_turns::DiskTurn;
-use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, show};
+use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, Taken, show};
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
@@ -328,13 +328,13 @@ impl Migrations {
         Ok(copied)
     }
 
-    /// Whether the rules still send a file to its new branch, on which copies have taken so much room already. The file is locked.
+    /// Whether the rules still send a file to its new branch, on which copies take so much already. The file is locked.
     fn still_belongs(
         &self,
         first: &MovedLink,
         paths: &[Vec<u8>],
         migration: &Migration<'_>,
-        taken: ByteSize,
+        taken: Taken,
     ) -> Result<bool, NotMoved> {
         let target = migration.target.id;
         let Some(path) = paths.first() else { return Ok(false) };
@@ -342,9 +342,14 @@ impl Migrations {
         let resident = self.placement.resident(&first.from.branch, &meta);
         let xattrs = self.placement.xattrs(path, &meta, &first.from.branch);
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..self.placement.facts(path, &meta, &first.from.branch) };
+        let inodes = migration.target.inodes_without(taken.files);
+        if inodes.is_some_and(|inodes| inodes.free == 0) {
+            return Err(NotMoved::NoRoom);
+        }
         let mut views = self.placement.views();
         if let Some(view) = views.get_mut(target.index()) {
-            view.free = ByteSize(view.free.0.saturating_add(taken.0).saturating_add(facts.occupied.0));
+            view.free = ByteSize(view.free.0.saturating_add(taken.bytes.0).saturating_add(facts.occupied.0));
+            view.inodes = inodes;
         }
         let active = self.placement.rules.load();
         let names = paths.iter().map(Vec::as_slice);
@@ -405,7 +410,7 @@ impl Migrations {
         if in_batch.is_none() {
             first.verify_unchanged(copied)?;
         }
-        let taken = in_batch.map_or(copied.bytes, |in_batch| in_batch.taken);
+        let taken = in_batch.map_or(Taken { bytes: copied.bytes, files: 1 }, |in_batch| in_batch.taken);
         if cause.is_background() && !self.still_belongs(first, &paths, migration, taken)? {
             return Err(NotMoved::Outdated);
         }

@@ -253,15 +253,16 @@ impl Names {
         let made = new.parent.change_entries(&dir, || call(&dir)).ok();
         if made.is_some() {
             self.placement.count_hit(decision);
-            self.note_made(new, dir.id());
+            self.note_made(new, &dir);
         }
         Ok(made.map(|made| (dir, made)))
     }
 
     /// Groups that take turns count files, not the directories that are made for them.
-    fn note_made(&self, new: &NewFile<'_>, branch: BranchId) {
+    fn note_made(&self, new: &NewFile<'_>, dir: &DirAt) {
+        dir.branch.note_made();
         if new.kind != FileKind::Directory {
-            self.placement.note_used(branch);
+            self.placement.note_used(dir.id());
         }
     }
 
@@ -297,7 +298,7 @@ impl Names {
             };
             match self.tree.ensure_dir(new.parent, branch).and_then(make) {
                 Ok(made) => {
-                    self.note_made(new, branch);
+                    self.note_made(new, &made.0);
                     return Ok(made);
                 }
                 Err(error) if error.is_full() || error == OpError::Sys(Errno::ROFS) || error == OpError::Offline => {

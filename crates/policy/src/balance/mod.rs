@@ -27,6 +27,8 @@ pub struct Member {
     pub used: ByteSize,
     /// Bytes that may come; zero where nothing may.
     pub room: ByteSize,
+    /// Files that may come.
+    pub files: u64,
 }
 
 /// What moves as a whole: a file with all its names, or all that a member holds of a directory that is kept together.
@@ -36,6 +38,8 @@ pub struct Unit {
     pub on: usize,
     /// What it occupies.
     pub bytes: ByteSize,
+    /// How many files it is.
+    pub files: u64,
     /// Where it may be: the index of a list of [`Question::classes`].
     pub class: usize,
 }
@@ -85,6 +89,11 @@ impl Member {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
+    /// Whether anything may come.
+    fn takes(&self) -> bool {
+        self.room.0 > 0 && self.files > 0
+    }
+
     /// The bytes of a share.
     fn at(&self, share: Share) -> u64 {
         u64::try_from((u128::from(self.total.0) * u128::from(share)) >> 32).unwrap_or(u64::MAX)
@@ -113,7 +122,7 @@ impl Window {
     fn cheapest(members: &[Member], within: Share) -> (Window, ByteSize) {
         let costs = |low: Share| {
             let surplus = members.iter().map(|member| u128::from(member.above(low.saturating_add(within)))).sum();
-            let takers = members.iter().filter(|member| member.room.0 > 0);
+            let takers = members.iter().filter(|member| member.takes());
             let missing: u128 = takers.map(|member| u128::from(member.below(low))).sum();
             (surplus, missing)
         };
@@ -173,7 +182,7 @@ impl Planner<'_> {
     fn next(&self) -> Option<Move> {
         let mut givers: Vec<usize> = (0..self.members.len()).filter(|giver| self.has_units(*giver)).collect();
         givers.sort_by_key(|giver| std::cmp::Reverse(self.members[*giver].share()));
-        let mut takers: Vec<usize> = (0..self.members.len()).filter(|taker| self.members[*taker].room.0 > 0).collect();
+        let mut takers: Vec<usize> = (0..self.members.len()).filter(|taker| self.members[*taker].takes()).collect();
         takers.sort_by_key(|taker| self.members[*taker].share());
         givers.iter().find_map(|giver| self.gift(*giver, &takers))
     }
@@ -191,12 +200,14 @@ impl Planner<'_> {
             let surplus = giver.above(self.window.high);
             let wanted = if surplus > 0 { surplus } else { taker.below(self.window.low) };
             let most = wanted.min(taker.below(self.window.high)).min(self.closer(from, to));
-            let candidates = self.units(from, to).filter_map(|held| held.range(..=(most, usize::MAX)).next_back());
+            let fits = |(_, unit): &&(u64, usize)| self.has_inodes(to, *unit);
+            let candidates = self.units(from, to).filter_map(|held| held.range(..=(most, usize::MAX)).rev().find(fits));
             candidates.max_by_key(|(bytes, unit)| (*bytes, std::cmp::Reverse(*unit))).map(|(_, unit)| (*unit, to))
         });
         let smallest = || {
             let each = takers().filter_map(|to| {
-                let first = self.units(from, to).filter_map(|held| held.first()).min()?;
+                let fits = |(_, unit): &&(u64, usize)| self.has_inodes(to, *unit);
+                let first = self.units(from, to).filter_map(|held| held.iter().find(fits)).min()?;
                 (first.0 <= self.closer(from, to)).then_some((*first, to))
             });
             each.min_by_key(|((bytes, _), _)| *bytes).map(|((_, unit), to)| (unit, to))
@@ -217,6 +228,11 @@ impl Planner<'_> {
         of_class.filter(move |(_, members)| members.contains(&to)).map(|(held, _)| held)
     }
 
+    /// Whether a member may have as many files more as a unit is.
+    fn has_inodes(&self, member: usize, unit: usize) -> bool {
+        self.question.units[unit].files <= self.members[member].files
+    }
+
     /// The most bytes after which both shares lie between those of before, and that have room.
     fn closer(&self, from: usize, to: usize) -> u64 {
         let (giver, taker) = (&self.members[from], &self.members[to]);
@@ -228,10 +244,12 @@ impl Planner<'_> {
     fn apply(&mut self, next: Move) {
         let unit = self.question.units[next.unit];
         self.held[unit.on][unit.class].remove(&(unit.bytes.0, next.unit));
-        let giver = &mut self.members[unit.on].used.0;
-        *giver = giver.saturating_sub(unit.bytes.0);
+        let giver = &mut self.members[unit.on];
+        giver.used.0 = giver.used.0.saturating_sub(unit.bytes.0);
+        giver.files = giver.files.saturating_add(unit.files);
         let taker = &mut self.members[next.to];
         taker.used.0 = taker.used.0.saturating_add(unit.bytes.0);
         taker.room.0 = taker.room.0.saturating_sub(unit.bytes.0);
+        taker.files = taker.files.saturating_sub(unit.files);
     }
 }

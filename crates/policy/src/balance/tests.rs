@@ -5,11 +5,11 @@ use super::*;
 const TO_5_PERCENT: u32 = 5_000;
 
 fn member(total: u64, used: u64) -> Member {
-    Member { total: ByteSize(total), used: ByteSize(used), room: ByteSize(total - used) }
+    Member { total: ByteSize(total), used: ByteSize(used), room: ByteSize(total - used), files: u64::MAX }
 }
 
 fn units(on: usize, sizes: &[u64]) -> Vec<Unit> {
-    sizes.iter().map(|bytes| Unit { on, bytes: ByteSize(*bytes), class: 0 }).collect()
+    sizes.iter().map(|bytes| Unit { on, bytes: ByteSize(*bytes), files: 1, class: 0 }).collect()
 }
 
 /// Members whose units may be anywhere.
@@ -55,13 +55,21 @@ fn a_file_that_would_only_swap_the_members_stays() {
 #[test]
 fn what_may_not_be_elsewhere_stays_and_what_has_no_room_too() {
     let members = [member(1000, 900), member(1000, 0), Member { room: ByteSize(50), ..member(1000, 0) }];
-    let units: Vec<Unit> = (0..90).map(|_| Unit { on: 0, bytes: ByteSize(10), class: 0 }).collect();
+    let units: Vec<Unit> = (0..90).map(|_| Unit { on: 0, bytes: ByteSize(10), files: 1, class: 0 }).collect();
     let ask = |classes: &[Vec<usize>]| {
         let question = Question { members: &members, units: &units, classes, within: TO_5_PERCENT };
         used(&plan(&question))
     };
     assert_eq!(ask(&[vec![0]]), [900, 0, 0]);
     assert_eq!(ask(&[vec![0, 2]]), [850, 0, 50]);
+}
+
+#[test]
+fn a_member_gets_no_more_files_than_it_may_have() {
+    let members = [member(1000, 900), Member { files: 7, ..member(1000, 0) }, Member { files: 0, ..member(1000, 0) }];
+    assert_eq!(used(&even_out(&members, &units(0, &[10; 90]))), [830, 70, 0]);
+    let album = Unit { on: 0, bytes: ByteSize(200), files: 8, class: 0 };
+    assert_eq!(even_out(&members, &[album]).moves, [], "what moves as a whole counts with all its files");
 }
 
 #[test]
@@ -84,10 +92,12 @@ fn worlds(most_of_unit: u64) -> impl Strategy<Value = World> {
         let mut all = Vec::new();
         for (on, (free, sizes, fixed, room)) in members.into_iter().enumerate() {
             for bytes in &sizes {
-                units.push(Unit { on, bytes: ByteSize(*bytes), class: of[units.len()] % classes.len() });
+                let class = of[units.len()] % classes.len();
+                units.push(Unit { on, bytes: ByteSize(*bytes), files: 1 + bytes % 3, class });
             }
             let used = sizes.iter().sum::<u64>() + fixed;
-            all.push(Member { total: ByteSize(used + free), used: ByteSize(used), room: ByteSize(free * room / 3) });
+            let (total, room) = (ByteSize(used + free), ByteSize(free * room / 3));
+            all.push(Member { total, used: ByteSize(used), room, files: free % 50 });
         }
         (all, units, classes)
     })
@@ -113,9 +123,11 @@ proptest! {
             let unit = units[next.unit];
             prop_assert!(!std::mem::replace(&mut moved[next.unit], true), "a unit moves once");
             prop_assert!(next.to != unit.on && classes[unit.class].contains(&next.to));
-            prop_assert!(now[next.to].room >= unit.bytes, "it has room");
+            prop_assert!(now[next.to].room >= unit.bytes && now[next.to].files >= unit.files, "it has room");
             let (least, most) = least_and_most(&now);
             now[unit.on].used.0 -= unit.bytes.0;
+            now[unit.on].files += unit.files;
+            now[next.to].files -= unit.files;
             now[next.to].used.0 += unit.bytes.0;
             now[next.to].room.0 -= unit.bytes.0;
             let after = least_and_most(&now);
@@ -129,7 +141,7 @@ proptest! {
     #[test]
     fn units_that_may_be_anywhere_are_moved_with_few_bytes_more_than_must_be((mut members, mut units, _) in worlds(40), within in 1_000u32..20_000) {
         for member in &mut members {
-            member.room = ByteSize(member.total.0 - member.used.0);
+            (member.room, member.files) = (ByteSize(member.total.0 - member.used.0), u64::MAX);
         }
         for unit in &mut units {
             unit.class = 0;

@@ -79,8 +79,7 @@ impl Rules {
                 Some(branch) if branch.online => {}
                 _ => return (Choice::Stay, Because::HomeOffline),
             }
-            // A name does not swing to and fro by itself, as sizes and ages do.
-            let must_leave = info.is_pattern && self.forbids(found.entry, resident.branch);
+            let must_leave = self.forbids(found.entry, resident.branch);
             if home.is_some() && resident.is_held(facts.now) && !must_leave {
                 return (Choice::Stay, Because::Held);
             }
@@ -107,14 +106,9 @@ impl Rules {
         let (choice, because) = if info.blocked(branches) {
             (Choice::NoRoom, Because::FirstOffline)
         } else {
-            let question = Question {
-                path: facts.path,
-                need: facts.need(),
-                branches,
-                excluding: &[],
-                room: BranchView::has_room,
-                around,
-            };
+            let room = if resident.is_some() { BranchView::has_room_to_move } else { BranchView::has_room };
+            let (path, need) = (facts.path, facts.need());
+            let question = Question { path, need, branches, excluding: &[], room, around };
             self.along(info, &question, home)
         };
         match choice {

@@ -63,7 +63,6 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         to,
         offline: Offline::Next,
         is_strict: false,
-        is_pattern: false,
         warm_from: None,
     });
     let evicts = spec.evicts.iter().map(|evict| compiler.evict(evict)).collect::<Result<Vec<_>, _>>()?;
@@ -170,8 +169,7 @@ impl Compiler<'_> {
             return Err(RuleError::EmptyDestination { rule: name });
         }
         let is_strict = slots.iter().all(|slot| slot.id.is_some());
-        let is_pattern = pattern.is_some();
-        Ok(self.entry(EntryInfo { name, to: slots, offline: to.offline, is_strict, is_pattern, warm_from: None }))
+        Ok(self.entry(EntryInfo { name, to: slots, offline: to.offline, is_strict, warm_from: None }))
     }
 
     fn entry(&mut self, info: EntryInfo) -> EntryId {

@@ -73,6 +73,9 @@ enum Extensions {
     AllBut(Vec<Box<[u8]>>),
 }
 
+/// All of a branch, in halves of thousandths of a percent.
+const WHOLE: i128 = 200_000;
+
 /// Modes there are: 07777 and less.
 const MODES: usize = 0o10000;
 
@@ -180,10 +183,10 @@ impl<'a> Domain<'a> {
                 self.range(Quantity::Space(branch, of), u64::MAX.into(), is, value.0.into(), hysteresis.0.into());
             }
             (Amount::MilliPercent(value), None) => {
-                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), 0);
+                self.range(Quantity::Share(branch, of), WHOLE, is, double(value), 0);
             }
             (Amount::MilliPercent(value), Some(Amount::MilliPercent(hysteresis))) => {
-                self.range(Quantity::Share(branch, of), i128::MAX, is, double(value), double(hysteresis));
+                self.range(Quantity::Share(branch, of), WHOLE, is, double(value), double(hysteresis));
             }
             // Without the branch's size nothing is known.
             (Amount::Bytes(_), Some(Amount::MilliPercent(_))) | (Amount::MilliPercent(_), Some(Amount::Bytes(_))) => {}
@@ -192,7 +195,7 @@ impl<'a> Domain<'a> {
 
     fn range(&mut self, quantity: Quantity, max: i128, is: Comparison, value: i128, hysteresis: i128) {
         let index = self.ranges.iter().position(|(other, _)| *other == quantity).unwrap_or_else(|| {
-            self.ranges.push((quantity, Range { low: 0, high: max, holes: Vec::new() }));
+            self.ranges.push((quantity, Range { low: least(quantity), high: max, holes: Vec::new() }));
             self.ranges.len() - 1
         });
         self.ranges[index].1.narrow(is, value, hysteresis);
@@ -246,7 +249,7 @@ impl<'a> Domain<'a> {
 
     /// Whether everything that this admits is admitted by the other.
     pub(super) fn is_within(&self, wider: &Domain<'_>) -> bool {
-        let full = |quantity| Range { low: 0, high: largest(quantity), holes: Vec::new() };
+        let full = |quantity| Range { low: least(quantity), high: largest(quantity), holes: Vec::new() };
         (self.settled_only || !wider.settled_only)
             && wider.ranges.iter().all(|(quantity, range)| {
                 let own = self.ranges.iter().find(|(other, _)| other == quantity);
@@ -264,12 +267,17 @@ impl<'a> Domain<'a> {
     }
 }
 
+/// A file that is placed has a name.
+fn least(quantity: Quantity) -> i128 {
+    i128::from(quantity == Quantity::Links)
+}
+
 fn largest(quantity: Quantity) -> i128 {
     match quantity {
         Quantity::Size | Quantity::Heat | Quantity::Space(..) => u64::MAX.into(),
         Quantity::Uid | Quantity::Gid | Quantity::Links => u32::MAX.into(),
         Quantity::Age(_) => Duration::MAX.as_nanos() as i128,
-        Quantity::Share(..) => i128::MAX,
+        Quantity::Share(..) => WHOLE,
     }
 }
 

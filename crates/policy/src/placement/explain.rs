@@ -5,7 +5,7 @@ use umbrella_units::{BranchId, ByteSize, format_duration};
 use super::choose::Because;
 use super::condition::{Test, Verdict};
 use super::expression::Expression;
-use super::facts::{BranchView, FileFacts, Resident, view};
+use super::facts::{BranchView, FileFacts, Resident, Stage, view};
 use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, Treat, Views, When};
 use super::slot::Slot;
 use super::spec::SpreadOrder;
@@ -348,6 +348,9 @@ impl Rules {
             Some(view) if !view.online => format!("{name} is offline"),
             Some(view) if !view.writable => format!("{name} takes nothing new"),
             Some(view) if !view.creates => format!("{name} takes no new files (create = false)"),
+            Some(view) if view.has_inode() && facts.stage == Stage::Settled && !view.has_inodes_to_move() => {
+                format!("{name} has one free inode, and a move takes two while it lasts")
+            }
             Some(view) if !view.has_inode() => {
                 let most = view.inodes.map_or(0, |inodes| inodes.total);
                 format!("{name} has no free inode (of {most})")

@@ -138,6 +138,16 @@ impl BranchView {
         self.has_inode() && self.free.0 >= self.min_free.0.saturating_add(need.0.max(least))
     }
 
+    /// As `has_room`, for a file that moves here.
+    pub(super) fn has_room_to_move(&self, need: ByteSize) -> bool {
+        self.has_room(need) && self.has_inodes_to_move()
+    }
+
+    /// Whether a file can move here: while it does, the note of the move takes an inode, too.
+    pub(super) fn has_inodes_to_move(&self) -> bool {
+        self.inodes.is_none_or(|inodes| inodes.free > 1)
+    }
+
     /// Whether one more file can be made: a branch without a free inode is full, whatever space it has.
     pub(super) fn has_inode(&self) -> bool {
         self.inodes.is_none_or(|inodes| inodes.free > 0)

@@ -66,7 +66,7 @@ impl Rules {
             need: facts.need(),
             branches: &limited,
             excluding: &[],
-            room: BranchView::has_room,
+            room: BranchView::has_room_to_move,
             around,
         };
         let mut leaving = Leaving::Nowhere;

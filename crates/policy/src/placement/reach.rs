@@ -75,6 +75,12 @@ impl Rules {
         found
     }
 
+    /// Fill levels whose `only` holds for no file, and why.
+    pub fn never_evictable(&self) -> Vec<(String, String)> {
+        let never = self.evicts.iter().map(|evict| Some((evict.of.clone(), self.impossible(&evict.only)?)));
+        never.flatten().collect()
+    }
+
     fn contradicts_itself(&self, when: &When) -> Option<Unreachable> {
         if let Some(reason) = self.impossible(&when.condition) {
             return Some(self.out_of_reach(when.entry, reason, false));

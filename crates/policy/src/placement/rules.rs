@@ -40,8 +40,6 @@ pub struct EntryInfo {
     pub offline: Offline,
     /// A rule's list without `default` and `any`: its files are to be on these branches only, not in the staging area either.
     pub is_strict: bool,
-    /// A pattern of the name table.
-    pub(super) is_pattern: bool,
     /// The heat from which the rule wants files: it fetches them back also after a fill level sent them away.
     pub warm_from: Option<Opens>,
 }

@@ -95,7 +95,7 @@ impl Set {
         let held = question.open(&self.members).map(|member| (question.around.held_below(dir, member.0), member));
         let holds: SmallVec<[(Held, Member<'_>); 8]> = held.filter(|(held, _)| *held > Held::default()).collect();
         let (_, (holder, view)) = holds.into_iter().rev().max_by_key(|(held, _)| *held)?;
-        if !question.excluding.contains(&holder) && view.fits(question.need) {
+        if !question.excluding.contains(&holder) && question.fits(view) {
             return Some(Pick::Member(holder, How::Together));
         }
         (group.together_full == TogetherFull::NoRoom).then_some(Pick::TogetherFull(holder))
@@ -133,16 +133,15 @@ impl<'a> Question<'a> {
         self.open(members).filter(has_room).collect()
     }
 
+    /// Whether a file fits at all, `min_free` or not. A file of no bytes is there to be written.
+    fn fits(&self, view: &BranchView) -> bool {
+        let view = BranchView { min_free: ByteSize(0), ..*view };
+        view.has_room(self.need) && (self.room)(&view, self.need)
+    }
+
     /// The size of the largest member.
     fn largest(&self, members: &[BranchId]) -> u64 {
         self.open(members).map(|(_, view)| view.total.0).max().unwrap_or(0)
-    }
-}
-
-impl BranchView {
-    /// Whether a file fits at all, `min_free` or not. A file of no bytes is there to be written.
-    fn fits(&self, need: ByteSize) -> bool {
-        BranchView { min_free: ByteSize(0), ..*self }.has_room(need)
     }
 }
 

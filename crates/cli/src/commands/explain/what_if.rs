@@ -1,5 +1,7 @@
 //! The facts of a file that does not exist: `size=2GiB,mtime=30d,path=/x`.
 
+use std::collections::BTreeSet;
+
 use nix::unistd::{Group, User};
 use thiserror::Error;
 use umbrella_fs::control::protocol::Supposed;
@@ -32,6 +34,8 @@ pub(super) enum BadFact {
     NoValue(String),
     #[error("unknown key \"{key}\"{}; valid keys: {}", did_you_mean(key, KEYS), KEYS.join(", "))]
     UnknownKey { key: String },
+    #[error("{key}: this fact is given twice (leave one)")]
+    Twice { key: String },
     #[error("size: {0}")]
     Size(ParseSizeError),
     #[error("{key}: {error}")]
@@ -43,11 +47,26 @@ pub(super) enum BadFact {
 /// Reads the facts.
 pub(super) fn parse(text: &str) -> Result<Supposed, BadFact> {
     let mut file = Supposed::default();
+    let mut given = BTreeSet::new();
     for fact in text.split(',').filter(|fact| !fact.trim().is_empty()) {
         let (key, value) = fact.split_once('=').ok_or_else(|| BadFact::NoValue(fact.trim().to_owned()))?;
-        set(&mut file, key.trim(), value.trim())?;
+        let key = key.trim();
+        set(&mut file, key, value.trim())?;
+        let sets = match key {
+            "user" => "uid",
+            "group" => "gid",
+            key => key,
+        };
+        if !given.insert(sets) {
+            return Err(BadFact::Twice { key: key.to_owned() });
+        }
     }
     Ok(file)
+}
+
+/// Whether a path inside the pool is one that a file can have.
+fn is_file(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|names| names.split('/').all(|name| !matches!(name, "" | "." | "..")))
 }
 
 fn set(file: &mut Supposed, key: &str, value: &str) -> Result<(), BadFact> {
@@ -55,7 +74,10 @@ fn set(file: &mut Supposed, key: &str, value: &str) -> Result<(), BadFact> {
     let number = || value.parse::<u32>().map_err(|_| bad("a whole number"));
     let age = || parse_duration(value).map(Some).map_err(|error| BadFact::Age { key: key.to_owned(), error });
     match key {
-        "path" if value.starts_with('/') => file.path = value.as_bytes().to_vec(),
+        "path" if is_file(value) => file.path = value.as_bytes().to_vec(),
+        "path" if value.starts_with('/') => {
+            return Err(bad("the path of a file (without \".\", \"..\" and doubled or trailing slashes)"));
+        }
         "path" => return Err(bad("a path inside the pool (it begins with \"/\")")),
         "size" => file.size = Some(value.parse().map_err(BadFact::Size)?),
         "type" => {
@@ -121,6 +143,11 @@ mod tests {
             ("size", "\"size\" has no value (write KEY=VALUE,KEY=VALUE)"),
             ("sise=1", "unknown key \"sise\" (did you mean \"size\"?); valid keys: path, size"),
             ("path=x", "path: \"x\" is not a path inside the pool"),
+            ("path=/", "path: \"/\" is not the path of a file"),
+            ("path=/a/../b", "path: \"/a/../b\" is not the path of a file"),
+            ("path=/a/", "path: \"/a/\" is not the path of a file"),
+            ("size=1,size=2", "size: this fact is given twice"),
+            ("uid=0,user=root", "user: this fact is given twice"),
             ("mode=9", "mode: \"9\" is not an octal mode"),
             ("mtime=soon", "mtime: "),
             ("type=directory", "type: \"directory\" is not file, symlink"),

@@ -13,8 +13,9 @@ use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::{LARGE, MOST_BYTES, MOST_FILES, MoveResult};
 use crate::migrate::enforce::Walker;
+use crate::migrate::enforce::judge::{Met, Target};
 use crate::migrate::moving::{Cause, NotMoved, Pace};
-use crate::node::Node;
+use crate::node::{Node, path_of};
 use crate::tree::Pinned;
 
 /// How long a walk waits for a file that is open past the mount.
@@ -103,6 +104,11 @@ impl<'a> Walker<'a> {
         }
         let rest = found.split_off(moved.len().min(found.len()));
         for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {
+            if nodes.len() > 1 && matches!(moved, Err(NotMoved::NoRoom | NotMoved::Outdated)) {
+                // Others of them took the room that it was judged by.
+                self.move_again(found, target);
+                continue;
+            }
             let ToMove { file, dir, name, meta, event } = found;
             let moved = match moved {
                 Err(NotMoved::Mapped) => self.transfer(&file.node, target, Cause::Rule),
@@ -113,6 +119,25 @@ impl<'a> Walker<'a> {
                 }
                 moved => self.said_of_stopped(moved),
             };
+            self.note_unless_gone((&dir, &name), &meta, event, moved);
+        }
+    }
+
+    /// Moves a file by itself that had no place on `full`, to where it belongs now.
+    fn move_again(&mut self, found: ToMove<'a>, full: BranchId) {
+        if self.stopped {
+            self.summary.files_left += 1;
+            return;
+        }
+        if let Ok(branch) = self.migrations.branches.get(full) {
+            branch.invalidate_space();
+        }
+        let ToMove { file, dir, name, .. } = found;
+        let Some((copy, meta)) = self.shown(&dir, &name) else { return };
+        let path = path_of(&dir, &name);
+        let met = Met { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta: &meta };
+        if let Some(Target { branch: target, event, warmth: None }) = self.target_of(&met) {
+            let moved = self.transfer(&file.node, target, Cause::Rule);
             self.note_unless_gone((&dir, &name), &meta, event, moved);
         }
     }

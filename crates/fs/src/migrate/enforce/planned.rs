@@ -10,11 +10,18 @@ use umbrella_units::{BranchId, ByteSize};
 /// From where to where, and the bytes.
 type Way = ([BranchId; 2], ByteSize);
 
+/// What comes free on a branch, or is taken (below zero).
+#[derive(Debug, Clone, Copy, Default)]
+struct Change {
+    bytes: i64,
+    inodes: i64,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
-    /// Bytes that come free on each branch, or are taken (below zero).
-    room: Vec<i64>,
+    /// By branch.
+    room: Vec<Change>,
     /// By directory that is kept together, the moves of its files.
     moves: FxHashMap<Box<[u8]>, Vec<Way>>,
     /// By group the member that got its last file.
@@ -26,10 +33,11 @@ impl Planned {
     pub(super) fn room(&mut self, [from, to]: [BranchId; 2], occupied: ByteSize) {
         let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
         let most = from.index().max(to.index()) + 1;
-        self.room.resize(self.room.len().max(most), 0);
-        for (branch, change) in [(from, bytes), (to, -bytes)] {
+        self.room.resize(self.room.len().max(most), Change::default());
+        for (branch, bytes, inodes) in [(from, bytes, 1), (to, -bytes, -1)] {
             if let Some(planned) = self.room.get_mut(branch.index()) {
-                *planned = planned.saturating_add(change);
+                planned.bytes = planned.bytes.saturating_add(bytes);
+                planned.inodes += inodes;
             }
         }
     }
@@ -60,7 +68,10 @@ impl Planned {
     /// The branches as they will be.
     pub(super) fn apply(&self, views: &mut [BranchView]) {
         for (view, planned) in views.iter_mut().zip(&self.room) {
-            view.free = ByteSize(view.free.0.saturating_add_signed(*planned));
+            view.free = ByteSize(view.free.0.saturating_add_signed(planned.bytes));
+            if let Some(inodes) = &mut view.inodes {
+                inodes.free = inodes.free.saturating_add_signed(planned.inodes);
+            }
         }
     }
 

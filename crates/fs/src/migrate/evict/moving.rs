@@ -70,7 +70,8 @@ impl Migrations {
             let next = named.take(NAMED_NEXT).map(ToLeave::shown).collect();
             self.with_run(evict, |run| run.next = next);
             for (target, leavers) in batch {
-                mover.move_to(target, leavers);
+                let crowded_out = mover.move_to(target, leavers);
+                crowded_out.into_iter().rev().for_each(|file| files.push_front(file));
             }
         }
         mover.round
@@ -118,6 +119,9 @@ impl<'a> Mover<'a> {
                     let occupied = file.meta.occupied().0;
                     if let Some(view) = views.get_mut(target.index()) {
                         view.free = ByteSize(view.free.0.saturating_sub(occupied));
+                        if let Some(inodes) = &mut view.inodes {
+                            inodes.free = inodes.free.saturating_sub(1);
+                        }
                     }
                     (count, bytes, frees) = (count + 1, bytes + file.meta.size, frees + occupied);
                     batch.entry(target).or_default().push(Leaver { pinned, file });
@@ -149,7 +153,9 @@ impl<'a> Mover<'a> {
         self.active.rules.leaving((self.evict, urgency), &facts, views, &resident, &around)
     }
 
-    fn move_to(&mut self, target: BranchId, mut leavers: Vec<Leaver<'a>>) {
+    /// Moves files to a branch. Those that found no room there, as others took it, are to be looked at again.
+    fn move_to(&mut self, target: BranchId, mut leavers: Vec<Leaver<'a>>) -> Vec<ToLeave> {
+        let mut crowded_out = Vec::new();
         while !leavers.is_empty() && !self.round.is_stopped {
             let nodes: Vec<_> =
                 leavers.iter().filter_map(|leaver| Some(Arc::clone(&leaver.pinned.first()?.node))).collect();
@@ -167,10 +173,21 @@ impl<'a> Mover<'a> {
             let moved = self.migrations.transfer_first(&nodes, target, Cause::Evict, pace);
             self.round.is_stopped |= over.get() || context.is_stopping();
             let rest = leavers.split_off(moved.len().min(leavers.len()));
+            let has_moved = moved.iter().any(Result::is_ok);
             for (leaver, moved) in std::mem::replace(&mut leavers, rest).into_iter().zip(moved) {
-                self.note(target, &leaver, moved);
+                if has_moved && matches!(moved, Err(NotMoved::NoRoom | NotMoved::Outdated)) {
+                    crowded_out.push(leaver.file);
+                } else {
+                    self.note(target, &leaver, moved);
+                }
             }
         }
+        if !crowded_out.is_empty()
+            && let Ok(branch) = self.migrations.branches.get(target)
+        {
+            branch.invalidate_space();
+        }
+        crowded_out
     }
 
     fn note(&mut self, target: BranchId, leaver: &Leaver<'_>, moved: MoveResult) {

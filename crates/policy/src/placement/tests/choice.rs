@@ -277,3 +277,15 @@ fn only_a_list_of_named_branches_forbids_the_others() {
     assert!(!ends_with_default.forbids(EntryId(0), SPARE));
     assert!(!list().forbids(EntryId(1), FLASH), "the default list forbids nothing");
 }
+
+#[test]
+fn a_move_leaves_an_inode_for_its_own_note() {
+    let rules = compile(vec![when("all", vec![], to(&["flash", "crypt"]))], &["disk"]);
+    let views = |free| {
+        let few = BranchView { inodes: Some(Inodes { total: 100, free }), ..ROOMY };
+        [ROOMY, few, ROOMY, ROOMY]
+    };
+    assert_eq!(choice(&rules, &new_file("/x"), &views(1), None), Choice::Place(FLASH), "a new file needs one");
+    assert_eq!(choice(&rules, &file("/x"), &views(1), Some(DISK)), Choice::Place(CRYPT));
+    assert_eq!(choice(&rules, &file("/x"), &views(2), Some(DISK)), Choice::Place(FLASH));
+}

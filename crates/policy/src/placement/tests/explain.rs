@@ -145,8 +145,9 @@ fn every_choice_says_why() {
         is_evicted: false,
         is_opened: false,
     };
+    let lenient = compile(vec![when("all", vec![], to(&["flash", "default"]))], &["disk"]);
     assert_eq!(
-        why(&rules, &[ROOMY; 4], Some(&held)),
+        why(&lenient, &[ROOMY; 4], Some(&held)),
         "it came to \"disk\" less than 1h ago and stays that long (min_stay)"
     );
 }

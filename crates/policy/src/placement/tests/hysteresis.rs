@@ -146,7 +146,8 @@ fn came(branch: BranchId, secs_ago: i64) -> Resident {
 
 #[test]
 fn a_file_that_came_lately_stays() {
-    let rules = small_on_flash(0);
+    let small = vec![size(Comparison::Less, 100)];
+    let rules = compile(vec![when("small", small, to(&["flash", "default"]))], &["disk"]);
     let decide = |resident: Resident| rules.decide(&sized(10), &[ROOMY; 4], Some(&resident), &Empty).choice;
     assert_eq!(decide(came(DISK, 59)), Choice::Stay);
     assert_eq!(decide(came(DISK, 60)), Choice::Place(FLASH));
@@ -156,11 +157,20 @@ fn a_file_that_came_lately_stays() {
 
 #[test]
 fn a_file_that_came_lately_to_where_it_must_not_be_does_not_stay() {
-    let rules = compile(vec![table("names", vec![("/secret/**", to(&["crypt", "flash"]))])], &["disk"]);
-    let decide = |resident: Resident| rules.decide(&file("/secret/key"), &[ROOMY; 4], Some(&resident), &Empty).choice;
-    assert_eq!(decide(came(DISK, 1)), Choice::Place(CRYPT));
-    assert_eq!(decide(came(FLASH, 1)), Choice::Stay, "its list has this branch");
-    assert_eq!(decide(came(FLASH, 61)), Choice::Place(CRYPT));
+    let list = || to(&["crypt", "flash"]);
+    let by_name = table("names", vec![("/secret/**", list())]);
+    let by_path = when("sec", vec![path(PathPart::Path, &["/secret/**"])], list());
+    for rule in [by_name, by_path] {
+        let rules = compile(vec![rule], &["disk"]);
+        let decide = |views: &[BranchView], resident: Resident| {
+            rules.decide(&file("/secret/key"), views, Some(&resident), &Empty)
+        };
+        assert_eq!(decide(&[ROOMY; 4], came(DISK, 1)).choice, Choice::Place(CRYPT));
+        assert_eq!(decide(&[ROOMY; 4], came(FLASH, 1)).choice, Choice::Stay, "its list has this branch");
+        assert_eq!(decide(&[ROOMY; 4], came(FLASH, 61)).choice, Choice::Place(CRYPT));
+        let nowhere = decide(&[ROOMY, FULL, FULL, ROOMY], came(DISK, 1));
+        assert!(rules.is_misplaced(nowhere, DISK), "{nowhere:?}");
+    }
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl File {
             uid,
             gid,
             mode: [0o444, 0o644, 0o755, 0o555, 0o4711][mode as usize % 5],
-            links,
+            // A file that is placed has a name.
+            links: links.max(1),
             atime: at(atime.into()),
             mtime: at(mtime.into()),
             ctime: at(ctime.into()),
@@ -112,11 +113,10 @@ mod naively {
         Decision { entry, choice: choose(world, &deciding, &slots, facts, home) }
     }
 
-    /// What decides: the number of the entry, its list, whether it is a pattern, and whether it matches by its hysteresis only.
+    /// What decides: the number of the entry, its list, and whether it matches by its hysteresis only.
     struct Deciding {
         entry: usize,
         to: DestinationSpec,
-        pattern: bool,
         by_band: bool,
     }
 
@@ -196,7 +196,7 @@ mod naively {
                         conditions.iter().all(|condition| holds(condition, facts, &|name| find(world, name), home))
                     };
                     if all(at_home) && !passes(world, to) {
-                        return Deciding { entry, to: to.clone(), pattern: false, by_band: !all(false) };
+                        return Deciding { entry, to: to.clone(), by_band: !all(false) };
                     }
                     entry += 1;
                 }
@@ -212,14 +212,14 @@ mod naively {
                     matching.sort_by_key(|index| std::cmp::Reverse(naive::literals(&world.patterns[*index])));
                     if let Some(&index) = matching.first() {
                         let to = entries[index].to.clone();
-                        return Deciding { entry: entry + index, to, pattern: true, by_band: false };
+                        return Deciding { entry: entry + index, to, by_band: false };
                     }
                     entry += entries.len();
                 }
             }
         }
         let to = DestinationSpec { branches: default(world), offline: Offline::Next };
-        Deciding { entry, to, pattern: false, by_band: false }
+        Deciding { entry, to, by_band: false }
     }
 
     /// A branch, or the online members of a group together.
@@ -253,7 +253,7 @@ mod naively {
             let lately = home.since.is_some_and(|since| since.age(facts.now) < home.min_stay);
             let is_strict = !deciding.to.branches.iter().any(|name| name == "any" || name == "default")
                 && deciding.entry != default_entry(world);
-            let must_leave = deciding.pattern && is_strict && !lists(slots, home.branch.index());
+            let must_leave = is_strict && !lists(slots, home.branch.index());
             if !view.online || (view.writable && lately && !must_leave) {
                 return Choice::Stay;
             }
@@ -271,7 +271,7 @@ mod naively {
                 return Choice::Stay;
             }
             for set in slot {
-                match among(world, set, facts) {
+                match among(world, set, facts, home.is_some()) {
                     Ok(Some(id)) => return Choice::Place(BranchId(id as u16)),
                     Ok(None) => {}
                     Err(()) => return nowhere,
@@ -282,13 +282,20 @@ mod naively {
     }
 
     /// The member of a set that takes a file; an error: none may.
-    fn among(world: &World, (members, index, group): &Equals<'_>, facts: &FileFacts<'_>) -> Result<Option<usize>, ()> {
+    fn among(
+        world: &World,
+        (members, index, group): &Equals<'_>,
+        facts: &FileFacts<'_>,
+        moves: bool,
+    ) -> Result<Option<usize>, ()> {
         let around = &world.around;
         let need = if facts.stage == Stage::Settled { facts.occupied.0 } else { 0 };
         let view = |id: usize| &world.branches[id];
         let id = |id: usize| BranchId(id as u16);
         let open: Vec<usize> = members.iter().copied().filter(|id| view(*id).takes_new()).collect();
-        let roomy = |id: &usize| view(*id).has_inode() && view(*id).free.0 >= view(*id).min_free.0 + need.max(1);
+        // A move takes another inode while it lasts.
+        let has_inode = |id: usize| view(id).inodes.is_none_or(|inodes| inodes.free > u64::from(moves));
+        let roomy = |id: &usize| has_inode(*id) && view(*id).free.0 >= view(*id).min_free.0 + need.max(1);
         let mut candidates: Vec<usize> = open.iter().copied().filter(roomy).collect();
         let Some(group) = group else {
             candidates.sort_by_key(|id| std::cmp::Reverse(view(*id).free));
@@ -305,7 +312,7 @@ mod naively {
                 open.iter().copied().filter(|one| around.held_below(dir, id(*one)) > Held::default()).collect();
             holders.sort_by_key(|one| std::cmp::Reverse(around.held_below(dir, id(*one))));
             if let Some(&holder) = holders.first() {
-                if view(holder).has_inode() && view(holder).free.0 >= need.max(1) {
+                if has_inode(holder) && view(holder).free.0 >= need.max(1) {
                     return Ok(Some(holder));
                 }
                 if group.together_full == TogetherFull::NoRoom {

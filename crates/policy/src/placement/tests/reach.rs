@@ -77,6 +77,16 @@ fn a_rule_on_any_birth_hides_nothing_but_its_like() {
 }
 
 #[test]
+fn no_file_is_without_a_name_and_no_branch_has_more_free_than_all() {
+    let links = |is, value| alone(vec![Condition::Links { is, value }]);
+    assert_eq!(links(Less, 1).as_deref(), Some("no file has link count < 1"));
+    assert_eq!((links(LessOrEqual, 1), links(Less, 2)), (None, None));
+    let share = |is, of| alone(vec![free_space(is, Amount::MilliPercent(of))]);
+    assert!(share(Greater, 100_000).is_some_and(|reason| reason.contains("> 100%")));
+    assert_eq!((share(GreaterOrEqual, 100_000), share(Greater, 99_999)), (None, None));
+}
+
+#[test]
 fn contradictions_are_named() {
     let reason = alone(vec![size(Greater, 10), uid(Equal, 5), size(Less, 5)]);
     assert_eq!(reason.as_deref(), Some("no file has size > 10 B and size < 5 B at once"));

@@ -64,7 +64,7 @@ fn a_stay_that_a_rule_wants_goes_before_the_branchs() {
     let stay = Treatment { min_stay: Some(DAY * 2), ..Treatment::default() };
     let rules = |treatment| {
         compile(
-            vec![treat("stay", vec![extension(&["avi"])], treatment), when("all", vec![], to(&["flash"]))],
+            vec![treat("stay", vec![extension(&["avi"])], treatment), when("all", vec![], to(&["flash", "default"]))],
             &["disk"],
         )
     };
