@@ -18,17 +18,17 @@ const WHOLE: u32 = 100_000;
 pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
-        let mut note = |span: &Range<usize>, notice| findings.push(Finding { span: span.clone(), notice });
+        let at = |span: &Range<usize>, notice| Finding { span: span.clone(), notice };
         match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
-                of_list(&rule.name, to).into_iter().for_each(|notice| note(span, notice));
-                of_rule(&rule.name, conditions, to).into_iter().for_each(|notice| note(span, notice));
+                findings.extend(of_list(&rule.name, to).map(|notice| at(span, notice)));
+                findings.extend(of_rule(&rule.name, conditions, to).into_iter().map(|notice| at(span, notice)));
             }
             RuleKindSpec::Treat { .. } => {}
             RuleKindSpec::Names(entries) => {
                 for entry in entries {
                     let span = config.spans.globs.get(&entry.glob).unwrap_or(span);
-                    of_list(&entry.glob, &entry.to).into_iter().for_each(|notice| note(span, notice));
+                    findings.extend(of_list(&entry.glob, &entry.to).map(|notice| at(span, notice)));
                 }
             }
         }
@@ -52,7 +52,9 @@ fn of_rule(rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Vec<No
         notices.push(Notice::OnlyWhileOffline { rule: rule() });
     }
     let mut thresholds = Vec::new();
-    conditions.iter().for_each(|condition| collect(condition, false, &mut thresholds));
+    for condition in conditions {
+        collect(condition, false, &mut thresholds);
+    }
     if thresholds.iter().any(Threshold::is_too_wide) {
         notices.push(Notice::HysteresisTooWide { rule: rule() });
     }
@@ -117,7 +119,9 @@ fn collect(condition: &Condition, negated: bool, thresholds: &mut Vec<Threshold>
         }
         Condition::Not(inner) => collect(inner, !negated, thresholds),
         Condition::All(inner) | Condition::Any(inner) => {
-            inner.iter().for_each(|condition| collect(condition, negated, thresholds));
+            for condition in inner {
+                collect(condition, negated, thresholds);
+            }
         }
         _ => {}
     }

@@ -59,7 +59,7 @@ fn requests_wake_only_the_threads_that_serve_them() {
     let pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).mount();
     let work = |run: &str| {
         fs::create_dir(pool.join(run)).unwrap();
-        let path = |file: usize| pool.join(&format!("{run}/{file}"));
+        let path = |file: usize| pool.join(format!("{run}/{file}"));
         (0..FILES).for_each(|file| fs::write(path(file), b"something").unwrap());
         (0..FILES).for_each(|file| assert_eq!(fs::read(path(file)).unwrap(), b"something"));
         (0..FILES).for_each(|file| fs::remove_file(path(file)).unwrap());
