@@ -44,9 +44,8 @@ fn what_cannot_be_is_an_error_at_its_place() {
         let there = format!("{}\n", &line[report.column.unwrap() - 1..]);
         assert!(there.starts_with(at) && report.message.starts_with(said), "{errors}");
     }
-    for kept in [rule("when = { path = \"/.umbrellas/**\", xattr = { \"user.umbrella\" = true } }\nto = \"disk\"")] {
-        read_text(&kept).unwrap();
-    }
+    let kept = rule("when = { path = \"/.umbrellas/**\", xattr = { \"user.umbrella\" = true } }\nto = \"disk\"");
+    read_text(&kept).unwrap();
 }
 
 /// The oddities of a configuration, for people, each with the text that it is about.
