@@ -224,7 +224,7 @@ fn groups(criterion: &mut Criterion) {
                 evicts: Vec::new(),
             };
             let rules = Rules::compile(&spec, &names).expect("the group of the benchmark is right");
-            let views: Vec<BranchView> = (0..branches as u64).map(|n| view((1 << 35) + (n * 7919 << 20))).collect();
+            let views: Vec<BranchView> = (0..branches as u64).map(|n| view((1 << 35) + ((n * 7919) << 20))).collect();
             group.bench_with_input(BenchmarkId::new(name, branches), &rules, |bench, rules| {
                 bench.iter(|| rules.decide(black_box(&facts), black_box(&views), None, &Empty));
             });
