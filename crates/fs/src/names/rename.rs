@@ -110,9 +110,13 @@ impl Names {
                     let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
+                    // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is looked at again.
+                    let is_outdated = branch_of(&node) != Some(here) || branch_of(&other) != Some(there);
                     self.tree.nodes.release(&node, 1);
                     self.tree.nodes.release(&other, 1);
-                    moved?;
+                    if !is_outdated {
+                        moved?;
+                    }
                 }
                 Renamed::Directory => break,
             }
@@ -519,6 +523,11 @@ fn leave_behind(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
         Behind::Nothing => Ok(()),
         Behind::Whiteout => dir.mknod(from.name, libc::S_IFCHR, 0, WHITEOUT_DEVICE),
     }
+}
+
+/// Where a file is now.
+fn branch_of(node: &Node) -> Option<BranchId> {
+    node.file().map(|file| file.state.read().backing.branch)
 }
 
 fn flags_of(replace: Replace, to: &DirAt) -> RenameFlags {
