@@ -4,7 +4,7 @@
 //!
 //! 1. A branch comes online: its root is opened, then its path is covered. All calls go by the root's descriptor.
 //! 2. It goes offline, or the pool is unmounted: the cover goes, so that the disk can be unmounted, repaired and mounted again.
-//! 3. A start that fails takes away the covers that it has made: see [`Covers`].
+//! 3. A start that fails takes away the covers that it has made: see `Covers`.
 //! 4. A killed daemon leaves its covers. Their source names the pool, so the pool's next mount and `umbrella unmount` find them and take them away
 //!    before anything looks at the branches.
 
