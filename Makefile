@@ -67,8 +67,9 @@ test-long: setup ## what chance decides, for longer: daemons killed 100 times, a
 test-schedules: setup ## a model checker decides which thread goes on: renames, moves, staging (SEED=N, RUNS=N; root)
 	UMBRELLA_MODEL_SEED=$(SEED) UMBRELLA_MODEL_RUNS=$(RUNS) cargo test --locked -p umbrella-fs --features model-check --test model_check
 
-test-fuse: setup ## mounts of the FUSE crate alone, on both transports (root, Linux 6.18)
+test-fuse: setup ## mounts of the FUSE crate alone, on both transports; takes a processor away for a moment (root, Linux 6.18)
 	cargo test --locked -p umbrella-fuse --features live-tests
+	cargo test --locked -p umbrella-fuse --features live-tests --test mount -- --ignored
 
 test-ublk: ## the ublk front end, on a machine with the driver that qemu emulates (downloads some 55 MB the first time)
 	@scripts/setup.sh ublk

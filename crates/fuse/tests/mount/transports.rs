@@ -160,7 +160,7 @@ fn a_server_that_may_not_use_io_uring_reads_the_device() {
 }
 
 #[test]
-#[ignore = "takes a processor away from the whole machine for a moment"]
+#[ignore = "takes a processor away from the whole machine for a moment; make test-fuse runs it"]
 fn a_processor_may_go_and_come_back() {
     let switch = "/sys/devices/system/cpu/cpu1/online";
     fs::write(switch, "0").unwrap();
