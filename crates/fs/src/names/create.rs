@@ -196,11 +196,12 @@ impl Names {
         };
         state.disturb();
         loop {
-            let linked = parent.change_entries(&to, || match (state.names.first().cloned(), state.any_handle()) {
-                (Some((from, old_name)), _) => self.tree.dir_at(&from, branch)?.link(&old_name, &to, name),
-                (None, Some(handle)) => to.link_open(&handle.current(), name),
-                (None, None) => Err(OpError::Stale),
-            });
+            let linked =
+                self.tree.change_entries(&parent, &to, || match (state.names.first().cloned(), state.any_handle()) {
+                    (Some((from, old_name)), _) => self.tree.dir_at(&from, branch)?.link(&old_name, &to, name),
+                    (None, Some(handle)) => to.link_open(&handle.current(), name),
+                    (None, None) => Err(OpError::Stale),
+                });
             match linked {
                 Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => {
@@ -250,7 +251,7 @@ impl Names {
         else {
             return Ok(None);
         };
-        let made = new.parent.change_entries(&dir, || call(&dir)).ok();
+        let made = self.tree.change_entries(new.parent, &dir, || call(&dir)).ok();
         if made.is_some() {
             self.placement.count_hit(decision);
             self.note_made(new, &dir);
@@ -286,7 +287,7 @@ impl Names {
                     continue;
                 }
             };
-            let make = |dir: DirAt| match new.parent.change_entries(&dir, || call(&dir)) {
+            let make = |dir: DirAt| match self.tree.change_entries(new.parent, &dir, || call(&dir)) {
                 Ok(made) => {
                     self.tree.claim(new.parent, new.name, &dir);
                     Ok((dir, made))

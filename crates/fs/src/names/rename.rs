@@ -394,12 +394,12 @@ impl Names {
             .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
-                change_both(from, to, (dir, to_dir), || {
+                self.change_both(from, to, (dir, to_dir), || {
                     several::supersede(from, to, dir, to_dir, target_dir)?;
                     leave_behind(from, dir)
                 })?;
             }
-            _ => change_both(from, to, (dir, to_dir), || {
+            _ => self.change_both(from, to, (dir, to_dir), || {
                 dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir) | from.flags())
             })?,
         }
@@ -480,6 +480,17 @@ impl Names {
         self.migrate.revisit_below(node);
         Ok(())
     }
+
+    /// Changes entries of the copies of both directories for a user.
+    fn change_both<T>(
+        &self,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
+        (old, new): (&DirAt, &DirAt),
+        change: impl FnOnce() -> OpResult<T>,
+    ) -> OpResult<T> {
+        self.tree.change_entries(&from.parent, old, || self.tree.change_entries(&to.parent, new, change))
+    }
 }
 
 fn rename_copies(
@@ -495,16 +506,6 @@ fn rename_copies(
             places.first().map_or(Ok(()), |(old, _)| leave_behind(from, old))
         }
     }
-}
-
-/// Changes entries of the copies of both directories for a user.
-fn change_both<T>(
-    from: &RenameSide<'_>,
-    to: &RenameSide<'_>,
-    (old, new): (&DirAt, &DirAt),
-    change: impl FnOnce() -> OpResult<T>,
-) -> OpResult<T> {
-    from.parent.change_entries(old, || to.parent.change_entries(new, change))
 }
 
 impl RenameSide<'_> {

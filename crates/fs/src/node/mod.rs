@@ -5,7 +5,7 @@
 
 mod handle;
 mod table;
-mod times;
+pub(crate) mod times;
 
 use std::any::Any;
 use std::ffi::{OsStr, OsString};

@@ -9,20 +9,22 @@
 //! 3. If so, the user waits for it, and gives the copy the time once more.
 //!
 //! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in between.
+//!
+//! The reply to a look may reach the kernel after that to a change which the look did not see, and the kernel would keep what is old. It takes no
+//! reply to a request from before its attributes were dropped. So a change drops them if another thread looked since the last change: that
+//! thread's reply may be on its way. Those of the thread that makes the change have arrived, else it would have no other request.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
-use super::{Node, NodeId};
+use super::NodeId;
 use crate::error::OpResult;
-use crate::ground::at::DirAt;
-use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
 
 /// What making or removing an entry does to a directory's times.
-const ENTRIES_CHANGED: Timestamps = Timestamps {
+pub(crate) const ENTRIES_CHANGED: Timestamps = Timestamps {
     last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
     last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
 };
@@ -30,11 +32,22 @@ const ENTRIES_CHANGED: Timestamps = Timestamps {
 /// How long a look at times waits for a time that is being put back.
 const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
+/// Who looked: nobody, a thread by its number, or several.
+const NOBODY: u32 = 0;
+const SEVERAL: u32 = u32::MAX;
+
+thread_local! {
+    /// The number of this thread among those that looked.
+    static THREAD: u32 = {
+        static LAST: AtomicU32 = AtomicU32::new(NOBODY);
+        LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    };
+}
+
 /// See the module.
 pub(crate) struct DirTimes {
-    /// Changes of users, counted when they begin and when they end.
-    begun: AtomicU64,
-    ended: AtomicU64,
+    /// Who looked since the last change.
+    looked: AtomicU32,
     /// Odd while somebody is at step 1.
     rounds: AtomicU64,
     /// Held by them.
@@ -44,17 +57,6 @@ pub(crate) struct DirTimes {
 /// How it was before a look at the times.
 pub(crate) struct TimesLook {
     rounds: u64,
-    begun: u64,
-    is_quiet: bool,
-}
-
-/// Counts a change that ended.
-struct Ends<'a>(&'a AtomicU64);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
 }
 
 /// While it lives, no time that a user gives the directory is lost.
@@ -65,8 +67,8 @@ pub(crate) struct Keeping<'a> {
 
 impl DirTimes {
     pub(crate) fn new(dir: NodeId) -> DirTimes {
-        let count = || AtomicU64::new(0);
-        DirTimes { begun: count(), ended: count(), rounds: count(), keeper: RankedMutex::keyed(dir.0, ()) }
+        let (looked, rounds) = (AtomicU32::new(NOBODY), AtomicU64::new(0));
+        DirTimes { looked, rounds, keeper: RankedMutex::keyed(dir.0, ()) }
     }
 
     /// Begins step 1. `None`: somebody else is at it for longer than `patience`.
@@ -81,8 +83,15 @@ impl DirTimes {
 
     /// Before a look at the times.
     pub(crate) fn look(&self) -> TimesLook {
-        let (ended, begun) = (self.ended.load(Ordering::SeqCst), self.begun.load(Ordering::SeqCst));
-        TimesLook { rounds: self.rounds.load(Ordering::SeqCst), begun, is_quiet: begun == ended }
+        let me = THREAD.with(|number| *number);
+        let also = |before| match before {
+            NOBODY => Some(me),
+            one if one == me || one == SEVERAL => None,
+            _ => Some(SEVERAL),
+        };
+        // An error says that it is known.
+        let _known = self.looked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, also);
+        TimesLook { rounds: self.rounds.load(Ordering::SeqCst) }
     }
 
     /// Whether somebody was at step 1 during a look.
@@ -90,9 +99,10 @@ impl DirTimes {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }
 
-    /// Whether the kernel may cache what a look saw: its reply may come after that of a change that was under way.
-    pub(crate) fn is_cacheable(&self, look: &TimesLook) -> bool {
-        look.is_quiet && self.begun.load(Ordering::SeqCst) == look.begun && !self.was_kept(look)
+    /// After a change of entries: whether the reply to a look that did not see it may be on its way.
+    pub(crate) fn may_be_answered_late(&self) -> bool {
+        let looked = self.looked.load(Ordering::SeqCst);
+        looked != NOBODY && self.looked.swap(NOBODY, Ordering::SeqCst) != THREAD.with(|number| *number)
     }
 
     /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
@@ -102,14 +112,12 @@ impl DirTimes {
 
     /// Makes a user's change; `again` sets the times that it gave.
     ///
-    /// Cost: two loads and two additions, where no time is put back meanwhile.
+    /// Cost: two loads, where no time is put back meanwhile.
     pub(crate) fn changing<T>(
         &self,
         change: impl FnOnce() -> OpResult<T>,
         again: impl FnOnce() -> OpResult<()>,
     ) -> OpResult<T> {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        let _ends = Ends(&self.ended);
         let before = self.rounds.load(Ordering::SeqCst);
         let done = change()?;
         if before % 2 == 1 || self.rounds.load(Ordering::SeqCst) != before {
@@ -127,16 +135,6 @@ impl Drop for Keeping<'_> {
     }
 }
 
-impl Node {
-    /// Changes entries of this directory's copy for a user.
-    pub(crate) fn change_entries<T>(&self, copy: &DirAt, change: impl FnOnce() -> OpResult<T>) -> OpResult<T> {
-        match self.dir() {
-            Some(dir) => dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED)),
-            None => change(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +143,7 @@ mod tests {
     fn a_look_is_made_once_more_where_a_time_was_put_back_meanwhile() {
         let times = DirTimes::new(NodeId::ROOT);
         let before = times.look();
-        assert!(!times.was_kept(&before) && times.is_cacheable(&before));
+        assert!(!times.was_kept(&before));
         let keeping = times.keep(None);
         assert!(times.was_kept(&before) && times.was_kept(&times.look()), "it is being put back");
         let of_another = || std::thread::scope(|scope| scope.spawn(|| times.stand_still().is_some()).join().unwrap());
@@ -157,12 +155,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_during_a_change_is_not_cached() {
+    fn a_change_knows_whether_another_thread_looked_before_it() {
         let times = DirTimes::new(NodeId::ROOT);
-        let before = times.look();
-        let during = times.changing(|| Ok(times.look()), || Ok(())).unwrap();
-        assert!(!times.is_cacheable(&before) && !times.is_cacheable(&during) && times.is_cacheable(&times.look()));
-        let failed = times.changing(|| Err::<(), _>(crate::error::OpError::Stale), || Ok(()));
-        assert!(failed.is_err() && times.is_cacheable(&times.look()));
+        let elsewhere = || std::thread::scope(|scope| drop(scope.spawn(|| times.look()).join().unwrap()));
+        assert!(!times.may_be_answered_late(), "nobody looked");
+        times.look();
+        assert!(!times.may_be_answered_late(), "the reply of this thread has arrived");
+        elsewhere();
+        assert!(times.may_be_answered_late() && !times.may_be_answered_late(), "once for each look");
+        for look_again in [true, false] {
+            if look_again {
+                times.look();
+            }
+            elsewhere();
+            if !look_again {
+                times.look();
+            }
+            assert!(times.may_be_answered_late(), "one of two has arrived");
+        }
     }
 }

@@ -119,7 +119,7 @@ impl Staging {
         let made = self
             .tree
             .ensure_dir(new.parent, area.branch.id)
-            .and_then(|dir| new.parent.change_entries(&dir, || call(&dir)).map(|file| (dir, file)));
+            .and_then(|dir| self.tree.change_entries(new.parent, &dir, || call(&dir)).map(|file| (dir, file)));
         match made {
             Ok(made) => Ok(Some(made)),
             Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),

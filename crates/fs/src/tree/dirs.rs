@@ -27,6 +27,7 @@ use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
+use crate::node::times::ENTRIES_CHANGED;
 use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
@@ -412,6 +413,22 @@ impl Tree {
                 _ => return Ok(unsynced),
             }
         }
+    }
+
+    /// Changes entries of a directory's copy for a user.
+    pub(crate) fn change_entries<T>(
+        &self,
+        node: &Node,
+        copy: &DirAt,
+        change: impl FnOnce() -> OpResult<T>,
+    ) -> OpResult<T> {
+        let Some(dir) = node.dir() else { return change() };
+        let again = || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED);
+        let changed = dir.times.changing(change, again);
+        if dir.times.may_be_answered_late() {
+            self.context.forget_attributes(node.id);
+        }
+        changed
     }
 
     /// Makes the copy of one directory in its parent's copy.

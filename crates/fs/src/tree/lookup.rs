@@ -336,7 +336,7 @@ impl Tree {
                 metas = look_at_all()?;
             }
             let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));
-            attr.cacheable &= dir.times.is_cacheable(&times);
+            attr.cacheable &= !dir.times.was_kept(&times);
             if node.is_removed() {
                 attr.meta.nlink = 0;
             }
