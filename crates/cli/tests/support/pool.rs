@@ -679,8 +679,9 @@ fn end_within(child: &mut Child, limit: Duration) {
 
 fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
-    points.filter(|point| point.starts_with(dir)).collect()
+    // The name of a state directory has backslashes, which the kernel escapes.
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(|point| point.replace(r"\134", r"\"));
+    points.map(PathBuf::from).filter(|point| point.starts_with(dir)).collect()
 }
 
 /// What a command printed, both streams.
