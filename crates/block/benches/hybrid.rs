@@ -3,123 +3,74 @@
 //! Every figure is of virtual time, and of two devices in turn in one run. The host's wake-ups are part of it (some 0.2 ms of real time for
 //! each call of a lone caller); `--factor` says how much slower than true the emulation runs, and so how little they weigh.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod emulated;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use emulated::{Amount, Factor, PAGE, median, wants};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_block::emulated::{EmulatedDisk, TimeScale};
+use umbrella_block::emulated::EmulatedDisk;
 use umbrella_block::hybrid::{Half, Hybrid, Options, create};
 use umbrella_block::memory::Memory;
-use umbrella_block::spindle::NoSpindle;
+use umbrella_block::spindle::{NoSpindle, Spindle};
 use umbrella_block::{BlockDevice, Durability};
-use umbrella_model::device::{Options as DeviceOptions, profile};
 use umbrella_policy::flash_cache::{Algorithm, Percent, When};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
-const HELP: &str = "\
-What a hybrid disk gains, and what it costs.
-
-usage: cargo bench -p umbrella-block --bench hybrid -- [OPTIONS] [PART]...
-
-PARTS (default: all)
-  writes     random 4 KiB writes: the disk alone, and behind flash
-  bursts     bursts of writes with idle time between them: response, energy, spin-ups
-  reads      what a read through a hybrid disk costs when the flash is empty
-  flush      time to empty the flash, by algorithm, at each spin-up and when full
-
-OPTIONS
-  --disk P       the disk's profile [default: travelstar_e7k100]
-  --flash P      the flash's [default: sandisk_ultra2]
-  --factor F     real seconds for one of the model's [default: 0.2]
-  --rounds N     [default: 3]
-  --quick        a tenth of the work, one round
-";
-
 /// Sectors of the disk: 8 GiB.
 const DISK: u64 = (8 << 30) / SECTOR_BYTES;
-const PAGE: u64 = 4096 / SECTOR_BYTES;
 
+/// What a hybrid disk gains, and what it costs.
+#[derive(Debug, Clone, Parser)]
 struct Args {
+    /// The disk's profile.
+    #[arg(long, default_value = "travelstar_e7k100")]
     disk: String,
+    /// The flash's.
+    #[arg(long, default_value = "sandisk_ultra2")]
     flash: String,
-    factor: f64,
-    rounds: u32,
-    quick: bool,
-    parts: Vec<String>,
+    /// Real seconds for one of the model's.
+    #[arg(long, default_value = "0.2")]
+    factor: Factor,
+    #[command(flatten)]
+    amount: Amount,
+    /// All of them by default.
+    parts: Vec<Part>,
 }
 
-fn args() -> Args {
-    let mut args = Args {
-        disk: "travelstar_e7k100".to_owned(),
-        flash: "sandisk_ultra2".to_owned(),
-        factor: 0.2,
-        rounds: 3,
-        quick: false,
-        parts: Vec::new(),
-    };
-    let mut given = std::env::args().skip(1);
-    while let Some(arg) = given.next() {
-        let mut value = || given.next().unwrap_or_else(|| panic!("{arg} needs a value"));
-        match arg.as_str() {
-            "--disk" => args.disk = value(),
-            "--flash" => args.flash = value(),
-            "--factor" => args.factor = value().parse().expect("a number"),
-            "--rounds" => args.rounds = value().parse().expect("a number"),
-            "--quick" => (args.quick, args.rounds) = (true, 1),
-            "--bench" => {}
-            "--help" | "-h" => {
-                print!("{HELP}");
-                std::process::exit(0);
-            }
-            part if ["writes", "bursts", "reads", "flush"].contains(&part) => args.parts.push(arg),
-            _ => panic!("{arg}: see --help"),
-        }
-    }
-    args
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Random 4 KiB writes: the disk alone, and behind flash.
+    Writes,
+    /// Bursts of writes with idle time between them: response, energy, spin-ups.
+    Bursts,
+    /// What a read through a hybrid disk costs when the flash is empty.
+    Reads,
+    /// Time to empty the flash, by algorithm, at each spin-up and when full.
+    Flush,
 }
 
 impl Args {
-    fn wants(&self, part: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|wanted| wanted == part)
-    }
-
-    fn work(&self, count: u64) -> u64 {
-        if self.quick { count / 10 } else { count }
-    }
-
-    fn emulated(&self, name: &str, sectors: u64) -> Arc<EmulatedDisk> {
-        let profile = profile(name).unwrap_or_else(|error| panic!("{error}"));
-        let scale = TimeScale::new(self.factor).unwrap_or_else(|error| panic!("{error}"));
-        let backing = Arc::new(Memory::new(ByteSize(sectors * SECTOR_BYTES)));
-        Arc::new(EmulatedDisk::new(&profile, &DeviceOptions::default(), scale, backing).expect("it can be made"))
+    fn bare(&self) -> Arc<EmulatedDisk> {
+        self.factor.disk(&self.disk, ByteSize(DISK * SECTOR_BYTES))
     }
 
     /// A disk, and a hybrid disk of another one like it and so much flash.
     fn hybrid(&self, flash: ByteSize, options: Options) -> (Arc<EmulatedDisk>, Hybrid) {
-        let disk = self.emulated(&self.disk, DISK);
-        let flash = self.emulated(&self.flash, (flash.0 + (1 << 20)) / SECTOR_BYTES);
+        let disk = self.bare();
+        let flash = self.factor.disk(&self.flash, ByteSize(flash.0 + (1 << 20)));
         let half = |name: &str, device: Arc<EmulatedDisk>| Half { name: name.to_owned(), device };
         let (disk_half, flash) = (half("disk", disk.clone()), half("flash", flash));
         create(&disk_half, &flash).expect("they can be joined");
         (disk.clone(), Hybrid::open(disk_half, flash, disk, options, None).expect("it can be opened"))
     }
-
-    /// Virtual seconds that something takes.
-    fn seconds(&self, work: impl FnOnce()) -> f64 {
-        let begun = Instant::now();
-        work();
-        begun.elapsed().as_secs_f64() / self.factor
-    }
 }
 
 fn by_hand(when: When, algorithm: Algorithm) -> Options {
     Options { when, algorithm, drain_share: Percent(100), ..Options::default() }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn write_random(device: &dyn BlockDevice, count: u64, random: &mut StdRng, each: u64) {
@@ -134,15 +85,17 @@ fn write_random(device: &dyn BlockDevice, count: u64, random: &mut StdRng, each:
 }
 
 fn writes(args: &Args) {
-    let count = args.work(1000);
+    let count = args.amount.of(1000);
     println!("\nrandom 4 KiB writes, {count}, a flush after every 16 (writes a second)");
-    for round in 1..=args.rounds {
-        let bare = args.emulated(&args.disk, DISK);
-        let alone = count as f64 / args.seconds(|| write_random(&*bare, count, &mut StdRng::seed_from_u64(1), 16));
+    for round in 1..=args.amount.rounds() {
+        let bare = args.bare();
+        let alone =
+            count as f64 / args.factor.seconds(|| write_random(&*bare, count, &mut StdRng::seed_from_u64(1), 16));
         let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(When::Full, Algorithm::Whole));
         hybrid.sleep().expect("it sleeps");
-        let cached = count as f64 / args.seconds(|| write_random(&hybrid, count, &mut StdRng::seed_from_u64(1), 16));
-        let drained = args.seconds(|| hybrid.drain().expect("it is drained"));
+        let cached =
+            count as f64 / args.factor.seconds(|| write_random(&hybrid, count, &mut StdRng::seed_from_u64(1), 16));
+        let drained = args.factor.seconds(|| hybrid.drain().expect("it is drained"));
         let both = count as f64 / (count as f64 / cached + drained);
         println!(
             "  round {round}  alone {alone:8.1}   behind flash {cached:8.1} (x{:.2})   with emptying it {both:8.1} (x{:.2})",
@@ -153,18 +106,12 @@ fn writes(args: &Args) {
 }
 
 fn bursts(args: &Args) {
-    let (bursts, each, idle) = (args.work(20).max(3), 60, 120.0);
+    let (bursts, each, idle) = (args.amount.of(20).max(3), 60, 120.0);
     println!(
         "\n{bursts} bursts of {each} random writes, {idle} s idle after each, the disk put to sleep after 20 s of that"
     );
-    let pause = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds * args.factor.min(0.01)));
-    let fast = Args {
-        factor: args.factor.min(0.01),
-        parts: Vec::new(),
-        disk: args.disk.clone(),
-        flash: args.flash.clone(),
-        ..*args
-    };
+    let fast = Args { factor: Factor(args.factor.0.min(0.01)), ..args.clone() };
+    let pause = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds * fast.factor.0));
     let report = |name: &str, disk: &EmulatedDisk, worst: f64| {
         let meter = disk.meter().expect("it is there");
         println!(
@@ -177,18 +124,18 @@ fn bursts(args: &Args) {
     let burst = |device: &dyn BlockDevice, random: &mut StdRng| {
         let mut worst: f64 = 0.0;
         for _ in 0..each {
-            worst = worst.max(fast.seconds(|| write_random(device, 1, random, 16)));
+            worst = worst.max(fast.factor.seconds(|| write_random(device, 1, random, 16)));
         }
         worst
     };
     for sleeps in [false, true] {
-        let bare = fast.emulated(&fast.disk, DISK);
+        let bare = fast.bare();
         let (mut random, mut worst) = (StdRng::seed_from_u64(1), 0.0_f64);
         for _ in 0..bursts {
             worst = worst.max(burst(&*bare, &mut random));
             pause(20.0);
             if sleeps {
-                umbrella_block::spindle::Spindle::standby(&*bare).expect("it sleeps");
+                bare.standby().expect("it sleeps");
             }
             pause(idle - 20.0);
         }
@@ -214,11 +161,11 @@ fn reads(args: &Args) {
             device.read(Lba(at), &mut buffer).expect("it is read");
         }
     };
-    let count = args.work(400);
-    let bare = args.emulated(&args.disk, DISK);
+    let count = args.amount.of(400);
+    let bare = args.bare();
     let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(When::Full, Algorithm::Whole));
-    let ratios =
-        (0..args.rounds.max(3)).map(|_| args.seconds(|| read(&hybrid, count)) / args.seconds(|| read(&*bare, count)));
+    let ratios = (0..args.amount.rounds().max(3))
+        .map(|_| args.factor.seconds(|| read(&hybrid, count)) / args.factor.seconds(|| read(&*bare, count)));
     println!("  emulated disk          {:.3}", median(ratios.collect()));
     let memory: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(DISK * SECTOR_BYTES)));
     let half = |name: &str, device| Half { name: name.to_owned(), device };
@@ -226,14 +173,14 @@ fn reads(args: &Args) {
     create(&disk, &flash).expect("they can be joined");
     let hybrid =
         Hybrid::open(disk, flash, Arc::new(NoSpindle::default()), Options::default(), None).expect("it can be opened");
-    let count = args.work(1_000_000);
+    let count = args.amount.of(1_000_000);
     let (mut alone, mut through) = (Vec::new(), Vec::new());
     for _ in 0..5 {
-        through.push(args.seconds(|| read(&hybrid, count)));
-        alone.push(args.seconds(|| read(&*memory, count)));
+        through.push(args.factor.seconds(|| read(&hybrid, count)));
+        alone.push(args.factor.seconds(|| read(&*memory, count)));
     }
     let (through, alone) = (median(through), median(alone));
-    let nanos = |seconds: f64| seconds * args.factor / count as f64 * 1e9;
+    let nanos = |seconds: f64| seconds * args.factor.0 / count as f64 * 1e9;
     println!(
         "  memory                 {:.3}   ({:.0} and {:.0} ns a read)",
         through / alone,
@@ -257,7 +204,7 @@ fn period(device: &dyn BlockDevice, random: &mut StdRng, requests: u64) {
 }
 
 fn flush(args: &Args) {
-    let (periods, requests) = (args.work(20).max(2), 40);
+    let (periods, requests) = (args.amount.of(20).max(2), 40);
     println!("\nemptying the flash: {periods} periods of {requests} writes (virtual seconds)");
     println!("  algorithm      each      full   full/each");
     let mut totals = Vec::new();
@@ -276,9 +223,10 @@ fn flush(args: &Args) {
             }
             hybrid.wake().expect("it wakes");
             hybrid.drain().expect("it is drained");
-            hybrid.stats().drain_time.as_secs_f64() / args.factor
+            hybrid.stats().drain_time.as_secs_f64() / args.factor.0
         };
-        let rounds: Vec<(f64, f64)> = (0..args.rounds).map(|_| (drain_time(true), drain_time(false))).collect();
+        let rounds: Vec<(f64, f64)> =
+            (0..args.amount.rounds()).map(|_| (drain_time(true), drain_time(false))).collect();
         let each = median(rounds.iter().map(|round| round.0).collect());
         let full = median(rounds.iter().map(|round| round.1).collect());
         println!("  {algorithm:<9} {each:9.2} {full:9.2}   {:+.0} %", (full / each - 1.0) * 100.0);
@@ -291,10 +239,12 @@ fn flush(args: &Args) {
 }
 
 fn main() {
-    let args = args();
-    println!("{} behind {}, factor {}", args.disk, args.flash, args.factor);
-    for (part, run) in [("writes", writes as fn(&Args)), ("bursts", bursts), ("reads", reads), ("flush", flush)] {
-        if args.wants(part) {
+    let args = Args::parse();
+    println!("{} behind {}, factor {}", args.disk, args.flash, args.factor.0);
+    for (part, run) in
+        [(Part::Writes, writes as fn(&Args)), (Part::Bursts, bursts), (Part::Reads, reads), (Part::Flush, flush)]
+    {
+        if wants(&args.parts, part) {
             run(&args);
         }
     }

@@ -18,6 +18,8 @@ pub mod record;
 pub mod scrub;
 pub mod serve;
 pub mod spindle;
+#[cfg(test)]
+mod testing;
 
 pub use device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 pub use error::{BlockError, Operation};

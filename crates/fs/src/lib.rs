@@ -30,7 +30,6 @@ pub use error::{Error, OpError, OpResult};
 pub use ground::advice::{Advice, set_advice};
 pub use ground::at::calls_on_branches;
 pub use ground::creds::Caller;
-pub use ground::inode_flags;
 pub use ground::lease::{Lease, NoLease};
 pub use ground::listing::{Entry, Listing};
 pub use ground::meta::Meta;

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use linux_raw_sys::general::fsxattr;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
@@ -26,7 +27,6 @@ use crate::control::protocol::{Answer, EnforceSummary, Explanation, Progress, Re
 use crate::error::{Error, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
-use crate::ground::inode_flags::FsXattr;
 use crate::ground::listing::{Entry, Listing};
 use crate::ground::locks::RankedMutex;
 use crate::inode_map::InodeMap;
@@ -366,7 +366,7 @@ impl Pool {
     }
 
     /// Flags in the extended form, with the project.
-    pub fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
+    pub fn fs_xattr(&self, node: NodeId) -> OpResult<fsxattr> {
         self.io.fs_xattr(node)
     }
 
@@ -376,7 +376,7 @@ impl Pool {
     }
 
     /// Sets them.
-    pub fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
+    pub fn set_fs_xattr(&self, node: NodeId, value: fsxattr) -> OpResult<()> {
         self.io.set_fs_xattr(node, value)
     }
 

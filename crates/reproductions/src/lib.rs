@@ -17,6 +17,8 @@ pub mod on_inputs;
 mod processor;
 pub mod r_lfs;
 pub mod tesa;
+#[cfg(test)]
+mod tests;
 pub mod umbrellafs;
 
 use rustc_hash::FxHashMap;

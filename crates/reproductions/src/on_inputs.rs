@@ -8,15 +8,6 @@ use umbrella_lab::result::Table;
 
 use crate::{Effort, Judged, Measured, UnknownPaper, frozen, run_cells};
 
-/// An input with a name.
-pub trait Named {
-    /// What it is called in results.
-    fn name(&self) -> &str;
-
-    /// Gives it another name.
-    fn rename(&mut self, name: String);
-}
-
 /// The runs that a figure needs.
 pub(crate) type Cells<M> = Result<Vec<Cell<M>>, LabError>;
 
@@ -49,7 +40,7 @@ pub struct Runs<'a, M: Machine> {
     outcomes: Vec<M::Outcome>,
 }
 
-impl<M: Machine<Input: Named> + PartialEq> Runs<'_, M> {
+impl<M: Machine + PartialEq> Runs<'_, M> {
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = &M::Outcome> {
         self.outcomes.iter()
     }
@@ -62,7 +53,8 @@ impl<M: Machine<Input: Named> + PartialEq> Runs<'_, M> {
     /// The machines on which an input was run, and what came of it.
     pub(crate) fn on(&self, input: &M::Input) -> impl Iterator<Item = (&M, &M::Outcome)> {
         let runs = self.cells.iter().zip(&self.outcomes);
-        runs.filter(|(cell, _)| cell.input.name() == input.name()).map(|(cell, outcome)| (&cell.machine, outcome))
+        runs.filter(|(cell, _)| Arc::as_ptr(&cell.input) == std::ptr::from_ref(input))
+            .map(|(cell, outcome)| (&cell.machine, outcome))
     }
 
     /// What this machine came to with that input.
@@ -86,16 +78,20 @@ pub(crate) fn traces_in(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
 }
 
 /// The synthetic inputs and these traces. Two of one name are told apart by a number.
-pub(crate) fn with_traces<I: Named>(
+pub(crate) fn with_traces<I>(
     mut inputs: Vec<I>,
     traces: &[PathBuf],
+    name: fn(&mut I) -> &mut String,
     read: impl Fn(&Path) -> Result<Vec<I>, LabError>,
 ) -> Result<Vec<Arc<I>>, LabError> {
+    let mut names: Vec<String> = inputs.iter_mut().map(|input| name(input).clone()).collect();
     for path in traces {
         for mut input in read(path)? {
-            let same = inputs.iter().filter(|other| other.name() == input.name()).count();
+            let own = name(&mut input);
+            let same = names.iter().filter(|other| *other == own).count();
+            names.push(own.clone());
             if same > 0 {
-                input.rename(format!("{} ({})", input.name(), same + 1));
+                *own = format!("{own} ({})", same + 1);
             }
             inputs.push(input);
         }
@@ -105,7 +101,7 @@ pub(crate) fn with_traces<I: Named>(
 
 /// Runs the figures of a paper on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
 /// finished, because the observer stopped them, are left out.
-pub fn run<M: Machine<Input: Named> + PartialEq>(
+pub fn run<M: Machine + PartialEq>(
     paper: &'static str,
     figures: &[&'static InputFigure<M>],
     inputs: &[Arc<M::Input>],
@@ -121,4 +117,17 @@ pub fn run<M: Machine<Input: Named> + PartialEq>(
         let (claims, tables) = (frozen::judge(paper, id, &measure(&runs)), show(&runs));
         Some(Judged { figure: id, title, assumed, claims, tables, outcomes: runs.outcomes })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_of_one_name_get_different_numbers() {
+        let traces = ["a", "b"].map(PathBuf::from);
+        let read = |_: &Path| Ok(vec!["week".to_owned()]);
+        let inputs = with_traces(vec!["week".to_owned()], &traces, |input| input, read).expect("they are read");
+        assert_eq!(inputs, ["week", "week (2)", "week (3)"].map(|name| Arc::new(name.to_owned())));
+    }
 }

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
-use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::{BlockError, Operation};
 use cache::{Body, VolatileWrites};
 use plan::{InjectedFault, Occurrence};
@@ -379,13 +379,7 @@ fn is_healed(healed: &BTreeSet<u64>, rule: &Rule, range: Option<SectorRange>) ->
 }
 
 impl<D: BlockDevice> BlockDevice for Faulty<D> {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn refresh(&self) -> Result<(), BlockError> {
-        self.inner.refresh()
-    }
+    crate::forward!(inner: geometry, refresh);
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;

@@ -5,15 +5,12 @@ use umbrella_units::ByteSize;
 
 use super::*;
 use crate::memory::Memory;
+use crate::testing::range;
 
 const SECTORS: u64 = 16;
 
 fn disk(plan: Plan) -> Faulty<Memory> {
     Faulty::new(Memory::new(ByteSize(SECTORS * SECTOR_BYTES)), plan)
-}
-
-fn range(start: u64, sectors: u64) -> SectorRange {
-    SectorRange { start: Lba(start), sectors }
 }
 
 /// Writes a letter to each sector.

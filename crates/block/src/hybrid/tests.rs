@@ -33,6 +33,7 @@ use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 use crate::memory::Memory;
 use crate::spindle::{Power, Spindle};
+use crate::testing::{Coarse, check_crash_states, fill, range, read};
 
 /// A disk that must not be touched while it sleeps; touches are counted.
 pub(super) struct Bed<D> {
@@ -59,9 +60,7 @@ impl<D> Bed<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Bed<D> {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
+    crate::forward!(inner: geometry);
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.inner().read(at, buffer)
@@ -102,10 +101,6 @@ impl<D: Send + Sync> Spindle for Bed<D> {
 
 pub(super) fn half(name: &str, device: Arc<dyn BlockDevice>) -> Half {
     Half { name: name.to_owned(), device }
-}
-
-pub(super) fn range(start: u64, sectors: u64) -> SectorRange {
-    SectorRange { start: Lba(start), sectors }
 }
 
 pub(super) fn sectors(count: u64) -> ByteSize {
@@ -149,16 +144,6 @@ impl Pair {
     pub(super) fn try_open(&self, options: Options) -> Result<Hybrid, HybridError> {
         Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), options, None)
     }
-}
-
-fn read(device: &dyn BlockDevice, start: u64, count: u64) -> Vec<u8> {
-    let mut buffer = vec![0xee; (count * SECTOR_BYTES) as usize];
-    device.read(Lba(start), &mut buffer).expect("it can be read");
-    buffer
-}
-
-fn fill(byte: u8, count: u64) -> Vec<u8> {
-    vec![byte; (count * SECTOR_BYTES) as usize]
 }
 
 #[test]

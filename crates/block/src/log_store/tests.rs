@@ -33,6 +33,7 @@ use umbrella_units::{BlockNo, ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use super::*;
 use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::memory::Memory;
+use crate::testing::{Coarse, check_crash_states, fill, range, read};
 
 const SEGMENT: u64 = 64 << 10;
 
@@ -59,20 +60,6 @@ fn made(segments: u64, scheme: &str) -> Arc<dyn BlockDevice> {
     device
 }
 
-fn fill(byte: u8, sectors: u64) -> Vec<u8> {
-    vec![byte; (sectors * SECTOR_BYTES) as usize]
-}
-
-fn read(device: &dyn BlockDevice, start: u64, sectors: u64) -> Vec<u8> {
-    let mut buffer = fill(0xee, sectors);
-    device.read(Lba(start), &mut buffer).expect("it can be read");
-    buffer
-}
-
-fn range(start: u64, sectors: u64) -> SectorRange {
-    SectorRange { start: Lba(start), sectors }
-}
-
 /// What something comes to that must not take for ever.
 fn within_bounds<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = std::sync::mpsc::channel();
@@ -83,6 +70,24 @@ fn within_bounds<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) ->
 /// A block that holds its number all over.
 fn numbered(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(512)
+}
+
+/// Fills a store, each block with its number.
+fn fill_up(store: &LogStore) -> u64 {
+    let blocks = sectors_of(store) / 8;
+    for block in 0..blocks {
+        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+    }
+    blocks
+}
+
+/// Writes so many blocks, and flushes them.
+fn write_at_random(store: &LogStore, random: &mut StdRng, count: u64) {
+    for _ in 0..count {
+        let block = random.random_range(0..sectors_of(store) / 8);
+        store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
+    }
+    store.flush().expect("memory does not fail");
 }
 
 fn sectors_of(device: &dyn BlockDevice) -> u64 {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
-use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
+use crate::device::{BlockDevice, Durability, Zeroes};
 use crate::error::BlockError;
 
 pub use medium::{CheckError, Discarded, Medium};
@@ -233,17 +233,7 @@ impl<D: BlockDevice> Recorder<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn refresh(&self) -> Result<(), BlockError> {
-        self.inner.refresh()
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.inner.read(at, buffer)
-    }
+    crate::forward!(inner: geometry, refresh, read);
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         self.geometry().check(at, data.len())?;

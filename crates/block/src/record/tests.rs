@@ -6,6 +6,7 @@ use std::sync::Arc;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::*;
+use crate::device::Geometry;
 use crate::device::{Durability, Zeroes};
 use crate::memory::Memory;
 

@@ -5,119 +5,20 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::house::text;
 use crate::support::house::{House, Killed};
-use crate::support::nbd::{BLOCK, Client};
-use crate::support::{MIB, PATIENCE, bytes, eventually, number_from_env, poll, run};
+use crate::support::writers::{BYTES, Guarantee, Writers};
+use crate::support::{MIB, bytes, eventually, number_from_env, run};
 
-const CLIENTS: u64 = 4;
-/// Blocks of 4 KiB that each client has for itself: together most of what the store promises.
-const BLOCKS: u64 = 1500;
-/// Blocks that are verified with one read.
-const AT_ONCE: u64 = 250;
-/// Blocks that are written before a daemon is killed, however slow it is: enough for something to be cleaned.
+/// Blocks that are written before a daemon is killed: enough for something to be cleaned.
 const LEAST: u64 = 1500;
+/// Most of what the store promises is written.
 const SIZE: &str = "40MiB";
 const NAME: &str = "k.img";
-
-/// What a client knows of its blocks.
-#[derive(Clone)]
-struct Known {
-    /// The last stamp that is read back now.
-    last: Vec<u64>,
-    /// The stamps that a block may have after a kill: the last one that was flushed, and all that were written since.
-    possible: Vec<Vec<u64>>,
-}
-
-fn stamped(stamp: u64) -> Vec<u8> {
-    stamp.to_le_bytes().repeat(BLOCK / 8)
-}
-
-impl Known {
-    /// Writes have been acknowledged as durable.
-    fn flushed(&mut self, blocks: std::ops::Range<usize>) {
-        for block in blocks {
-            self.possible[block] = vec![self.last[block]];
-        }
-    }
-}
-
-/// Writes, flushes and verifies until the server is gone.
-fn work(socket: &Path, client: u64, known: &mut Known, random: &mut StdRng, next: &mut u64, written: &AtomicU64) {
-    let Ok(mut server) = Client::connect(socket, NAME) else { return };
-    loop {
-        let block = random.random_range(0..BLOCKS);
-        let blocks = random.random_range(1..=16).min(BLOCKS - block);
-        let own = block as usize..(block + blocks) as usize;
-        let done = match random.random_range(0..20) {
-            0 => server.flush().map(|()| known.flushed(0..BLOCKS as usize)),
-            1..4 => server.read(client * BLOCKS + block, blocks).map(|found| {
-                for (number, found) in own.clone().zip(found.chunks(BLOCK)) {
-                    assert!(found == stamped(known.last[number]), "client {client} reads block {number} wrong");
-                }
-            }),
-            kind => {
-                let stamps: Vec<u64> = (0..blocks).map(|number| *next + number).collect();
-                *next += blocks;
-                for (number, stamp) in own.clone().zip(&stamps) {
-                    known.possible[number].push(*stamp);
-                }
-                let data: Vec<u8> = stamps.iter().flat_map(|stamp| stamped(*stamp)).collect();
-                let done = if kind == 4 {
-                    server.write_through(client * BLOCKS + block, &data)
-                } else {
-                    server.write(client * BLOCKS + block, &data)
-                };
-                done.map(|()| {
-                    written.fetch_add(blocks, Ordering::Relaxed);
-                    for (number, stamp) in own.clone().zip(&stamps) {
-                        known.last[number] = *stamp;
-                    }
-                    if kind == 4 {
-                        known.flushed(own.clone());
-                    }
-                })
-            }
-        };
-        if done.is_err() {
-            return;
-        }
-    }
-}
-
-/// Each block holds what was flushed, or something later. That is what it has from now on.
-fn verify(server: &mut Client, client: u64, known: &mut Known) {
-    let all = (0..BLOCKS / AT_ONCE)
-        .flat_map(|part| server.read(client * BLOCKS + part * AT_ONCE, AT_ONCE).expect("it is served"));
-    let all: Vec<u8> = all.collect();
-    for (block, found) in all.chunks(BLOCK).enumerate() {
-        let stamp = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
-        assert!(found == stamped(stamp), "client {client}, block {block}: a torn block");
-        assert!(
-            known.possible[block].contains(&stamp),
-            "client {client}, block {block} holds {stamp}; possible were {:?}",
-            known.possible[block]
-        );
-        (known.last[block], known.possible[block]) = (stamp, vec![stamp]);
-    }
-}
-
-fn serve(house: &House, disk: &str) -> Killed {
-    Killed::serving(house.umbrella(&["serve", disk]).env("RUST_LOG", "error"), &socket(house), NAME)
-}
-
-fn socket(house: &House) -> std::path::PathBuf {
-    house.path(&format!("run/disks/{NAME}.nbd"))
-}
 
 #[test]
 fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
@@ -128,40 +29,22 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     let size = house.json(&["create", "--kind", "log", &image, "--size", SIZE, "--segment", "256KiB", "--spare", "5%"])
         ["size"]
         .clone();
-    assert!(size.as_u64() >= Some(CLIENTS * BLOCKS * BLOCK as u64), "{size}");
-    let zero = Known { last: vec![0; BLOCKS as usize], possible: vec![vec![0]; BLOCKS as usize] };
-    let mut known = vec![zero; CLIENTS as usize];
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut next: Vec<u64> = (0..CLIENTS).map(|client| 1 + (client << 48)).collect();
+    assert!(size.as_u64() >= Some(BYTES), "{size}");
+    let socket = house.path(&format!("run/disks/{NAME}.nbd"));
+    let serve = || Killed::serving(house.umbrella(&["serve", &image]).env("RUST_LOG", "error"), &socket, NAME);
+    let mut writers = Writers::new(socket.clone(), NAME, Guarantee::Flushed, seed);
     let (mut cleaned, mut cleaning) = (0, 0);
-    for round in 0..rounds {
-        let mut server = serve(&house, &image);
-        let socket = socket(&house);
-        let after = Duration::from_millis(random.random_range(20..400));
-        let written = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for (client, (known, next)) in known.iter_mut().zip(&mut next).enumerate() {
-                let mut random = StdRng::seed_from_u64(seed ^ round << 8 ^ client as u64);
-                let (socket, written) = (&socket, &written);
-                scope.spawn(move || work(socket, client as u64, known, &mut random, next, written));
-            }
-            std::thread::sleep(after);
-            poll(PATIENCE, || (written.load(Ordering::Relaxed) > LEAST).then_some(()));
-            server.0.kill().expect("it lives");
-        });
-        drop(server);
+    for _ in 0..rounds {
+        writers.work_until_killed(serve(), LEAST);
         house.given(&["check", &image, "--data"]);
-        let _server = serve(&house, &image);
+        let _server = serve();
         let stats = house.json(&["stats", NAME]);
         let before =
             std::mem::replace(&mut cleaned, stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number"));
         cleaning += u64::from(cleaned > before);
-        let mut client = Client::connect(&socket, NAME).expect("it is served");
-        for (number, known) in known.iter_mut().enumerate() {
-            verify(&mut client, number as u64, known);
-        }
+        writers.verify();
     }
-    let written: u64 = next.iter().map(|next| next & ((1 << 48) - 1)).sum();
+    let written = writers.written();
     println!("{written} blocks written, {cleaned} segments cleaned, in {cleaning} of {rounds} rounds");
     assert!(written > LEAST * rounds, "the clients hardly came to write: {written} blocks");
     // What is counted since the last checkpoint goes with the daemon.

@@ -123,14 +123,16 @@ impl Drop for House {
         let Ok(sockets) = fs::read_dir(self.path("run/disks")) else { return };
         for socket in sockets.flatten().map(|entry| entry.path()) {
             let Some(name) = socket.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")) else { continue };
-            let Ok(status) = self.umbrella(&["status", name, "--json"]).output() else { continue };
-            let Ok(status) = serde_json::from_slice::<Value>(&status.stdout) else { continue };
-            let detach = |at: &Path| Command::new("umount").arg("-l").arg(at).output();
-            let _ = detach(&self.path("mnt"));
-            let _ = self.umbrella(&["detach", name, "--keep-cache", "--force"]).output();
-            if let Some(pid) = status["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)) {
-                let _ = kill_process(pid, Signal::KILL);
+            let detach = |at: &Path| Command::new("umount").arg("-l").arg(at).stderr(Stdio::null()).status();
+            let status = self.umbrella(&["status", name, "--json"]).stderr(Stdio::null()).output();
+            if let Some(status) = status.ok().and_then(|status| serde_json::from_slice::<Value>(&status.stdout).ok()) {
+                let _ = detach(&self.path("mnt"));
+                let _ = self.umbrella(&["detach", name, "--keep-cache", "--force"]).output();
+                if let Some(pid) = status["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)) {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
             }
+            // Also what a daemon left that was killed.
             let _ = detach(&self.path(&format!("run/disks/{name}")));
         }
     }

@@ -23,6 +23,7 @@ pub mod process;
 pub mod program;
 pub mod tools;
 pub mod tree;
+pub mod writers;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,5 +1,6 @@
 //! Words of the pool in words of FUSE.
 
+use linux_raw_sys::general::fsxattr;
 use umbrella_fuse::{
     Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags,
 };
@@ -7,7 +8,6 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
 use crate::ground::creds::{Asker, Caller};
-use crate::ground::inode_flags;
 use crate::io::{NewTime, OpenRequest, Opened};
 use crate::node::{DataPath, HandleId, NodeId};
 use crate::tree::Attr;
@@ -121,23 +121,24 @@ pub(super) fn device_number(device: DeviceNumber) -> u64 {
     rustix::fs::makedev(device.major, device.minor)
 }
 
-pub(super) fn fs_xattr(value: &FsXattr) -> inode_flags::FsXattr {
-    inode_flags::FsXattr {
-        xflags: value.xflags,
-        extent_size: value.extent_size,
-        project: value.project,
-        cow_extent_size: value.cow_extent_size,
-        ..inode_flags::FsXattr::default()
+pub(super) fn fs_xattr(value: &FsXattr) -> fsxattr {
+    fsxattr {
+        fsx_xflags: value.xflags,
+        fsx_extsize: value.extent_size,
+        fsx_nextents: 0,
+        fsx_projid: value.project,
+        fsx_cowextsize: value.cow_extent_size,
+        fsx_pad: [0; 8],
     }
 }
 
-pub(super) fn fs_xattr_shown(value: &inode_flags::FsXattr) -> FsXattr {
+pub(super) fn fs_xattr_shown(value: &fsxattr) -> FsXattr {
     FsXattr {
-        xflags: value.xflags,
-        extent_size: value.extent_size,
-        extents: value.extents,
-        project: value.project,
-        cow_extent_size: value.cow_extent_size,
+        xflags: value.fsx_xflags,
+        extent_size: value.fsx_extsize,
+        extents: value.fsx_nextents,
+        project: value.fsx_projid,
+        cow_extent_size: value.fsx_cowextsize,
         ..FsXattr::default()
     }
 }

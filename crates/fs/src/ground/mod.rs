@@ -5,7 +5,7 @@ pub(crate) mod at;
 pub(crate) mod attention;
 pub(crate) mod creds;
 pub(crate) mod fd_path;
-pub mod inode_flags;
+pub(crate) mod inode_flags;
 pub(crate) mod kernel_cache;
 pub(crate) mod lease;
 pub(crate) mod listing;

@@ -55,6 +55,15 @@ impl Disks {
     }
 }
 
+/// A file moved from branch 1, inode 12, to branch 2, inode 40; and its number.
+fn moved() -> (Disks, InodeMap, Ino) {
+    let disks = Disks::new();
+    let map = disks.map(&[1, 2]);
+    let number = map.ino(key(1, 12));
+    map.moved(key(1, 12), key(2, 40), None);
+    (disks, map, number)
+}
+
 #[test]
 fn a_file_that_never_moved_has_the_number_of_its_place() {
     let map = InodeMap::new();
@@ -166,10 +175,7 @@ fn numbers_outlive_a_remount() {
 
 #[test]
 fn a_branch_does_not_give_out_a_number_that_a_file_on_an_absent_branch_has() {
-    let disks = Disks::new();
-    let map = disks.map(&[1, 2]);
-    let number = map.ino(key(1, 12));
-    map.moved(key(1, 12), key(2, 40), None);
+    let (disks, map, number) = moved();
     drop(map);
     let map = disks.map(&[1]);
     assert_ne!(map.ino(key(1, 12)), number);
@@ -179,10 +185,7 @@ fn a_branch_does_not_give_out_a_number_that_a_file_on_an_absent_branch_has() {
 
 #[test]
 fn a_branch_that_went_and_came_back_has_its_numbers_again() {
-    let disks = Disks::new();
-    let map = disks.map(&[1, 2]);
-    let number = map.ino(key(1, 12));
-    map.moved(key(1, 12), key(2, 40), None);
+    let (disks, map, number) = moved();
     map.unload(2);
     assert_ne!(map.ino(key(1, 12)), number);
     disks.load(&map, 2);
@@ -191,10 +194,7 @@ fn a_branch_that_went_and_came_back_has_its_numbers_again() {
 
 #[test]
 fn a_branch_that_is_not_written_still_tells_its_numbers() {
-    let disks = Disks::new();
-    let map = disks.map(&[1, 2]);
-    let number = map.ino(key(1, 12));
-    map.moved(key(1, 12), key(2, 40), None);
+    let (disks, map, number) = moved();
     drop(map);
     let map = InodeMap::new();
     let before = std::fs::read(disks.log(2)).unwrap();
@@ -224,10 +224,7 @@ fn of_two_files_with_one_number_the_one_with_more_moves_keeps_it() {
 
 #[test]
 fn a_torn_end_of_the_log_is_cut_off_and_written_over() {
-    let disks = Disks::new();
-    let map = disks.map(&[1, 2]);
-    let number = map.ino(key(1, 12));
-    map.moved(key(1, 12), key(2, 40), None);
+    let (disks, map, number) = moved();
     drop(map);
     let mut bytes = std::fs::read(disks.log(2)).unwrap();
     let whole = bytes.len();

@@ -6,6 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use linux_raw_sys::general::fsxattr;
 use rustix::fs::{IFlags, OFlags};
 use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
@@ -13,7 +14,6 @@ use umbrella_policy::placement::spec::FileKind;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::FileAt;
 use crate::ground::inode_flags;
-use crate::ground::inode_flags::FsXattr;
 use crate::io::Io;
 use crate::node::{Node, NodeId};
 
@@ -36,12 +36,12 @@ impl Io {
     }
 
     /// Flags in the extended form, with the project.
-    pub(crate) fn fs_xattr(&self, node: NodeId) -> OpResult<FsXattr> {
+    pub(crate) fn fs_xattr(&self, node: NodeId) -> OpResult<fsxattr> {
         self.inode_of(node)?.on_inode(inode_flags::fs_xattr)
     }
 
     /// Sets them.
-    pub(crate) fn set_fs_xattr(&self, node: NodeId, value: FsXattr) -> OpResult<()> {
+    pub(crate) fn set_fs_xattr(&self, node: NodeId, value: fsxattr) -> OpResult<()> {
         let set = move |file: BorrowedFd<'_>| {
             let now = inode_flags::fs_xattr(file)?;
             inode_flags::set_fs_xattr(file, &value).map(|()| now)

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use linux_raw_sys::general::{FS_XFLAG_PREALLOC, fsxattr};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
     chownat, fstatfs, fstatvfs, fsync, getxattr, listxattr, openat, removexattr, setxattr, utimensat,
@@ -13,7 +14,6 @@ use rustix::io::Errno;
 
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
-use crate::ground::inode_flags::FsXattr;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Seen, look_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};
@@ -229,11 +229,12 @@ pub(super) fn copy_flags(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(),
 /// A project counts on one file system: another one takes its number over if it has projects.
 fn copy_project(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
     let Ok(source) = inode_flags::fs_xattr(from) else { return };
-    if source.project == 0 {
+    if source.fsx_projid == 0 {
         return;
     }
     if let Ok(target) = inode_flags::fs_xattr(to) {
-        let _where_there_are_projects = inode_flags::set_fs_xattr(to, &FsXattr { project: source.project, ..target });
+        let _where_there_are_projects =
+            inode_flags::set_fs_xattr(to, &fsxattr { fsx_projid: source.fsx_projid, ..target });
     }
 }
 
@@ -266,5 +267,5 @@ pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
 
 /// Whether somebody reserved room for some of a file, where its system remembers that.
 pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
-    inode_flags::fs_xattr(file).is_ok_and(|found| found.xflags & inode_flags::PREALLOC != 0)
+    inode_flags::fs_xattr(file).is_ok_and(|found| found.fsx_xflags & FS_XFLAG_PREALLOC != 0)
 }

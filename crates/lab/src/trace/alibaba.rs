@@ -2,11 +2,11 @@
 //!
 //! Offset and length are bytes, the timestamp is Unix time in microseconds.
 
+use super::Record;
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::parse::{Parse, record, time};
-use super::problem::{Excerpt, Problem};
-use super::{Record, TraceOp};
+use super::parse::{Parse, operation, record, time};
+use super::problem::Problem;
 
 pub(super) const HEADER: &str = "device_id,opcode,offset,length,timestamp";
 
@@ -31,11 +31,7 @@ impl Parse for AlibabaParser {
         }
         let mut fields = Cursor::commas(line);
         let device = fields.field("the device")?;
-        let op = match fields.field("the operation")? {
-            b"R" => TraceOp::Read,
-            b"W" => TraceOp::Write,
-            other => return Err(Problem::UnknownOp { found: Excerpt::new(other), known: "R, W" }),
-        };
+        let op = operation(fields.field("the operation")?, b"R", b"W", "R, W")?;
         let offset = fields.number("the offset")?;
         let size = fields.number("the length")?;
         let time = time(fields.number("the timestamp")?, 1_000)?;

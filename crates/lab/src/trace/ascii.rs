@@ -1,11 +1,11 @@
 //! Five numbers a line, as DiskSim's ASCII format has them, with times in nanoseconds: time, device, sector, sectors, and 0 for a
 //! write or 1 for a read. Read only.
 
+use super::Record;
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::parse::{Parse, record, sectors};
-use super::problem::{Excerpt, Problem};
-use super::{Record, TraceOp};
+use super::parse::{Parse, operation, record, sectors};
+use super::problem::Problem;
 
 /// Whether a line is one.
 pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
@@ -24,11 +24,7 @@ impl Parse for AsciiParser {
         let device = fields.field("the device")?;
         let offset = sectors(fields.number("the sector")?, "the sector")?;
         let size = sectors(fields.number("the sectors")?, "the sectors")?;
-        let op = match fields.field("the operation")? {
-            b"0" => TraceOp::Write,
-            b"1" => TraceOp::Read,
-            other => return Err(Problem::UnknownOp { found: Excerpt::new(other), known: "0 (write), 1 (read)" }),
-        };
+        let op = operation(fields.field("the operation")?, b"1", b"0", "0 (write), 1 (read)")?;
         let device = devices.number(device)?;
         record(time, device, op, offset, size).map(Some)
     }

@@ -5,11 +5,11 @@
 
 use smallvec::SmallVec;
 
+use super::Record;
 use super::cursor::{Cursor, whole};
 use super::devices::Devices;
-use super::parse::{Parse, record, sectors};
-use super::problem::{Excerpt, Problem};
-use super::{Record, TraceOp};
+use super::parse::{Parse, operation, record, sectors};
+use super::problem::Problem;
 
 /// Fields before and behind the process's name.
 const FIELDS: usize = 8;
@@ -49,11 +49,7 @@ impl Parse for FiuParser {
         let time = whole(time, "the time")?;
         let offset = sectors(whole(sector, "the sector")?, "the sector")?;
         let size = sectors(whole(count, "the sectors")?, "the sectors")?;
-        let op = match op {
-            b"R" => TraceOp::Read,
-            b"W" => TraceOp::Write,
-            other => return Err(Problem::UnknownOp { found: Excerpt::new(other), known: "R, W" }),
-        };
+        let op = operation(op, b"R", b"W", "R, W")?;
         self.name.clear();
         self.name.extend_from_slice(major);
         self.name.push(b',');

@@ -108,6 +108,15 @@ pub(super) fn record(time: u64, device: u32, op: TraceOp, offset: u64, size: u64
     Ok(Record { time: Nanos(time), device, op, offset: ByteSize(offset), size: ByteSize(size) })
 }
 
+/// The operation that a text means.
+pub(super) fn operation(found: &[u8], read: &[u8], write: &[u8], known: &'static str) -> Result<TraceOp, Problem> {
+    match found {
+        found if found == read => Ok(TraceOp::Read),
+        found if found == write => Ok(TraceOp::Write),
+        _ => Err(Problem::UnknownOp { found: Excerpt::new(found), known }),
+    }
+}
+
 /// Sectors in bytes.
 pub(super) fn sectors(count: u64, field: &'static str) -> Result<u64, Problem> {
     count

@@ -2,11 +2,11 @@
 //!
 //! The timestamp is Unix time in seconds, offset and size are sectors, the type is 0 for a read and 1 for a write.
 
+use super::Record;
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;
-use super::parse::{Parse, record, sectors, time};
-use super::problem::{Excerpt, Problem};
-use super::{Record, TraceOp};
+use super::parse::{Parse, operation, record, sectors, time};
+use super::problem::Problem;
 
 pub(super) const HEADER: &str = "Timestamp,Offset,Size,IOType,VolumeID";
 
@@ -30,11 +30,7 @@ impl Parse for TencentParser {
         let time = time(fields.number("the timestamp")?, 1_000_000_000)?;
         let offset = sectors(fields.number("the offset")?, "the offset")?;
         let size = sectors(fields.number("the size")?, "the size")?;
-        let op = match fields.field("the type")? {
-            b"0" => TraceOp::Read,
-            b"1" => TraceOp::Write,
-            other => return Err(Problem::UnknownOp { found: Excerpt::new(other), known: "0 (read), 1 (write)" }),
-        };
+        let op = operation(fields.field("the type")?, b"0", b"1", "0 (read), 1 (write)")?;
         let device = devices.number(fields.field("the volume")?)?;
         record(time, device, op, offset, size).map(Some)
     }

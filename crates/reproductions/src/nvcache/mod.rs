@@ -21,7 +21,7 @@ use umbrella_lab::hybrid::{HybridInput, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 
 use crate::UnknownPaper;
-use crate::on_inputs::{self, InputFigure, Named, no_claims};
+use crate::on_inputs::{self, InputFigure, no_claims};
 
 /// What it is called here.
 pub const NAME: &str = "nvcache";
@@ -37,16 +37,6 @@ const WEEKS: [&str; 5] =
 pub type Figure = InputFigure<HybridSetup>;
 type Cells = on_inputs::Cells<HybridSetup>;
 type Runs<'a> = on_inputs::Runs<'a, HybridSetup>;
-
-impl Named for HybridInput {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn rename(&mut self, name: String) {
-        self.name = name;
-    }
-}
 
 /// All figures, in order.
 pub static FIGURES: &[Figure] = &[
@@ -130,5 +120,10 @@ pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<HybridInput>>, LabError> {
     let capacity = HybridSetup::default().capacity()?;
     let inputs = vec![HybridInput::desktop_week(SEED)];
-    on_inputs::with_traces(inputs, traces, |path| Ok(vec![HybridInput::trace(path, open, capacity)?]))
+    on_inputs::with_traces(
+        inputs,
+        traces,
+        |input| &mut input.name,
+        |path| Ok(vec![HybridInput::trace(path, open, capacity)?]),
+    )
 }

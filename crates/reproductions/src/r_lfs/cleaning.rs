@@ -7,7 +7,8 @@ use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
 use super::runs::{
-    POLICIES, cells as all_of, judged, least, most, not_run, papers, reductions, regions, short, utilisations_of,
+    POLICIES, VICTIMS, cells as all_of, judged, least, most, of_policies, papers, reductions, regions, short,
+    utilisations_of,
 };
 use super::{Cells, Runs};
 use crate::{Effort, Measured};
@@ -20,8 +21,6 @@ pub(super) const ASSUMED: &str = "Of the paper's traces one week is public, of h
      writes four times what the log holds. A segment has at least 8 blocks and at most 1 MiB. New data start \
      in the outermost region. A region without free segments borrows one. Where a plain log copies nothing, no \
      claim is judged.";
-
-const EACH: [(&str, Victim); 2] = [("cost", Victim::CostBenefit), ("greedy", Victim::Greedy)];
 
 /// Of the inputs with one locality, the one that reads as well: reads make no copies.
 pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
@@ -52,7 +51,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     let mut measured = Vec::new();
     for together in judged(runs) {
         let mut add = |name: String, value| measured.push(together.measured(name, value));
-        for (name, victim) in EACH {
+        for (name, victim) in VICTIMS {
             let [two, three] =
                 [2, 3].map(|count| together.all(|input| reductions(runs, input, (count, victim), copied)));
             add(format!("{name}.up-to"), most(&three));
@@ -64,18 +63,5 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
 }
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &LogInput| {
-        let shares = utilisations_of(runs, input);
-        let mut head = vec!["policy".to_owned()];
-        head.extend(shares.iter().map(|share| format!("{share} %")));
-        let row = |(name, count, victim): (&str, u32, Victim)| {
-            let of = |share: &u32| runs.of(input, &regions(count, victim, *share));
-            let cell = |share: &u32| {
-                of(share).map_or_else(|| not_run(input, *share), |outcome| short(outcome.copied.0 as f64))
-            };
-            std::iter::once(name.to_owned()).chain(shares.iter().map(cell)).collect()
-        };
-        Table { title: format!("{}: blocks copied", input.name), head, rows: POLICIES.map(row).to_vec() }
-    };
-    runs.inputs().map(table).collect()
+    of_policies(runs, "blocks copied", |outcome| short(copied(outcome) as f64))
 }

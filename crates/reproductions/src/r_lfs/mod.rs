@@ -21,7 +21,7 @@ use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::workload::Seed;
 use umbrella_units::Pages;
 
-use crate::on_inputs::{self, InputFigure, Named, no_claims};
+use crate::on_inputs::{self, InputFigure, no_claims};
 use crate::{Effort, UnknownPaper};
 
 /// What it is called here.
@@ -44,16 +44,6 @@ const TRACES: [&str; 7] = [
 pub type Figure = InputFigure<LogSetup>;
 type Cells = on_inputs::Cells<LogSetup>;
 type Runs<'a> = on_inputs::Runs<'a, LogSetup>;
-
-impl Named for LogInput {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn rename(&mut self, name: String) {
-        self.name = name;
-    }
-}
 
 /// All figures, in order.
 pub static FIGURES: &[Figure] = &[
@@ -122,12 +112,17 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<
         local(90, 10, writes, Percent(0))?,
         LogInput::zipf(0.99, blocks, writes, SEED)?,
     ];
-    on_inputs::with_traces(inputs, traces, |path| {
-        // What is touched of small traces is too little for a log; their disks may do.
-        let joined = match LogInput::trace(path, open) {
-            Err(LabError::Log(LogError::TooSmall { .. })) => None,
-            joined => Some(joined?),
-        };
-        Ok(joined.into_iter().chain(LogInput::disks(path, open)?).collect())
-    })
+    on_inputs::with_traces(
+        inputs,
+        traces,
+        |input| &mut input.name,
+        |path| {
+            // What is touched of small traces is too little for a log; their disks may do.
+            let joined = match LogInput::trace(path, open) {
+                Err(LabError::Log(LogError::TooSmall { .. })) => None,
+                joined => Some(joined?),
+            };
+            Ok(joined.into_iter().chain(LogInput::disks(path, open)?).collect())
+        },
+    )
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use umbrella_lab::experiment::Cell;
 use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
+use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
 use super::{Cells, Runs};
@@ -19,6 +20,9 @@ pub(super) const POLICIES: [(&str, u32, Victim); 6] = [
     ("Greedy-3", 3, Victim::Greedy),
 ];
 
+/// The paper's ways to choose a victim.
+pub(super) const VICTIMS: [(&str, Victim); 2] = [("cost", Victim::CostBenefit), ("greedy", Victim::Greedy)];
+
 /// How full the log is.
 pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
     match effort {
@@ -29,12 +33,11 @@ pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
 
 /// R-LFS with so many regions.
 pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> LogSetup {
-    LogSetup {
-        scheme: format!("r_lfs:regions={regions}"),
-        victim,
-        utilisation: Percent(utilisation),
-        segment_blocks: None,
-    }
+    setup(&format!("r_lfs:regions={regions}"), victim, utilisation)
+}
+
+pub(super) fn setup(scheme: &str, victim: Victim, utilisation: u32) -> LogSetup {
+    LogSetup { scheme: scheme.to_owned(), victim, utilisation: Percent(utilisation), segment_blocks: None }
 }
 
 /// The inputs whose logs are as large as their data ask for: our own tables are of these.
@@ -127,9 +130,35 @@ pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Together<'a>> {
     all
 }
 
-/// What stands in a table where there was no run.
-pub(super) fn not_run(input: &LogInput, share: u32) -> String {
-    if input.is_too_full(Percent(share)) { "too full" } else { "-" }.to_owned()
+/// What came of an input: a row a kind of log, a column a utilisation.
+pub(super) fn by_utilisation<L: Fn(u32) -> LogSetup>(
+    runs: &Runs<'_>,
+    input: &LogInput,
+    what: &str,
+    kind: &str,
+    logs: impl IntoIterator<Item = (String, L)>,
+    text: fn(&LogOutcome) -> String,
+) -> Table {
+    let shares = utilisations_of(runs, input);
+    let row = |(name, log): (String, L)| {
+        let cell = |share: &u32| match runs.of(input, &log(*share)) {
+            Some(outcome) => text(outcome),
+            None if input.is_too_full(Percent(*share)) => "too full".to_owned(),
+            None => "-".to_owned(),
+        };
+        std::iter::once(name).chain(shares.iter().map(cell)).collect()
+    };
+    Table {
+        title: format!("{}: {what}", input.name),
+        head: std::iter::once(kind.to_owned()).chain(shares.iter().map(|share| format!("{share} %"))).collect(),
+        rows: logs.into_iter().map(row).collect(),
+    }
+}
+
+/// The same of every input, a row a policy of the paper.
+pub(super) fn of_policies(runs: &Runs<'_>, what: &str, text: fn(&LogOutcome) -> String) -> Vec<Table> {
+    let logs = || POLICIES.map(|(name, count, victim)| (name.to_owned(), move |share| regions(count, victim, share)));
+    runs.inputs().map(|input| by_utilisation(runs, input, what, "policy", logs(), text)).collect()
 }
 
 pub(super) fn most(all: &[f64]) -> f64 {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
+use umbrella_lab::log_store::{LogInput, LogOutcome};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
-use super::runs::{cells as all_of, has_reads, packed, short, utilisations, utilisations_of};
+use super::runs::{by_utilisation, cells as all_of, has_reads, packed, setup, short, utilisations};
 use super::{Cells, Runs};
 use crate::Effort;
 
@@ -30,10 +30,6 @@ fn all_schemes() -> Vec<(String, String)> {
     all.push(row("r_lfs, inside 100", "r_lfs:inside=100"));
     all.push(row("organ, centre 40", "organ:centre=40"));
     all
-}
-
-fn setup(scheme: &str, victim: Victim, share: u32) -> LogSetup {
-    LogSetup { scheme: scheme.to_owned(), victim, utilisation: Percent(share), segment_blocks: None }
 }
 
 pub(super) fn cells(inputs: &[Arc<LogInput>], _: Effort) -> Cells {
@@ -77,17 +73,10 @@ pub(super) fn sweep_cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
 }
 
 fn sweep(runs: &Runs<'_>, input: &LogInput, what: &str, text: fn(&LogOutcome) -> String) -> Table {
-    let shares = utilisations_of(runs, input);
-    let mut head = vec!["scheme".to_owned()];
-    head.extend(shares.iter().map(|share| format!("{share} %")));
-    let row = |(name, scheme): &(String, String)| {
-        let cell = |share: &u32| {
-            let outcome = runs.of(input, &setup(scheme, Victim::CostBenefit, *share));
-            outcome.map_or_else(|| "-".to_owned(), text)
-        };
-        std::iter::once(name.clone()).chain(shares.iter().map(cell)).collect()
-    };
-    Table { title: format!("{}: {what}", input.name), head, rows: all_schemes().iter().map(row).collect() }
+    let schemes = all_schemes();
+    let logs =
+        schemes.iter().map(|(name, scheme)| (name.clone(), move |share| setup(scheme, Victim::CostBenefit, share)));
+    by_utilisation(runs, input, what, "scheme", logs, text)
 }
 
 pub(super) fn show_sweep(runs: &Runs<'_>) -> Vec<Table> {

@@ -4,20 +4,14 @@ use std::sync::Arc;
 
 use umbrella_lab::log_store::{LogInput, LogOutcome};
 use umbrella_lab::result::Table;
-use umbrella_policy::log_layout::Victim;
 
-use super::runs::{
-    POLICIES, cells as all_of, has_reads, judged, least, most, not_run, papers, reductions, regions, short,
-    utilisations_of,
-};
+use super::runs::{VICTIMS, cells as all_of, has_reads, judged, least, most, of_policies, papers, reductions, short};
 use super::{Cells, Runs};
 use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "As in figure 3. Claims are judged by the trace's own requests (\"serving all the requests in the \
      trace\"); the table has the cleaner's as well. Inputs with fewer than one read for a hundred blocks \
      written are left out, because a log that only writes does not seek.";
-
-const EACH: [(&str, Victim); 2] = [("cost", Victim::CostBenefit), ("greedy", Victim::Greedy)];
 
 pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
     all_of(inputs.iter(), &papers(effort))
@@ -34,7 +28,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
         if together.inputs.is_empty() {
             continue;
         }
-        for (name, victim) in EACH {
+        for (name, victim) in VICTIMS {
             let of = |count| together.all(|input| reductions(runs, input, (count, victim), distance));
             let all = [2, 3].map(of).concat();
             for (what, value) in [("least", least(&all)), ("up-to", most(&all))] {
@@ -46,22 +40,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
 }
 
 pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
-    let table = |input: &LogInput| {
-        let shares = utilisations_of(runs, input);
-        let mut head = vec!["policy".to_owned()];
-        head.extend(shares.iter().map(|share| format!("{share} %")));
-        let row = |(name, count, victim): (&str, u32, Victim)| {
-            let cell = |share: &u32| {
-                let outcome = runs.of(input, &regions(count, victim, *share));
-                let both = |outcome: &LogOutcome| {
-                    [outcome.foreground, outcome.all].map(|travel| short(travel.distance.0 as f64)).join(" / ")
-                };
-                outcome.map_or_else(|| not_run(input, *share), both)
-            };
-            std::iter::once(name.to_owned()).chain(shares.iter().map(cell)).collect()
-        };
-        let title = format!("{}: seek distance in blocks, of the trace's requests / of all", input.name);
-        Table { title, head, rows: POLICIES.map(row).to_vec() }
-    };
-    runs.inputs().map(table).collect()
+    of_policies(runs, "seek distance in blocks, of the trace's requests / of all", |outcome| {
+        [outcome.foreground, outcome.all].map(|travel| short(travel.distance.0 as f64)).join(" / ")
+    })
 }

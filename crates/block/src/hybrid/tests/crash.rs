@@ -80,27 +80,15 @@ fn work(hybrid: &Recorder<Hybrid>, random: &mut StdRng, operations: u32) {
 fn check_states(scene: &Scene, before: &Memory, bounds: Bounds, label: &str) -> usize {
     let recording = scene.journal.recording();
     let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-    let mut states = CrashStates::new(recording.clone(), halves, bounds);
+    let states = CrashStates::new(recording.clone(), halves, bounds);
     let before = Arc::new(Memory::from_bytes(before.to_bytes()));
-    let mut expected = Medium::new(HYBRID, before, Discarded::Kept);
-    let mut count = 0;
-    loop {
-        let step = states.advance().expect("memory does not fail");
-        expected.advance(&recording, states.cut()).expect("memory does not fail");
-        match step {
-            Step::End => return count,
-            Step::Same => continue,
-            Step::Changed => {}
+    let expected = Medium::new(HYBRID, before, Discarded::Kept);
+    check_crash_states(&recording, states, expected, |state, expected| {
+        let hybrid = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
+        if let Err(error) = expected.check(&recording, &hybrid, whole()) {
+            panic!("{label}: {state}: {error}");
         }
-        for state in states.states() {
-            let state = state.expect("memory does not fail");
-            count += 1;
-            let hybrid = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
-            if let Err(error) = expected.check(&recording, &hybrid, whole()) {
-                panic!("{label}: {state}: {error}");
-            }
-        }
-    }
+    })
 }
 
 fn fresh() -> (Memory, Memory) {

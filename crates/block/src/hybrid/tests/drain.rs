@@ -31,44 +31,43 @@ fn two_chunks(house: &House, algorithm: Algorithm) -> Hybrid {
 /// The end of the second write: it is in the second chunk only.
 const SECOND_CHUNK: SectorRange = SectorRange { start: Lba(LOG_START.0 + 320), sectors: 80 };
 
+/// Drains both writes, while writing the first and reading the second waits.
+fn drained(algorithm: Algorithm, meanwhile: impl FnOnce(&House)) {
+    let house = House::new();
+    let hybrid = two_chunks(&house, algorithm);
+    house.disk().close(Operation::Write, range(1000, 200));
+    house.flash.close(Operation::Read, SECOND_CHUNK);
+    std::thread::scope(|scope| {
+        let drain = starts(scope, || hybrid.drain());
+        house.disk().holds(1);
+        meanwhile(&house);
+        ends(drain).expect("both are well");
+    });
+    assert_eq!(read(&house.disk().inner, 3000, 200), fill(2, 200), "{algorithm}");
+}
+
 #[test]
 fn with_two_buffers_flash_is_read_while_the_disk_is_written() {
     for algorithm in [Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
-        let house = House::new();
-        let hybrid = two_chunks(&house, algorithm);
-        house.disk().close(Operation::Write, range(1000, 200));
-        house.flash.close(Operation::Read, SECOND_CHUNK);
-        std::thread::scope(|scope| {
-            let drain = starts(scope, || hybrid.drain());
-            house.disk().holds(1);
+        drained(algorithm, |house| {
             house.flash.holds(1);
             assert_eq!(house.disk().gate.lock().waiting, 1, "{algorithm}: the first write has not ended");
             house.flash.open();
             house.disk().open();
-            ends(drain).expect("both are well");
         });
-        assert_eq!(read(&house.disk().inner, 3000, 200), fill(2, 200), "{algorithm}");
     }
 }
 
 #[test]
 fn with_one_buffer_flash_is_not_read_while_the_disk_is_written() {
     for algorithm in [Algorithm::Alg1, Algorithm::Alg2] {
-        let house = House::new();
-        let hybrid = two_chunks(&house, algorithm);
-        house.disk().close(Operation::Write, range(1000, 200));
-        house.flash.close(Operation::Read, SECOND_CHUNK);
-        std::thread::scope(|scope| {
-            let drain = starts(scope, || hybrid.drain());
-            house.disk().holds(1);
+        drained(algorithm, |house| {
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(house.flash.gate.lock().waiting, 0, "{algorithm}");
             house.disk().open();
             house.flash.holds(1);
             house.flash.open();
-            ends(drain).expect("both are well");
         });
-        assert_eq!(read(&house.disk().inner, 3000, 200), fill(2, 200), "{algorithm}");
     }
 }
 

@@ -87,32 +87,6 @@ proptest! {
     }
 }
 
-/// A disk with blocks of 4 KiB, which takes nothing else.
-struct Coarse(Memory);
-
-impl BlockDevice for Coarse {
-    crate::forward!(0: flush, discard);
-
-    fn geometry(&self) -> Geometry {
-        Geometry { logical_block: 4096, ..self.0.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.geometry().check(at, buffer.len())?;
-        self.0.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.geometry().check(at, data.len())?;
-        self.0.write(at, data, durability)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.geometry().check(range.start, range.bytes().0 as usize)?;
-        self.0.write_zeroes(range, zeroes, durability)
-    }
-}
-
 #[test]
 fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
     use rand::rngs::StdRng;

@@ -197,10 +197,7 @@ fn what_is_moved_from_a_segment_that_is_read_in_parts_is_what_was_written() {
 fn a_segment_whose_second_header_is_damaged_is_left_as_it_is() {
     let device: Arc<dyn BlockDevice> = large(48, false);
     let store = open(&device, by_hand());
-    let blocks = sectors_of(&store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    let blocks = fill_up(&store);
     store.checkpoint().expect("there is room");
     let (segment, at) = {
         let mut state = store.shared.state.lock();

@@ -77,29 +77,18 @@ pub(super) fn work(store: &Recorder<LogStore>, random: &mut StdRng, operations: 
 fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> usize {
     let recording = scene.journal.recording();
     let sectors = before.len() as u64 / SECTOR_BYTES;
-    let mut states = scene.states(bounds);
-    let mut expected = Medium::new(STORE, Arc::new(Memory::from_bytes(before)), Discarded::Zeroed);
+    let expected = Medium::new(STORE, Arc::new(Memory::from_bytes(before)), Discarded::Zeroed);
     let mut count = 0;
-    loop {
-        let step = states.advance().expect("memory does not fail");
-        expected.advance(&recording, states.cut()).expect("memory does not fail");
-        match step {
-            Step::End => return count,
-            Step::Same => continue,
-            Step::Changed => {}
+    check_crash_states(&recording, scene.states(bounds), expected, |state, expected| {
+        count += 1;
+        if count % 5 == 0 {
+            assert_no_problem(Arc::new(state.devices[0].fork()), &format!("{label}: {state}"));
         }
-        for state in states.states() {
-            let state = state.expect("memory does not fail");
-            count += 1;
-            if count % 5 == 0 {
-                assert_no_problem(Arc::new(state.devices[0].fork()), &format!("{label}: {state}"));
-            }
-            let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
-            if let Err(error) = expected.check(&recording, &store, range(0, sectors)) {
-                panic!("{label}: {state}: {error}");
-            }
+        let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
+        if let Err(error) = expected.check(&recording, &store, range(0, sectors)) {
+            panic!("{label}: {state}: {error}");
         }
-    }
+    })
 }
 
 /// A check finds nothing but a copy of the superblock that was being written.

@@ -185,13 +185,7 @@ fn with_newest_damaged(more: u64, at: usize) -> (Vec<u8>, Vec<u8>) {
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(3);
-    let mut write = |count: u64| {
-        for _ in 0..count {
-            let block = random.random_range(0..blocks);
-            store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
-        }
-        store.flush().expect("memory does not fail");
-    };
+    let mut write = |count| write_at_random(&store, &mut random, count);
     write(blocks * 2);
     store.checkpoint().expect("there is room");
     write(100);

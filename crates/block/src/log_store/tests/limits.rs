@@ -8,21 +8,11 @@ use umbrella_units::BlockNo;
 
 use super::*;
 use crate::device::Geometry;
-use crate::error::BlockError;
 use crate::log_store::core::Blocked;
 use crate::log_store::create::size;
 use crate::log_store::engine::WriteThrottle;
 use crate::log_store::footprint::refuse_without_memory;
 use crate::log_store::rebuild::rebuild;
-
-/// Fills a store, each block with its number.
-fn fill_up(store: &LogStore) -> u64 {
-    let blocks = sectors_of(store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
-    blocks
-}
 
 #[test]
 fn discards_that_are_flushed_one_by_one_leave_the_cleaner_its_room() {
@@ -132,38 +122,6 @@ fn nothing_is_read_or_written_beyond_the_end() {
         store.discard(range(u64::MAX, 2)).expect_err("it is beyond the end");
         store.read(Lba(end), &mut fill(0, 1)).expect_err("it is beyond the end");
         assert!(store.shared.state.lock().core.map.next_used(BlockNo(end / 8)).0 >= end / 8);
-    }
-}
-
-/// A disk with sectors of 4 KiB: it refuses what is not aligned to them.
-struct Coarse(Memory);
-
-impl BlockDevice for Coarse {
-    fn geometry(&self) -> Geometry {
-        Geometry { logical_block: 4096, ..self.0.geometry() }
-    }
-
-    fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
-        self.geometry().check(at, buffer.len())?;
-        self.0.read(at, buffer)
-    }
-
-    fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
-        self.geometry().check(at, data.len())?;
-        self.0.write(at, data, durability)
-    }
-
-    fn flush(&self) -> Result<(), BlockError> {
-        self.0.flush()
-    }
-
-    fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
-        self.geometry().check_range(range)
-    }
-
-    fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
-        self.geometry().check_range(range)?;
-        self.0.write_zeroes(range, zeroes, durability)
     }
 }
 

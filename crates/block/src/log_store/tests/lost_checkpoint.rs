@@ -127,13 +127,7 @@ fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_told() {
         let store = open(&device, Options { checkpoint_every: ByteSize(1 << 30), ..by_hand() });
         let blocks = sectors_of(&store) / 8;
         let mut random = StdRng::seed_from_u64(seed);
-        let mut write = |count: u64| {
-            for _ in 0..count {
-                let block = random.random_range(0..blocks);
-                store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
-            }
-            store.flush().expect("memory does not fail");
-        };
+        let mut write = |count| write_at_random(&store, &mut random, count);
         write(blocks * 2);
         store.checkpoint().expect("there is room");
         write(100 + seed * 20);

@@ -100,10 +100,7 @@ fn absent_page(store: &LogStore, page: u32) -> Option<BlockNo> {
 fn what_is_freed_while_a_page_of_the_map_is_read_is_not_read_from_where_it_was() {
     let disk = made(90, "r_lfs");
     let store = open(&disk, by_hand());
-    let blocks = sectors_of(&store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    fill_up(&store);
     store.close().expect("it can be closed");
     let hooked = Hooked::new(disk);
     let device: Arc<dyn BlockDevice> = hooked.clone();
@@ -146,30 +143,34 @@ fn who_writes_on_while_the_store_is_closed_waits_for_no_thread_that_has_ended() 
     assert_eq!(read(&open(&device, by_hand()), 0, 8), fill(1, 8));
 }
 
+fn write_round(store: &LogStore, round: u64) {
+    for block in 0..40 {
+        store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+    }
+}
+
+fn assert_round(store: &LogStore, round: u64) {
+    for block in 0..40 {
+        assert!(read(store, block * 8, 8) == numbered(round << 32 | block), "block {block} was flushed, and is lost");
+    }
+}
+
 #[test]
 fn what_is_written_while_a_checkpoint_without_threads_is_made_is_not_lost() {
     let hooked = Hooked::new(made(90, "r_lfs"));
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, by_hand()));
-    let write = |store: &LogStore, round: u64| {
-        for block in 0..40 {
-            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-        }
-    };
-    write(&store, 1);
+    write_round(&store, 1);
     let other = Arc::downgrade(&store);
     // Enough for a whole chunk, which is complete at once.
-    hooked.once(When::Write, move || write(&other.upgrade().expect("it makes a checkpoint"), 2));
+    hooked.once(When::Write, move || write_round(&other.upgrade().expect("it makes a checkpoint"), 2));
     store.checkpoint().expect("there is room");
     assert!(!hooked.is_due(), "nothing happened while it was made");
     let waiting = store.shared.state.lock().core.layout.waiting();
     assert_ne!(waiting, (0, 0), "what was replaced meanwhile is free, though what replaced it is not durable");
     store.flush().expect("memory does not fail");
     drop(store);
-    let store = open(&device, by_hand());
-    for block in 0..40 {
-        assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
-    }
+    assert_round(&open(&device, by_hand()), 2);
 }
 
 /// Whether what must be durable when `end` returns waits for a chunk that takes its time to be written.
@@ -238,23 +239,15 @@ fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
     let hooked = Hooked::new(Arc::new(Memory::from_bytes(bytes)));
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, by_hand()));
-    let write = |store: &LogStore, round: u64| {
-        for block in 0..40 {
-            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-        }
-    };
-    write(&store, 1);
+    write_round(&store, 1);
     let other = Arc::downgrade(&store);
     // While the checkpoint that comes first is written: it does not cover this.
-    hooked.once(When::Write, move || write(&other.upgrade().expect("it grows"), 2));
+    hooked.once(When::Write, move || write_round(&other.upgrade().expect("it grows"), 2));
     store.grow().expect("it grows");
     assert!(!hooked.is_due(), "nothing happened while it grew");
     store.flush().expect("memory does not fail");
     drop(store);
-    let store = open(&device, by_hand());
-    for block in 0..40 {
-        assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
-    }
+    assert_round(&open(&device, by_hand()), 2);
 }
 
 #[test]
@@ -262,10 +255,7 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
     let hooked = Hooked::new(made(60, "sepgc"));
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, by_hand()));
-    let blocks = sectors_of(&*store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    let blocks = fill_up(&store);
     store.flush().expect("memory does not fail");
     let place = device_block(&store, 3);
     let first = {
@@ -334,10 +324,7 @@ fn a_block_that_is_back_where_it_was_is_read_again() {
     let hooked = Hooked::new(Arc::clone(&disk));
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, by_hand()));
-    let blocks = sectors_of(&*store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    let blocks = fill_up(&store);
     store.flush().expect("memory does not fail");
     let place = device_block(&store, 3);
     let other = Arc::downgrade(&store);

@@ -30,15 +30,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "POLICIES")]
     policy: Vec<String>,
     #[command(flatten)]
-    input: InputArgs,
-    #[command(flatten)]
-    machine: MachineArgs,
-    #[command(flatten)]
-    replay: ReplayArgs,
-    #[command(flatten)]
-    run: RunArgs,
-    #[command(flatten)]
-    output: OutputArgs,
+    experiment: ExperimentArgs,
 }
 
 /// Run one write-back policy, and show every figure of the run.
@@ -57,6 +49,13 @@ pub(crate) struct SingleArgs {
     /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by another policy, both are shown.
     #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric", "format", "lenient", "strict"])]
     events: Option<PathBuf>,
+    #[command(flatten)]
+    experiment: ExperimentArgs,
+}
+
+/// What is run, on what, and how it is shown.
+#[derive(Debug, Args)]
+struct ExperimentArgs {
     #[command(flatten)]
     input: InputArgs,
     #[command(flatten)]
@@ -78,39 +77,36 @@ impl CompareArgs {
         if policies.is_empty() {
             policies.extend(writeback::policies().iter().filter(|info| !info.offline).map(|info| info.name.to_owned()));
         }
-        let figures = self.output.figures(&self.input)?;
-        let cells = self.run.cells(&policies, &self.input, &self.replay, &self.machine, Seeds::Several)?;
-        let bars = Bars::new(&cells)?;
-        let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
-        let stopped = bars.finish();
-        self.output.give(&outcomes, &cells, || {
-            table::comparison(&outcomes, &figures, table::Look::of_output(self.output.is_wide()))
-        })?;
-        failed.map_or(Ok(()), Err)?;
-        Ok(ended(stopped, outcomes.len(), cells.len()))
+        self.experiment.run(&policies, Seeds::Several)
     }
 }
 
 impl SingleArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(events) = &self.events {
-            return super::events::run(events, self.policy.as_deref(), self.output.is_json());
+            return super::events::run(events, self.policy.as_deref(), self.experiment.output.is_json());
         }
-        let figures = self.output.figures(&self.input)?;
         let policy = self.policy.as_deref().unwrap_or("file");
         let [policy] = split_policies(policy).try_into().map_err(|policies: Vec<String>| match policies.len() {
             0 => anyhow!("--policy names no policy (umbrella lab list policies)"),
             _ => anyhow!("lab run takes one policy (for several: umbrella lab compare --policy {policy})"),
         })?;
-        let cells = self.run.cells(&[policy], &self.input, &self.replay, &self.machine, Seeds::One)?;
+        self.experiment.run(&[policy], Seeds::One)
+    }
+}
+
+impl ExperimentArgs {
+    /// Shows what came of the runs, also when one failed.
+    fn run(&self, policies: &[String], seeds: Seeds) -> anyhow::Result<ExitCode> {
+        let figures = self.output.figures(&self.input)?;
+        let cells = self.run.cells(policies, &self.input, &self.replay, &self.machine, seeds)?;
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
-        let text = || match outcomes.as_slice() {
-            [one] => one_run(one, &figures),
-            several => table::comparison(several, &figures, table::Look::of_output(self.output.is_wide())),
-        };
-        self.output.give(&outcomes, &cells, text)?;
+        self.output.give(&outcomes, &cells, || match (outcomes.as_slice(), seeds) {
+            ([one], Seeds::One) => one_run(one, &figures),
+            (all, _) => table::comparison(all, &figures, table::Look::of_output(self.output.is_wide())),
+        })?;
         failed.map_or(Ok(()), Err)?;
         Ok(ended(stopped, outcomes.len(), cells.len()))
     }

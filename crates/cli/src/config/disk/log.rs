@@ -111,7 +111,8 @@ impl LogSpec {
 }
 
 /// A placement scheme with its parameters, `r_lfs:regions=3`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub(crate) struct SchemeSpec {
     text: String,
 }
@@ -129,12 +130,6 @@ impl FromStr for SchemeSpec {
 impl fmt::Display for SchemeSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
-    }
-}
-
-impl Serialize for SchemeSpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use thiserror::Error;
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_policy::{PolicyError, Spec};
 use umbrella_units::Nanos;
 
 /// When a disk sleeps: a spin-down policy with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
 pub(crate) struct SleepSpec {
     text: String,
 }
@@ -55,11 +56,5 @@ impl FromStr for SleepSpec {
 impl fmt::Display for SleepSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
-    }
-}
-
-impl Serialize for SleepSpec {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }

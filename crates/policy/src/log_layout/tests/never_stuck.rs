@@ -59,6 +59,20 @@ fn a_victim() -> impl Strategy<Value = Victim> {
     prop_oneof![Just(Victim::Greedy), Just(Victim::CostBenefit)]
 }
 
+/// Fills all that is promised, takes the steps, and writes it all again.
+fn goes_on(settings: Settings, steps: impl IntoIterator<Item = Step>) {
+    let blocks = room(&settings).advertised(0).unwrap();
+    let mut driver = Driver::new(settings, blocks);
+    (0..blocks).for_each(|block| driver.write(BlockNo(block)));
+    for step in steps {
+        perform(&mut driver, step);
+        driver.check();
+    }
+    driver.checkpoint();
+    (0..blocks).rev().for_each(|block| driver.write(BlockNo(block)));
+    driver.check();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
@@ -73,16 +87,7 @@ proptest! {
         let streams = SchemeInfo::make(&scheme.parse().unwrap()).unwrap().streams();
         let shape = Shape { segments: (5 * u32::from(streams) + 15).max(50) + more, segment_blocks: 16 };
         let settings = settings(shape, &scheme, victim, live);
-        let blocks = room(&settings).advertised(0).unwrap();
-        let mut driver = Driver::new(settings, blocks);
-        (0..blocks).for_each(|block| driver.write(BlockNo(block)));
-        for step in steps {
-            perform(&mut driver, step);
-            driver.check();
-        }
-        driver.checkpoint();
-        (0..blocks).rev().for_each(|block| driver.write(BlockNo(block)));
-        driver.check();
+        goes_on(settings, steps);
     }
 }
 
@@ -107,9 +112,6 @@ fn ten_random_rewrites_of_all_that_was_promised_go_through_whatever_the_scheme()
 fn a_flush_never_costs_more_than_what_was_cleaned_before_it_gains() {
     let shape = Shape { segments: 79, segment_blocks: 16 };
     let settings = settings(shape, "sepbit", Victim::CostBenefit, true);
-    let blocks = room(&settings).advertised(0).unwrap();
-    let mut driver = Driver::new(settings, blocks);
-    (0..blocks).for_each(|block| driver.write(BlockNo(block)));
     let found = [
         Step::Write(31896, 137),
         Step::Write(10286, 148),
@@ -121,11 +123,5 @@ fn a_flush_never_costs_more_than_what_was_cleaned_before_it_gains() {
         Step::Sync,
         Step::Write(30032, 8),
     ];
-    for step in found {
-        perform(&mut driver, step);
-        driver.check();
-    }
-    driver.checkpoint();
-    (0..blocks).rev().for_each(|block| driver.write(BlockNo(block)));
-    driver.check();
+    goes_on(settings, found);
 }

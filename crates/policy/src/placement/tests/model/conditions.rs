@@ -55,47 +55,16 @@ fn truth(condition: &Condition, facts: &FileFacts<'_>, find: Find<'_>, band: Ban
 fn compared(is: Comparison, value: i128, threshold: i128, hysteresis: i128, band: Band) -> bool {
     // A threshold does not sink below nothing.
     let (low, high) = ((threshold - hysteresis).max(0), threshold + hysteresis);
+    let (most, least) = match band {
+        Band::Wider => (high, low),
+        Band::Narrower => (low, high),
+        Band::None => (threshold, threshold),
+    };
     match (band, is) {
-        (_, Comparison::Less) => {
-            value
-                < if band == Band::Wider {
-                    high
-                } else if band == Band::Narrower {
-                    low
-                } else {
-                    threshold
-                }
-        }
-        (_, Comparison::LessOrEqual) => {
-            value
-                <= if band == Band::Wider {
-                    high
-                } else if band == Band::Narrower {
-                    low
-                } else {
-                    threshold
-                }
-        }
-        (_, Comparison::GreaterOrEqual) => {
-            value
-                >= if band == Band::Wider {
-                    low
-                } else if band == Band::Narrower {
-                    high
-                } else {
-                    threshold
-                }
-        }
-        (_, Comparison::Greater) => {
-            value
-                > if band == Band::Wider {
-                    low
-                } else if band == Band::Narrower {
-                    high
-                } else {
-                    threshold
-                }
-        }
+        (_, Comparison::Less) => value < most,
+        (_, Comparison::LessOrEqual) => value <= most,
+        (_, Comparison::GreaterOrEqual) => value >= least,
+        (_, Comparison::Greater) => value > least,
         (Band::Wider, Comparison::Equal) => low <= value && value <= high,
         (_, Comparison::Equal) => value == threshold,
         (Band::Narrower, Comparison::NotEqual) => value < low || value > high,
