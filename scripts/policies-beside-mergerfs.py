@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Creates the same files through mergerfs and through a pool with the configuration that `umbrella from-mergerfs` writes, for every policy of creating, and
-compares on which branches they lie: the table of docs/from-mergerfs.md, tried. `mfs:a=NC` is the policy mfs with branch a in mode NC. Needs root, mergerfs and target/debug/umbrella (or the program in $UMBRELLA).
+compares on which branches they lie: the table of docs/from-mergerfs.md, tried. `mfs:a=NC` is the policy mfs with branch a in mode NC.
+Needs root, mergerfs and target/debug/umbrella (or the program in $UMBRELLA).
 
     scripts/policies-beside-mergerfs.py [--only mergerfs] [POLICY[:BRANCH=MODE]...]
 

@@ -64,20 +64,17 @@ impl<F> Inventory<F> {
     /// Notes a file; `dirs` are the directories that are kept together and have a name of it.
     pub fn note(&mut self, file: F, found: Found<'_>, dirs: impl IntoIterator<Item = Box<[u8]>>) {
         let mut of_dirs = dirs.into_iter();
-        let unit = match of_dirs.next() {
-            Some(first) => {
-                let first = self.unit_of_dir(first, found.on);
-                for other in of_dirs {
-                    let other = self.unit_of_dir(other, found.on);
-                    self.join(first, other);
-                }
-                self.root(first)
+        let unit = if let Some(first) = of_dirs.next() {
+            let first = self.unit_of_dir(first, found.on);
+            for other in of_dirs {
+                let other = self.unit_of_dir(other, found.on);
+                self.join(first, other);
             }
-            None => {
-                let unit = self.new_unit(found.on);
-                self.files.push((file, unit));
-                unit
-            }
+            self.root(first)
+        } else {
+            let unit = self.new_unit(found.on);
+            self.files.push((file, unit));
+            unit
         };
         if let Some(unit) = self.units.get_mut(unit) {
             unit.bytes.0 = unit.bytes.0.saturating_add(found.bytes.0);
