@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Creates the same files through mergerfs and through a pool with the configuration that `umbrella from-mergerfs` writes, for every policy of creating, and
-compares on which branches they lie: the table of docs/from-mergerfs.md, tried. Needs root, mergerfs and target/debug/umbrella (or the program in $UMBRELLA).
+compares on which branches they lie: the table of docs/from-mergerfs.md, tried. `mfs:a=NC` is the policy mfs with branch a in mode NC.
+Needs root, mergerfs and target/debug/umbrella (or the program in $UMBRELLA).
 
-    scripts/policies-beside-mergerfs.py [--only mergerfs] [POLICY...]
+    scripts/policies-beside-mergerfs.py [--only mergerfs] [POLICY[:BRANCH=MODE]...]
 
 Ends with 1 where the two differ. With --only mergerfs it prints what mergerfs does."""
 
@@ -17,9 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 POLICIES = """all epall epff eplfs eplus epmfs eppfrd eprand ff lfs lus mfs msplfs msplus mspmfs msppfrd newest pfrd rand""".split()
+# Branches in another mode than RW: the favourite of the policy, or the one that has the directory.
+MODES = ["ff:a=NC", "mfs:b=NC", "epmfs:a=NC", "mspmfs:a=NC", "epff:b=NC", "ff:a=RO", "mfs:b=RO", "epmfs:a=RO"]
 RANDOM = {"eppfrd", "eprand", "msppfrd", "pfrd", "rand"}
-# Where our page says that the two differ.
-UNEQUAL = {"newest"}
 MIB = 1 << 20
 # Size of each branch and what is used of it, so that every policy has another favourite.
 BRANCHES = {"a": (64, 40), "b": (96, 20), "c": (48, 12)}
@@ -49,6 +50,8 @@ class World:
         for path, holders in DIRECTORIES.items():
             for holder in holders:
                 (folder / holder / path).mkdir(parents=True)
+        for holder in "abc":
+            (folder / holder / f"every/old-{holder}").write_bytes(b"old")
         self.tree = folder / "tree"
         self.tree.mkdir()
 
@@ -67,56 +70,94 @@ class World:
             took[file] = set()
             for number in range(TIMES if policy in RANDOM else 1):
                 path = f"{file}{number}"
-                try:
-                    (self.tree / path).write_bytes(b"")
-                    took[file].add(self.where(path))
-                except OSError as error:
-                    took[file].add(errno.errorcode[error.errno])
+                took[file].add(self.outcome(path, lambda path: path.write_bytes(b"")))
         return {file: " ".join(sorted(branches)) for file, branches in took.items()}
+
+    def change(self, branch):
+        """What becomes of a file that is on a branch: where each step leaves it, or the error."""
+        old, new, link = f"every/old-{branch}", f"every/new-{branch}", f"every/link-{branch}"
+        return {
+            "append": self.outcome(old, lambda path: path.open("ab").write(b"more")),
+            "chmod": self.outcome(old, lambda path: path.chmod(0o600)),
+            "link": self.outcome(link, lambda path: path.hardlink_to(self.tree / old)),
+            "rename": self.outcome(new, lambda path: (self.tree / old).rename(path)),
+            "delete": self.outcome(new, lambda path: path.unlink()),
+        }
+
+    def outcome(self, path, step):
+        try:
+            step(self.tree / path)
+            return self.where(path)
+        except OSError as error:
+            return errno.errorcode[error.errno]
 
 
 def options(policy):
     return f"category.create={policy},minfreespace=4M"
 
 
-def through_mergerfs(policy):
+def parts(row):
+    """The policy of a row, and the branches as mergerfs has them: with the mode of one, if it has another."""
+    policy, _, mode = row.partition(":")
+    return policy, mode.partition("=")
+
+
+def branches_of(folder, mode):
+    changed, equals, word = mode
+    return ":".join(f"{folder}/{name}{equals + word if name == changed else ''}" for name in "abcd")
+
+
+def tried(world, policy, mode):
+    changed, equals, _ = mode
+    return {**world.create(policy), **(world.change(changed) if equals else {})}
+
+
+def through_mergerfs(row):
+    policy, mode = parts(row)
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         try:
-            branches = ":".join(f"{folder}/{name}" for name in "abcd")
-            run("mergerfs", "-o", options(policy), branches, world.tree)
+            run("mergerfs", "-o", options(policy), branches_of(folder, mode), world.tree)
             try:
-                return world.create(policy)
+                return tried(world, policy, mode)
             finally:
                 run("umount", world.tree)
         finally:
             world.close()
 
 
-def through_umbrella(policy):
+def through_umbrella(row):
+    policy, mode = parts(row)
     program = os.environ.get("UMBRELLA", ROOT / "target/debug/umbrella")
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         environment = {**os.environ, "UMBRELLA_RUN_DIR": f"{folder}/run", "UMBRELLA_STATE_DIR": f"{folder}/state"}
         environment["UMBRELLA_LOG_DIR"] = folder
         try:
-            branches = ":".join(f"{folder}/{name}" for name in "abcd")
-            line = f"{branches} {world.tree} fuse.mergerfs {options(policy)} 0 0"
+            line = f"{branches_of(folder, mode)} {world.tree} fuse.mergerfs {options(policy)} 0 0"
             config = f"{folder}/pool.toml"
             run(program, "from-mergerfs", "--output", config, line, env=environment)
             run(program, "mount", config, "--daemon", env=environment)
             try:
-                return world.create(policy)
+                return tried(world, policy, mode)
             finally:
                 run(program, "unmount", config, env=environment)
         finally:
             world.close()
 
 
+def as_documented(row, file, taken, own):
+    """Whether our page says that the two differ so."""
+    policy, (_, _, mode) = parts(row)
+    is_refused = mode and {taken, own} == {"EROFS", "ENOSPC"}
+    is_read_only = mode == "RO" and (file == "append" or policy.startswith("ep") and taken == "EROFS")
+    return policy == "newest" or is_refused or is_read_only
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["mergerfs"])
-    parser.add_argument("policies", nargs="*", default=POLICIES)
+    parser.add_argument("policies", nargs="*", default=POLICIES + MODES)
     arguments = parser.parse_args()
     if os.geteuid() != 0 or not shutil.which("mergerfs"):
         sys.exit("this mounts mergerfs: run it as root, and install mergerfs (`apt-get install mergerfs`)")
@@ -129,9 +170,9 @@ def main():
             # Of a random choice that makes the directory only the first is random: the others follow it there.
             first_choice = policy in RANDOM and file.startswith("full/") and {own, taken} <= {"a", "b", "c"}
             is_equal = arguments.only or own == taken or first_choice
-            note = "" if is_equal else "  as documented" if policy in UNEQUAL else "  DIFFERS"
+            note = "" if is_equal else "  as documented" if as_documented(policy, file, taken, own) else "  DIFFERS"
             differ |= note.endswith("DIFFERS")
-            print(f"{policy:<8} {file:<12} {taken:<16} {own}{note}", flush=True)
+            print(f"{policy:<11} {file:<12} {taken:<16} {own}{note}", flush=True)
     sys.exit(differ)
 
 

@@ -61,7 +61,6 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
         private_dir(dir)?;
     }
     let is_import = !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path));
-    private_dir(&session.state_dir)?;
     let mounted = Arc::new(AtomicBool::new(false));
     heed_signals(&session, Arc::clone(&mounted))?;
     let Session { pool, state_dir, config, is_elsewhere, allow_missing, options, source, starter, trace_requests } =

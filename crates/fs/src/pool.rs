@@ -74,17 +74,21 @@ impl Pool {
         // Before the branches are used for the first time.
         let disk_errors = DiskErrors::listen();
         let inodes = Arc::new(InodeMap::new());
-        let mut branches = Vec::with_capacity(specs.len());
-        for (index, spec) in specs.into_iter().enumerate() {
-            let branch = Branch::new(BranchId(index as u16), spec, Arc::clone(state));
+        let branch = |(index, spec)| Branch::new(BranchId(index as u16), spec, Arc::clone(state));
+        let mut branches: Vec<Arc<Branch>> = specs.into_iter().enumerate().map(branch).collect();
+        let may_be_missing = |branch: &Branch| branch.settings().optional || missing.contains(&branch.spec.name);
+        // First all are looked at, so that a start that fails has written nothing.
+        for branch in branches.iter().filter(|branch| !may_be_missing(branch)) {
+            branch.check().map_err(|error| Error::of_branch(&branch.spec.name, &error))?;
+        }
+        for branch in &branches {
             branch.set_access_times(access_times);
             if let Err(error) = branch.bring_online() {
-                if !branch.settings().optional && !missing.contains(&branch.spec.name) {
+                if !may_be_missing(branch) {
                     return Err(Error::of_branch(&branch.spec.name, &error));
                 }
                 tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; going on without it");
             }
-            branches.push(branch);
         }
         let rules = ActiveRules::bind(rules, &branches)?;
         let id = BranchId(branches.len() as u16);

@@ -2,14 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{SigHandler, Signal};
 use rustix::mount::UnmountFlags;
 
-use crate::support::disk::{Disk, is_mount_point};
+use crate::support::disk::{Disk, is_mount_point, unmount};
 use crate::support::looped::Looped;
 use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{Process, is_alive, signal};
@@ -45,6 +45,25 @@ fn a_mount_right_after_an_unmount_is_never_refused() {
         must_mount(&pool);
         assert!(pool.join(format!("file{round}")).exists(), "round {round}");
     }
+    pool.say(["unmount"]);
+}
+
+#[test]
+fn a_start_that_fails_makes_nothing_on_any_disk() {
+    let (disks, builder) = disks(["a", "b"]);
+    let pool = builder.prepare();
+    let state = pool.dir().join("state");
+    unmount(&disks[1].path());
+    fs::remove_dir(disks[1].path()).unwrap();
+    let output = mount(&pool, &[]).output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("--allow-missing"), "{}", text(&output));
+    let below = |dir: &Path| -> Vec<_> { fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    assert_eq!([below(&state), below(&disks[0].path())].concat(), Vec::<std::path::PathBuf>::new());
+    fs::create_dir(disks[1].path()).unwrap();
+    disks[1].mount();
+    must_mount(&pool);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(below(&state).iter().map(|own| mode(own)).collect::<Vec<_>>(), [0o700]);
     pool.say(["unmount"]);
 }
 

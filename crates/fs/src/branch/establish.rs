@@ -9,13 +9,13 @@
 //!
 //! With mount options on access times, everything from 3 on is done in a private clone of its mount.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -86,9 +86,27 @@ fn marker_at(path: &Path) -> Option<Uuid> {
 
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
+/// What is at a branch's path.
+struct Looked {
+    root: OwnedFd,
+    kind: FsKind,
+    stat: Stat,
+    /// Where its mount came from.
+    source: Option<String>,
+    fsid: Option<u64>,
+    /// The file system refuses writes.
+    read_only: bool,
+    writable: bool,
+}
+
 impl Plan {
-    pub(super) fn run(self) -> Result<Candidate, BranchError> {
-        self.still_wanted()?;
+    /// What would keep it from coming online, as far as that is seen before anything is written: 1 to 3.
+    pub(super) fn check(&self) -> Result<(), BranchError> {
+        let Looked { root, kind, fsid, writable, .. } = self.look()?;
+        self.identify(root.as_fd(), &kind, fsid, writable).map(drop)
+    }
+
+    fn look(&self) -> Result<Looked, BranchError> {
         if self.spec.hide {
             // One of an earlier life would be taken for the branch.
             cover::uncover(&self.spec.path, &self.state.mount()).map_err(self.io("uncovering its path"))?;
@@ -106,8 +124,6 @@ impl Plan {
         let stat = rustix::fs::fstat(&root).map_err(self.io("looking at it"))?;
         let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("asking for its space"))?;
         let read_only = vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
-        let writable = !read_only && !self.spec.read_only;
-        self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
         self.check_mount(&kind)?;
         check_countable(&self.spec, kind.is_mount, vfs.f_files)?;
         // A clone of the mount is in no table.
@@ -115,6 +131,14 @@ impl Plan {
         if !(kind.guarded || self.guarded) {
             self.ask_disk(stat.st_dev, source.as_deref())?;
         }
+        let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
+        Ok(Looked { root, kind, stat, source, fsid, read_only, writable: !read_only && !self.spec.read_only })
+    }
+
+    pub(super) fn run(self) -> Result<Candidate, BranchError> {
+        self.still_wanted()?;
+        self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
+        let Looked { root, kind, stat, source, fsid, read_only, writable } = self.look()?;
         let (root, private_mount) = if self.access_times.are_the_branches() {
             (root, None)
         } else {
@@ -122,7 +146,6 @@ impl Plan {
             cloned.map(|(root, held)| (root, Some(held))).map_err(self.io(PRIVATE_MOUNT))?
         };
 
-        let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
         let identity = self.identify(root.as_fd(), &kind, fsid, writable)?;
         let twin = |other: String| match self.state.branch(&self.spec.name) {
             // The disk of this branch is known, and is another.

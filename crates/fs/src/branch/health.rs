@@ -65,6 +65,13 @@ impl Branch {
         self.establish(timeout, LOCK_PATIENCE.min(timeout / 2))
     }
 
+    /// What would keep it from coming online, as far as that is seen with nothing written.
+    pub fn check(&self) -> Result<(), BranchError> {
+        let (plan, timeout) = (self.plan(Duration::ZERO), self.timeout());
+        let found = self.prober.run(timeout, move || plan.check());
+        found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
+    }
+
     /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one that may hang is let go
     /// of with its last descriptor.
     pub fn close(&self) {
@@ -106,16 +113,7 @@ impl Branch {
         if self.is_online() {
             return Ok(());
         }
-        let plan = Plan {
-            spec: BranchSpec::clone(&self.settings()),
-            state: Arc::clone(&self.state),
-            guarded: self.always_guarded.load(Ordering::Relaxed),
-            lives: Arc::clone(&self.lives),
-            threads: self.threads.clone(),
-            patience,
-            access_times: self.access_times.get().copied().unwrap_or_default(),
-            retired: Arc::clone(&self.retired),
-        };
+        let plan = self.plan(patience);
         let found = self.prober.run(timeout, move || plan.run());
         let found = found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)));
         let _changing = self.changing.lock();
@@ -131,6 +129,19 @@ impl Branch {
                 self.drop_online(advised(&error));
                 Err(error)
             }
+        }
+    }
+
+    fn plan(&self, patience: Duration) -> Plan {
+        Plan {
+            spec: BranchSpec::clone(&self.settings()),
+            state: Arc::clone(&self.state),
+            guarded: self.always_guarded.load(Ordering::Relaxed),
+            lives: Arc::clone(&self.lives),
+            threads: self.threads.clone(),
+            patience,
+            access_times: self.access_times.get().copied().unwrap_or_default(),
+            retired: Arc::clone(&self.retired),
         }
     }
 

@@ -114,15 +114,9 @@ impl StateDir {
         self.pool.lock().mount.clone()
     }
 
-    /// Opens, or begins, the state of the pool that is mounted at `mount`.
+    /// Opens, or begins, the state of the pool that is mounted at `mount`. Nothing is made before there is something to remember.
     pub fn open(dir: &Path, mount: &Path) -> Result<Arc<StateDir>, StateError> {
-        let folder = dir.join("pools");
-        let file = folder.join(format!("{:016x}.json", path_hash(mount)));
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|source| StateError::Io { path: folder, source })?;
+        let file = dir.join("pools").join(format!("{:016x}.json", path_hash(mount)));
         let pool = match std::fs::read(&file) {
             Ok(text) => read_pool(&file, mount, &text)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => PoolFile {
@@ -156,6 +150,7 @@ impl StateDir {
     pub fn begin_use(&self) -> Result<bool, StateError> {
         let note = self.in_use();
         let failed = |source| StateError::Io { path: note.clone(), source };
+        self.make_folder().map_err(failed)?;
         match File::options().write(true).create_new(true).open(&note) {
             Ok(_) => {
                 let folder = note.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
@@ -346,8 +341,14 @@ impl StateDir {
         Ok(Claim { state: Arc::clone(self), uuid })
     }
 
+    fn make_folder(&self) -> std::io::Result<()> {
+        let Some(folder) = self.file.parent() else { return Ok(()) };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    }
+
     fn save(&self, pool: &PoolFile) -> Result<(), StateError> {
         let write = || -> std::io::Result<()> {
+            self.make_folder()?;
             let next = self.file.with_extension("json.new");
             let mut file = File::create(&next)?;
             file.write_all(&serde_json::to_vec_pretty(pool)?)?;

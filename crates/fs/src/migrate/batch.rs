@@ -23,12 +23,12 @@ use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace, Taken};
 use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
-use crate::relocate::{Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, Parked, RelocateError};
+use crate::relocate::{
+    Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, MOST_FILES, MOST_PATH_BYTES, Parked, RelocateError,
+};
 use crate::warning::{Subject, Warning};
 
-/// Files of a batch at most, the bytes of their paths, and those of their data.
-pub(crate) const MOST_FILES: usize = 1024;
-const MOST_PATH_BYTES: usize = 256 << 10;
+/// Bytes of a batch at most.
 pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
 /// How long a batch copies at most before it commits what it has.
 const LONGEST: Duration = Duration::from_secs(2);

@@ -23,9 +23,10 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::batch::{MOST_FILES, MoveResult};
+use crate::migrate::batch::MoveResult;
 use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::{Node, NodeId};
+use crate::relocate::MOST_FILES;
 use crate::warning::{Subject, Warning};
 
 /// Files waiting for their move.

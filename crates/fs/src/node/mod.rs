@@ -38,7 +38,7 @@ impl NodeId {
 }
 
 /// An inode on a branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Backing {
     pub(crate) branch: BranchId,
     /// As in [`crate::ground::meta::Meta`].

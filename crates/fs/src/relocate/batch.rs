@@ -52,6 +52,11 @@ use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{Recorded, record_after};
 use crate::relocate::{BranchUuid, Copied, EntryAt, Intent, RelocateError, Step, StepHook, attrs, told};
 
+/// Files of a batch at most, and the bytes of their paths: as many as an intent can name.
+pub const MOST_FILES: usize = 3072;
+/// See [`MOST_FILES`].
+pub const MOST_PATH_BYTES: usize = 256 << 10;
+
 /// Begins the name of a parked source.
 const PARKED: &str = "parked-";
 

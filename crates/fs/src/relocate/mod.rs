@@ -83,7 +83,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use umbrella_units::ByteSize;
 
-pub use batch::{Batch, CopiesSync, Parked, keeps_renames_whole};
+pub use batch::{Batch, CopiesSync, MOST_FILES, MOST_PATH_BYTES, Parked, keeps_renames_whole};
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustix::fs::inotify;
 use umbrella_fs::control::protocol::EnforceSummary;
 use umbrella_fs::pool::{Pool, Replace, Walk};
+use umbrella_fs::relocate::{BatchFile, BranchUuid, Fingerprint, Intent, MOST_FILES, MOST_PATH_BYTES};
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::ByteSize;
 
@@ -197,4 +198,18 @@ fn a_pool_that_ends_begins_no_move() {
         }
         assert_eq!(hidden(&bench), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn the_largest_batch_fits_in_an_intent() {
+    let file = |path: Vec<u8>| {
+        let temp = format!("move-{}-{}", 1 << 22, u64::MAX).into_bytes();
+        BatchFile { path, temp, source: Fingerprint::default(), target: Fingerprint::default() }
+    };
+    let mut files = vec![file(vec![b'x'; MOST_PATH_BYTES / MOST_FILES]); MOST_FILES - 1];
+    // The path that ends it may be as long as any.
+    files.push(file([b"x/".repeat(2_046), b"x".to_vec()].concat()));
+    let [from, to] = [1, 2].map(|id| BranchUuid(uuid::Uuid::from_u128(id)));
+    let intent = Intent::Moves { from, to, files };
+    assert_eq!(Intent::decode(&intent.encode().unwrap()).unwrap(), intent);
 }

@@ -15,8 +15,11 @@ use std::collections::BTreeSet;
 
 use umbrella_units::ByteSize;
 
+mod inventory;
 #[cfg(test)]
 mod tests;
+
+pub use inventory::{Found, Inventory, Moves};
 
 /// A member of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

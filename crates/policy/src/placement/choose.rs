@@ -38,7 +38,7 @@ pub(super) enum Because {
     Picked(usize, How),
     /// The entry at this place keeps its directory on one branch, which is full.
     TogetherFull(usize, BranchId),
-    /// The branches of the entry at this place that have its directory are full.
+    /// The branches of the entry at this place that have its directory are full, or take no new files.
     PathFull(usize),
     /// The first entry is offline, and the rule says that nothing is created meanwhile.
     FirstOffline,

@@ -124,7 +124,9 @@ pub enum RuleError {
         until: Amount,
     },
     /// A fill level that sends files to the branches that they leave.
-    #[error("evict of \"{of}\": \"{to}\" has no other branch than those that files are to leave (name another one)")]
+    #[error(
+        "evict of \"{of}\": \"{to}\" has no other branch than those that files are to leave (leave it out, or name another one)"
+    )]
     EvictToItself {
         /// The branch or group.
         of: String,

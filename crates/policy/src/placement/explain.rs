@@ -293,7 +293,7 @@ impl Rules {
                 self.branch_name(holder)
             ),
             Because::PathFull(_) => {
-                format!("those of \"{slot}\" that have its directory are full (spread = \"only-same-path\")")
+                format!("those of \"{slot}\" that have its directory are full, or take no new files (spread = \"only-same-path\")")
             }
             Because::FirstOffline => {
                 format!("{} is offline, and nothing is created meanwhile (offline = \"fail\")", self.first_name(entry))

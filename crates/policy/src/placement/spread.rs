@@ -112,7 +112,11 @@ impl Set {
         }
         match narrow {
             Narrow::SamePath => None,
-            Narrow::OnlySamePath => question.open(&self.members).any(|(id, _)| has(own, id)).then(Members::new),
+            Narrow::OnlySamePath => {
+                // Also one that takes no new files.
+                let is_open = |id| view(question.branches, id).is_some_and(BranchView::open);
+                self.members.iter().any(|id| is_open(*id) && has(own, *id)).then(Members::new)
+            }
             Narrow::NearestPath => {
                 let above = std::iter::successors(parent(own), |dir| parent(dir));
                 above.map(with).find(|with| !with.is_empty())

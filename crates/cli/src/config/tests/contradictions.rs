@@ -23,6 +23,11 @@ fn what_cannot_be_is_an_error_at_its_place() {
     for (text, at, said) in [
         (format!("{BRANCHES}[enforce]\nwindow = []\n"), "[]", "the list is empty; name at least one window"),
         (evict(", window = []"), "[]", "the list is empty; name at least one window"),
+        (
+            evict(", to = [\"disk\", \"ssd\"]"),
+            "{ above",
+            "evict of \"ssd\": \"ssd\" has no other branch than those that files are to leave (leave it out",
+        ),
         (group("together = []"), "[]", "the list is empty; name at least one pattern"),
         (group("together_spill = false"), "false\n", "\"together_spill\" does nothing without \"together\""),
         (rule("when = {}\noffline = \"pass\"\nstaging = \"never\""), "\"pass\"", "\"offline\" does nothing in a rule"),

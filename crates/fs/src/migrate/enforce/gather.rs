@@ -11,11 +11,12 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::batch::{LARGE, MOST_BYTES, MOST_FILES, MoveResult};
+use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
 use crate::migrate::enforce::Walker;
 use crate::migrate::enforce::judge::{Met, Target};
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Node, path_of};
+use crate::relocate::MOST_FILES;
 use crate::tree::Pinned;
 
 /// How long a walk waits for a file that is open past the mount.

@@ -16,14 +16,14 @@ use crate::control::protocol::EvictStay;
 use crate::error::{OpError, OpResult};
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::batch::{MOST_BYTES, MOST_FILES, MoveResult};
+use crate::migrate::batch::{MOST_BYTES, MoveResult};
 use crate::migrate::evict::in_hours;
 use crate::migrate::evict::look::ToLeave;
 use crate::migrate::evict::run::Round;
 use crate::migrate::moving::{Cause, NotMoved, Pace, show};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
-use crate::relocate::Throttle;
+use crate::relocate::{MOST_FILES, Throttle};
 use crate::tree::Pinned;
 use crate::warning::{Subject, Warning};
 

@@ -180,6 +180,17 @@ fn when_members_that_have_the_directory_are_full_each_word_has_its_answer() {
 }
 
 #[test]
+fn a_member_that_takes_no_new_files_still_has_its_directories() {
+    let world = World::default().with("/a/b", FLASH, 0, 0);
+    let answer = |narrow, flash| place(&narrowed_by(narrow), "/a/b/x", &[free(7), flash, free(9), ROOMY], &world);
+    let no_new = BranchView { creates: false, ..free(8) };
+    assert_eq!(answer(Narrow::SamePath, no_new), Choice::Place(CRYPT));
+    assert_eq!(answer(Narrow::OnlySamePath, no_new), Choice::NoRoom);
+    let draining = BranchView { writable: false, ..free(8) };
+    assert_eq!(answer(Narrow::OnlySamePath, draining), Choice::Place(CRYPT), "what is emptied holds nobody back");
+}
+
+#[test]
 fn what_min_free_keeps_is_not_for_files_that_may_be_on_the_same_path_only() {
     let world = World::default().with("/a/b", FLASH, 0, 0);
     let below_min_free = BranchView { min_free: ByteSize(9), ..free(5) };

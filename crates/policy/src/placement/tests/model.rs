@@ -327,7 +327,9 @@ mod naively {
             let found = having(own, &candidates);
             if !found.is_empty() {
                 candidates = found;
-            } else if narrow == Narrow::OnlySamePath && !having(own, &open).is_empty() {
+            } else if narrow == Narrow::OnlySamePath
+                && having(own, members).iter().any(|id| view(*id).online && view(*id).writable)
+            {
                 return Err(());
             } else if narrow == Narrow::NearestPath
                 && let Some(found) =
