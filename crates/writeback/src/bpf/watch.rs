@@ -95,7 +95,7 @@ pub struct Watch {
     busy: bool,
     /// Nothing more can be remembered.
     full: bool,
-    _lock: OwnedFd,
+    lock: OwnedFd,
 }
 
 /// A file in a queue. It has left it when it was forgotten, also when it is known again.
@@ -149,7 +149,7 @@ impl Watch {
             checked: Instant::now(),
             busy: false,
             full: false,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -381,6 +381,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.flusher.stop();
+        // A process that was started and does not run yet has the descriptor too: the lock would end with the last of them.
+        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
