@@ -194,7 +194,9 @@ impl LogArgs {
         }
         for path in &self.traces {
             let of_trace = self.of_trace(path)?;
-            of_trace.iter().take(1).for_each(|input| warn_of_skipped(path, &input.skipped));
+            if let Some(input) = of_trace.first() {
+                warn_of_skipped(path, &input.skipped);
+            }
             inputs.extend(of_trace);
         }
         if inputs.is_empty() {
@@ -225,9 +227,10 @@ fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<
                 cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
                 continue;
             }
-            let reason = match input.is_too_full(setup.utilisation) {
-                true => "what the trace touches alone fills more of it",
-                false => "it is too small for its streams",
+            let reason = if input.is_too_full(setup.utilisation) {
+                "what the trace touches alone fills more of it"
+            } else {
+                "it is too small for its streams"
             };
             tell!("umbrella: left out: {} in {setup}: {reason}", input.name);
         }
