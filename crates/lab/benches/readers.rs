@@ -59,7 +59,7 @@ fn readers(criterion: &mut Criterion) {
                     let reader = from_reader(bytes, &options).expect("it is a trace");
                     black_box(reader.fold(0u64, |sum, record| sum ^ record.expect("it is whole").offset.0));
                 }
-                processor_time() - before
+                processor_time().saturating_sub(before)
             });
         });
     }
