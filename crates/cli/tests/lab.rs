@@ -1152,6 +1152,26 @@ fn the_segments_of_a_log_are_as_large_as_was_asked_for() {
 }
 
 #[test]
+fn each_disk_of_a_trace_is_a_log_of_its_own_where_that_is_asked_for() {
+    let writes = |place: fn(u64) -> u64| {
+        let disk = |i: u64| if i.is_multiple_of(3) { "d" } else { "e" };
+        (0..24_000u64).map(move |i| format!("{i},{},W,{},4096,", disk(i), place(i) * 4096))
+    };
+    let of_disks = |path: &Path| {
+        let mut command = lab("log");
+        command.args(["--disks", "--scheme", "r_lfs", "--used", "50,90", "--trace"]).arg(path);
+        command
+    };
+    let (_folder, sparse) = trace("mine.csv", writes(|i| i * 7919 % 4096 * 4));
+    let runs = json(&mut of_disks(&sparse));
+    let inputs: Vec<&Value> = runs.iter().map(|run| &run["input"]).collect();
+    assert_eq!(inputs, ["mine disk 0", "mine disk 0", "mine disk 1", "mine disk 1"]);
+    let (_folder, dense) = trace("full.csv", writes(|i| i * 7919 % 8192));
+    refused(&mut of_disks(&dense), 1, &["left out: full disk 0", "what the trace touches alone fills more of it"]);
+    refused(lab("log").args(["--disks", "--zipf", "1"]), 2, &["--trace"]);
+}
+
+#[test]
 fn reads_go_beside_as_many_writes() {
     let of = |reads: &str| json(log(&["--locality", "90/10", "--scheme", "r_lfs", "--reads"]).arg(reads));
     let count = |run: &Value, what: &str| run[what].as_f64().expect("a number");

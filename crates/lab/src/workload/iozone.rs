@@ -4,7 +4,9 @@
 //!
 //! The text gives neither the size of the files nor the skew. Assumed: 256 MiB, so that the 16 files are twice the machine's
 //! memory of 2 GB; theta 1; the popular places are scattered over the file; a Zipf writer makes as many writes as its file
-//! has records. 4 KiB records are IOzone's default. The files exist when time begins.
+//! has records. 4 KiB records are IOzone's default. The files exist when time begins, those of the Zipf writers first.
+
+use std::ops::Range;
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
@@ -40,6 +42,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
             "share of reads of a process that goes in order",
         ),
         param("passes", SOME, "1", "assumed", "how often a file is gone through"),
+        param("writers-last", ParamKind::Flag, "false", "assumed", "whether the Zipf writers' files are made last"),
     ],
     build,
 };
@@ -55,7 +58,8 @@ struct Process {
 struct Iozone {
     processes: Vec<Process>,
     prepared: usize,
-    writers: u32,
+    /// The clients that are Zipf writers.
+    writers: Range<u32>,
     zipf: Zipf,
     /// Place = (rank * stride + shift) mod records: a bijection, as the stride and the number of records share no factor.
     stride: u64,
@@ -84,10 +88,11 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
     let processes = (0..procs)
         .map(|stream| Process { rng: Rng::new(seed, ENTRY.name, stream), file: ids.next(), done: 0 })
         .collect();
+    let first = if params.flag("writers-last") { procs - writers } else { 0 };
     Ok(Box::new(Scripted::new(Iozone {
         processes,
         prepared: 0,
-        writers: writers as u32,
+        writers: first as u32..(first + writers) as u32,
         zipf,
         stride: stride(records),
         records,
@@ -137,7 +142,7 @@ impl Play for Iozone {
             return Act::Done;
         }
         let (file, size) = (*file, ByteSize(self.record));
-        if client.0 < self.writers {
+        if self.writers.contains(&client.0) {
             let rank = u128::from(self.zipf.draw(rng));
             let place = (rank * u128::from(self.stride) + u128::from(client.0)) % u128::from(self.records);
             script.step(Step::Write { file, offset: ByteSize(place as u64 * self.record), size });

@@ -190,6 +190,12 @@ fn zipf_writers_of_iozone_rewrite_popular_records() {
 }
 
 #[test]
+fn zipf_writers_whose_files_are_made_last_are_the_last_clients() {
+    let seen = run("iozone:writers=2,file=1MiB,writers-last=true", 1.0);
+    assert!(seen.reads_by_client.keys().copied().eq(0..14), "{:?}", seen.reads_by_client);
+}
+
+#[test]
 fn iozones_popular_records_follow_the_power_law() {
     let seen = run("iozone:procs=1,writers=1,file=4MiB,passes=500,theta=1.5", 1.0);
     let mut counts: Vec<u64> = seen.places.values().copied().collect();

@@ -1,7 +1,7 @@
 //! `umbrella lab log`: log-structured stores of one's own choice, on traces and synthetic inputs.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -34,11 +34,12 @@ const WRITES_A_BLOCK: u64 = 8;
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
 ///
 /// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of the input fill that share of
-/// it. The data are written once before anything is counted. Then the input is repeated until four times the size of the log was written.
+/// it (with --disks it is as large as the disk). The data are written once before anything is counted. Then the input is repeated until four times the size of the log was written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab log --trace day.csv.gz                          # every scheme, the log 80 % full
+  umbrella lab log --trace day.csv.gz --disks --used 50,90     # each disk of it, filled with cold data
   umbrella lab log --locality 90/10 --scheme r_lfs:regions=1,r_lfs,organ --used 50,70,85,95
   umbrella lab log --zipf 0.99 --data 2GiB --segment 4MiB --victim greedy,cost-benefit --csv
 
@@ -47,6 +48,9 @@ pub(super) struct LogArgs {
     /// A block trace (formats: umbrella lab trace info --help). Repeatable
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
+    /// Make each disk of a trace a log of its own, as large as the disk and filled to --used with blocks that the trace never touches
+    #[arg(long, requires = "traces")]
+    disks: bool,
     /// Accesses with locality: X % of them go to Y % of the data. Repeatable
     #[arg(long, value_name = "X/Y")]
     locality: Vec<Locality>,
@@ -189,14 +193,28 @@ impl LogArgs {
             inputs.push(LogInput::zipf(*theta, self.data, requests, seed)?);
         }
         for path in &self.traces {
-            let input = LogInput::trace(path, &self.read.options())?;
-            warn_of_skipped(path, &input.skipped);
-            inputs.push(input);
+            let of_trace = self.of_trace(path)?;
+            if let Some(input) = of_trace.first() {
+                warn_of_skipped(path, &input.skipped);
+            }
+            inputs.extend(of_trace);
         }
         if inputs.is_empty() {
             bail!("an input is wanted: --trace FILE, --locality 90/10 or --zipf 0.99 (umbrella lab log --help)");
         }
         Ok(inputs.into_iter().map(Arc::new).collect())
+    }
+
+    fn of_trace(&self, path: &Path) -> anyhow::Result<Vec<LogInput>> {
+        let open = self.read.options();
+        if !self.disks {
+            return Ok(vec![LogInput::trace(path, &open)?]);
+        }
+        let disks = LogInput::disks(path, &open)?;
+        if disks.is_empty() {
+            bail!("{}: no disk of it is written and has 16 MiB, the least for a log", path.display());
+        }
+        Ok(disks)
     }
 }
 
@@ -207,13 +225,18 @@ fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<
         for setup in setups {
             if setup.fits(input).with_context(|| format!("--scheme {}", setup.scheme))? {
                 cells.push(Cell { input: Arc::clone(input), machine: setup.clone() });
-            } else {
-                tell!("umbrella: left out: {} in {}, which is too small for its streams", input.name, setup);
+                continue;
             }
+            let reason = if input.is_too_full(setup.utilisation) {
+                "what the trace touches alone fills more of it"
+            } else {
+                "it is too small for its streams"
+            };
+            tell!("umbrella: left out: {} in {setup}: {reason}", input.name);
         }
     }
     if cells.is_empty() {
-        bail!("no log is large enough: try a smaller --segment, less of --used, or more --data");
+        bail!("no log is left: try a smaller --segment, another --used, or more --data");
     }
     Ok(cells)
 }
