@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 use crate::append;
 use crate::support::disk::unmount;
 use crate::support::pool::{Pool, UMBRELLA};
-use crate::support::{KIB, MIB, bytes, require_root_and_fuse, run, temp_dir};
+use crate::support::{KIB, MIB, bytes, poll, require_root_and_fuse, run, temp_dir};
 
 /// Flash for what is only read or executed, a disk for the rest (figure 20).
 const FLASH_FOR_READING: &str = r#"
@@ -93,8 +94,9 @@ impl Emulated {
 impl Drop for Emulated {
     fn drop(&mut self) {
         unmount(&self.path());
-        // Whatever a test did, its disk ends with it.
-        let _ = self.command(&["detach", self.name]).output();
+        // Whatever a test did, its disk ends with it; another program may look at all disks just now.
+        let detached = || self.command(&["detach", self.name]).output().ok()?.status.success().then_some(());
+        let _ = poll(Duration::from_secs(10), detached);
     }
 }
 
