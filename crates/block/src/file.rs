@@ -166,6 +166,13 @@ impl AsFd for FileDevice {
     }
 }
 
+impl Drop for FileDevice {
+    /// A process that is being started here has a copy of the descriptor for a moment, and would keep the locks.
+    fn drop(&mut self) {
+        open::unlock(self.as_fd());
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn geometry(&self) -> Geometry {
         let capacity = self.geometry.capacity.max(Lba(self.grown.load(Ordering::Acquire)));

@@ -3,10 +3,12 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use proptest::prelude::*;
 use support::{Mount, noise, run};
 use umbrella_block::file::{Access, AlignedBuffer, Allocation, Cache, FileDevice, OpenError, OpenOptions};
@@ -79,6 +81,21 @@ fn a_writer_is_alone_and_readers_are_not() {
     assert!(matches!(FileDevice::open(&image.path(), DIRECT), Err(OpenError::InUse { .. })));
     drop(readers);
     image.open(OpenOptions::default());
+}
+
+#[test]
+fn a_copy_of_the_descriptor_keeps_no_lock() {
+    let image = Image::sparse(4096);
+    let device = image.open(OpenOptions::default());
+    // As a process that is being started has one until it executes its program.
+    let copy = device.as_fd().try_clone_to_owned().expect("a descriptor");
+    drop(device);
+    image.open(OpenOptions::default());
+    let shared = fs::File::open(image.path()).expect("a file");
+    let mut found = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(&shared, FcntlArg::F_OFD_GETLK(&mut found)).expect("an answer");
+    assert_eq!(i32::from(found.l_type), libc::F_UNLCK, "no lock of QEMU's programs either");
+    drop(copy);
 }
 
 #[test]

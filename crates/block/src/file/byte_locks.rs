@@ -10,6 +10,7 @@
 //! `block/file-posix.c`, `raw_check_lock_bytes`.
 
 use std::fs::File;
+use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -51,6 +52,11 @@ pub(super) fn lock(file: &File, access: Access) -> Result<bool, Errno> {
         }
     }
     Ok(true)
+}
+
+pub(super) fn unlock(file: BorrowedFd<'_>) {
+    let all = libc::flock { l_start: 0, l_len: 0, ..of_byte(0, libc::F_UNLCK) };
+    let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&all));
 }
 
 fn of_byte(byte: i64, kind: i32) -> libc::flock {

@@ -137,6 +137,12 @@ fn lock(file: &File, access: Access) -> rustix::io::Result<()> {
     }
 }
 
+pub(super) fn unlock(file: BorrowedFd<'_>) {
+    // Not every file system has locks. The claim on a block device goes with its last descriptor.
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    byte_locks::unlock(file);
+}
+
 /// How large a file or device is now.
 pub(super) fn size(file: BorrowedFd<'_>, kind: Kind) -> io::Result<ByteSize> {
     match kind {
