@@ -196,15 +196,18 @@ impl Area {
     pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         let now = self.now();
         let mut queue = self.queue.lock();
-        if queue.nodes.contains_key(&id_of(node)) {
-            return;
+        let is_known = queue.nodes.contains_key(&id_of(node));
+        if !is_known {
+            node.retain();
+            queue.waiting.create(now, id_of(node), FileId(parent.0));
+            queue.waiting.write(id_of(node), size);
         }
-        node.retain();
-        queue.waiting.create(now, id_of(node), FileId(parent.0));
-        queue.waiting.write(id_of(node), size);
         if let Some(wait) = wait {
             queue.waiting.bound(id_of(node), wait.threshold);
             queue.promises.add(id_of(node), &wait.list);
+        }
+        if is_known {
+            return;
         }
         if queue.is_at_rest() {
             self.wake.notify_one();

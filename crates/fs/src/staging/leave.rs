@@ -308,9 +308,9 @@ impl Staging {
         if *done {
             return Ok(());
         }
-        let mut walks = 0;
-        let found = loop {
-            let (mut found, mut missed) = (0_u64, false);
+        let (mut walks, mut found) = (0, 0_u64);
+        loop {
+            let mut missed = false;
             self.walk_staged(&mut |pool, dir, name, meta| {
                 if meta.kind == FileKind::Directory {
                     return Ok(());
@@ -328,8 +328,8 @@ impl Staging {
                     }
                     Err(error) => return Err(error),
                 };
-                // A second file of the name, on a branch, may be the one that is shown.
-                if pool.staged.area_of(&node).is_some() {
+                // A second file of the name, on a branch, may be the one that is shown. What is known was made since the mount.
+                if pool.staged.area_of(&node).is_some() && !area.holds(&node) {
                     area.add(&node, dir.id, ByteSize(meta.size), None);
                     if area.spec.volatile {
                         area.hurry(&node);
@@ -341,11 +341,11 @@ impl Staging {
             })?;
             walks += 1;
             match missed {
-                false => break found,
+                false => break,
                 true if walks < MOST_WALKS => {}
                 true => return Err(OpError::Sys(Errno::BUSY)),
             }
-        };
+        }
         *done = true;
         if found > 0 {
             tracing::info!(files = found, "files that an earlier mount left in the staging area are in the tree");

@@ -63,6 +63,16 @@ impl Scene {
 const STAGED: [&str; 1] = ["(staging)"];
 
 #[test]
+fn a_file_made_before_the_first_look_at_the_area_waits_as_any_other() {
+    let scene = Scene::new(StagingSpec { volatile: true, ..small_area() });
+    let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("file"), 0o640, Caller::ROOT, WRITE).unwrap();
+    assert_eq!(scene.pool.write(opened.handle, b"data", 0, false), Ok(4));
+    scene.pool.destage_due();
+    assert_eq!(scene.holders("file"), STAGED);
+    scene.pool.release(opened.handle).unwrap();
+}
+
+#[test]
 fn a_file_stays_in_memory_until_it_outgrows_it_and_is_judged_by_the_size_it_has_then() {
     let scene = Scene::new(small_area());
     let data = pattern(1, 100_000);
