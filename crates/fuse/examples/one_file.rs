@@ -1,4 +1,5 @@
-//! A file system that shows one file: `cargo run --example one_file -- /mnt`, then `cat /mnt/hello`. It ends with `umount /mnt`.
+//! A file system that shows one file: `cargo run --example one_file -- /mnt`, then `cat /mnt/hello`. It ends with
+//! `umount /mnt`.
 #![allow(clippy::wildcard_imports)]
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -13,7 +14,7 @@ struct OneFile;
 fn attributes(node: NodeId) -> Attributes {
     let ino = InodeNumber(node.0);
     match node {
-        FILE => Attributes { size: TEXT.len() as u64, ..Attributes::new(ino, FileType::Regular, 0o444) },
+        FILE => Attributes { size: TEXT.len() as u64, ..Attributes::new(ino, FileType::RegularFile, 0o444) },
         _ => Attributes::new(ino, FileType::Directory, 0o555),
     }
 }
@@ -37,7 +38,7 @@ impl Filesystem for OneFile {
     }
 
     fn readdir(&self, _context: &Context<'_>, request: Read, reply: Reply<Listing>) {
-        let (file, directory) = (FileType::Regular, FileType::Directory);
+        let (file, directory) = (FileType::RegularFile, FileType::Directory);
         let entries = [(NodeId::ROOT, directory, "."), (NodeId::ROOT, directory, ".."), (FILE, file, "hello")];
         let mut listing = Listing::new(request.size);
         for (next, (node, kind, name)) in (1..).zip(entries).skip(request.offset as usize) {

@@ -84,7 +84,7 @@ pub struct Entry {
 impl Entry {
     /// Says that nobody has the name, for so long. The error ENOENT says it for this once.
     pub fn negative(entry_ttl: Duration) -> Entry {
-        let mut attributes = Attributes::new(InodeNumber(0), FileType::Regular, 0);
+        let mut attributes = Attributes::new(InodeNumber(0), FileType::RegularFile, 0);
         attributes.nlink = 0;
         Entry { node: NodeId(0), generation: 0, entry_ttl, attributes_ttl: Duration::ZERO, attributes }
     }
@@ -150,8 +150,8 @@ impl Statx {
             btime: time(self.birth.unwrap_or_default()),
             ctime: time(of.ctime),
             mtime: time(of.mtime),
-            rdev_major: of.device.major,
-            rdev_minor: of.device.minor,
+            rdev_major: rustix::fs::major(of.device),
+            rdev_minor: rustix::fs::minor(of.device),
             ..abi::Statx::default()
         };
         let (attr_valid, attr_valid_nsec) = ttl(self.ttl);
@@ -182,8 +182,8 @@ impl Opened {
         Opened { handle, flags: flags - OpenFlags::PASSTHROUGH, backing: 0 }
     }
 
-    /// Reads and writes go to the backing file. Keep that until the handle is released: the kernel looks for it when the caller goes on,
-    /// which is later than the answer.
+    /// Reads and writes go to the backing file. Keep it until the handle is released: the kernel needs it after the
+    /// answer.
     pub fn passthrough(handle: FileHandle, flags: OpenFlags, backing: &BackingFile) -> Opened {
         Opened { handle, flags: flags | OpenFlags::PASSTHROUGH, backing: backing.raw() }
     }
@@ -208,11 +208,11 @@ impl Parts for Created {
     }
 }
 
-/// Data of a file, or the target of a link: see [`Reply::data`](crate::Reply::data) and [`Reply::fill`](crate::Reply::fill).
+/// Data of a file, or the target of a link: see `Reply<Data>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {}
 
-/// The value of an extended attribute, or the names of all, which end with a zero each: see [`Reply::value`](crate::Reply::value).
+/// The value of an extended attribute, or all names, each ended by a zero: see `Reply<Xattr>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Xattr {}
 
@@ -337,8 +337,8 @@ impl Listing {
         self.push(&[], entry)
     }
 
-    /// Adds an entry with attributes, to the answer to READDIRPLUS. Counts as one lookup of the node if it was added and is neither
-    /// `.` nor `..`; [`Listing::add_plain`] adds one without.
+    /// Adds an entry with attributes, to the answer to READDIRPLUS. Counts as one lookup of the node if it was added
+    /// and is neither `.` nor `..`; [`Listing::add_plain`] adds one without.
     pub fn add_with_attributes(&mut self, entry: &Listed<'_>, attributes: &Entry) -> Result<(), Full> {
         self.push(attributes.wire().as_bytes(), entry)
     }
@@ -363,7 +363,8 @@ impl Listing {
             ino: entry.ino.0,
             off: entry.next,
             namelen: name.len() as u32,
-            kind: entry.kind.entry_type(),
+            // `DT_REG` and so on.
+            kind: entry.kind.as_raw_mode() >> 12,
         };
         let end = self.bytes.len() + length;
         for piece in [before, head.as_bytes(), name] {

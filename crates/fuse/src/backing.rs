@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::device::Device;
 use crate::sys;
 
-/// A file that the kernel was told of, to read and write it without asking. Dropping it ends that. A file that is open keeps it,
-/// but one that is being opened does not: keep it until the handle is released.
+/// A file that the kernel was told of, to read and write it without asking. Dropping it ends that. A file that is open
+/// keeps it, but one that is being opened does not: keep it until the handle is released.
 #[derive(Debug)]
 pub struct BackingFile {
     id: i32,
@@ -15,8 +15,8 @@ pub struct BackingFile {
 }
 
 impl BackingFile {
-    /// Fails without the right (`CAP_SYS_ADMIN`), for a file system that is stacked too deep itself, or when PASSTHROUGH was not agreed
-    /// on at INIT. Then the file can still be opened without passthrough.
+    /// Fails without `CAP_SYS_ADMIN`, for a file system that is stacked too deep, or without PASSTHROUGH at INIT.
+    /// The file can still be opened without passthrough.
     pub(crate) fn register(device: &Arc<Device>, file: BorrowedFd<'_>) -> std::io::Result<BackingFile> {
         let id = sys::open_backing(device.as_fd(), file)?;
         Ok(BackingFile { id, device: Arc::clone(device) })

@@ -13,8 +13,8 @@ pub(crate) type Parsed<T> = Result<T, Malformed>;
 
 /// The rest of a request, taken piece by piece.
 ///
-/// `/dev/fuse` hands the struct of the operation and what follows it over as one. io_uring has a place of its own for the struct, of
-/// fixed size, and the payload elsewhere.
+/// `/dev/fuse` hands the struct of the operation and what follows it over as one. io_uring has a place of its own for
+/// the struct, of fixed size, and the payload elsewhere.
 #[derive(Debug, Clone)]
 pub(crate) struct Body<'a> {
     /// The place of the operation's struct, until it was taken.

@@ -28,8 +28,9 @@ pub struct Agreement {
     pub flags: InitFlags,
     /// The most bytes to read ahead.
     pub max_readahead: u32,
-    /// Requests in the background (read-ahead, asynchronous I/O, releases) that may be under way; more wait in the kernel. Over io_uring
-    /// no more than half of [`Config::max_entries`](crate::Config::max_entries): they never take all entries of a queue.
+    /// Requests in the background (read-ahead, asynchronous I/O, releases) that may be under way; more wait in the
+    /// kernel. Over io_uring no more than half of [`Config::max_entries`](crate::Config::max_entries): they never take
+    /// all entries of a queue.
     pub max_background: u16,
     /// From how many requests in the background on the file system is called busy.
     pub congestion_threshold: u16,

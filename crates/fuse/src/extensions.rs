@@ -10,7 +10,7 @@ use crate::body::{Body, Malformed, Parsed};
 /// What came with a request that creates. Empty unless it was agreed on at INIT.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
-    /// A group of the caller's that the directory has and the caller's own group is not ([`InitFlags::CREATE_SUPP_GROUP`]).
+    /// The directory's group, if the caller has it besides its own ([`InitFlags::CREATE_SUPP_GROUP`]).
     ///
     /// [`InitFlags::CREATE_SUPP_GROUP`]: crate::InitFlags::CREATE_SUPP_GROUP
     pub groups: Vec<u32>,

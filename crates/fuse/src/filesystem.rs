@@ -33,7 +33,7 @@ pub struct Context<'a> {
     pub gid: u32,
     /// Thread; 0 is the kernel itself, or one whose number means nothing here.
     pub pid: u32,
-    /// It was sent before, perhaps to another process, and may have been done ([`Notifier::resend`](crate::Notifier::resend)).
+    /// It was sent before, perhaps to another process, and may have been done ([`crate::Notifier::resend`]).
     pub resent: bool,
     interruptions: &'a Interruptions,
 }
@@ -79,9 +79,10 @@ macro_rules! define_filesystem {
     ($($(#[$doc:meta])* $variant:ident $method:ident($request:ident $(<$life:lifetime>)?) -> $answer:ty;)*) => {
         /// A file system. Calls come from many threads at once.
         ///
-        /// A method answers by its [`Reply`], at once or later from any thread. If it panics or drops the reply, EIO is the answer.
+        /// A method answers by its [`Reply`], at once or later, from any thread. A panic, or a dropped reply, is EIO.
         pub trait Filesystem: Send + Sync + 'static {
-            /// The first call, before the mount can be seen: settles what kernel and file system may use. An error ends the mount.
+            /// The first call, before the mount can be seen: settles what kernel and file system may use. An error ends
+            /// the mount.
             fn init(&mut self, _offer: &Offer, _agreement: &mut Agreement) -> io::Result<()> {
                 Ok(())
             }
@@ -92,8 +93,8 @@ macro_rules! define_filesystem {
             /// The kernel lets go of a node, of some or all of its lookups. There is no answer.
             fn forget(&self, _request: &request::Forget) {}
 
-            /// The caller of this request was interrupted. The request may not have arrived yet; [`Context::is_interrupted`]
-            /// says it from now on. There is no answer but the request's own.
+            /// The caller of this request was interrupted. The request may not have arrived yet;
+            /// [`Context::is_interrupted`] says it from now on. There is no answer but the request's own.
             fn interrupt(&self, _id: RequestId) {}
 
             /// Data that was asked for by [`Notifier::retrieve`](crate::Notifier::retrieve). There is no answer.

@@ -1,7 +1,8 @@
 //! File systems in user space on Linux: the kernel's FUSE protocol, over `/dev/fuse` and over io_uring.
 //!
-//! Implement [`Filesystem`], then [`Session::mount`] and [`Session::run`]. Every operation is one method that gets the request as a
-//! struct of named fields and a [`Reply`] to answer with, at once or later, from any thread. What is not implemented answers ENOSYS.
+//! Implement [`Filesystem`], then [`Session::mount`] and [`Session::run`]. Every operation is one method that gets the
+//! request as a struct of named fields and a [`Reply`] to answer with, at once or later, from any thread. What is not
+//! implemented answers ENOSYS.
 //!
 //! ```no_run
 //! use umbrella_fuse::*;
@@ -22,17 +23,19 @@
 //! ```
 //!
 //! Where to look:
-//! - [`Filesystem`]: the methods. `getattr`, `lookup`, `readdir` and `read` make a file system that can be read. Each takes a struct of its own,
-//!   such as [`Lookup`] or [`Read`], and a [`Reply`] of its own, such as [`Entry`] or [`Data`].
-//! - [`Session`], [`Config`], [`MountSpec`]: mounting and serving. [`Unmounter`] and [`Notifier`] act on the mount from elsewhere.
+//! - [`Filesystem`]: the methods. `getattr`, `lookup`, `readdir` and `read` make a file system that can be read. Each
+//!   takes a struct of its own, such as [`Lookup`] or [`Read`], and a [`Reply`] of its own, such as [`Entry`] or
+//!   [`Data`].
+//! - [`Session`], [`Config`], [`MountSpec`]: mounting and serving. [`Unmounter`] and [`Notifier`] act on the mount from
+//!   elsewhere.
 //! - [`Offer`] and [`Agreement`]: what kernel and file system may use, settled in [`Filesystem::init`].
 //! - [`BackingFile`]: data that goes to another file without asking. [`Observer`]: sees each request.
 //!
 //! What to know:
-//! - A [`NodeId`] is what the kernel calls a file by. It comes into being with each [`Entry`] that names it, and goes with
-//!   [`Filesystem::forget`].
-//! - Methods are called from many threads. Over io_uring each request has a thread of its own while it is under way, on the processor of
-//!   who asks.
+//! - A [`NodeId`] is what the kernel calls a file by. It comes into being with each [`Entry`] that names it, and goes
+//!   with [`Filesystem::forget`].
+//! - Methods are called from many threads. Over io_uring each request has a thread of its own while it is under way, on
+//!   the processor of who asks.
 //! - Times to live say how long the kernel may answer by itself; [`Notifier`] takes them back.
 //! - A process that uses its own mount can lock itself up for good: serve from a process that does not.
 
@@ -83,6 +86,6 @@ pub use session::{Config, Session, TransportInUse};
 pub use transport::Transport;
 pub use transport::dev::DeviceThreads;
 pub use types::{
-    Attributes, DeviceNumber, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId,
-    PollHandle, RequestId, Timestamp,
+    Attributes, Errno, FileHandle, FileType, InodeNumber, Lock, LockKind, LockOwner, NewTime, NodeId, PollHandle,
+    RequestId, Timestamp,
 };

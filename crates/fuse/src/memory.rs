@@ -10,8 +10,7 @@ pub(crate) use rustix::param::page_size;
 
 /// Memory for the rings' buffers that outlives the process: a file (such as a memfd) that is mapped at a fixed address.
 ///
-/// The file grows to what all entries of all processors would need; it takes room only where it was used. A successor that maps
-/// it at the same address finds the requests that were not answered.
+/// The file grows to what all entries of all processors would need; it takes room only where it was used.
 #[derive(Debug)]
 pub struct RingMemory {
     /// The file; nobody else may change it.

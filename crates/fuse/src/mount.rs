@@ -1,7 +1,7 @@
 //! Mounts and unmounts.
 //!
-//! A mount is made with the mount interface of Linux 5.2 (`fsopen`, `fsmount`, `move_mount`): until it is ready to answer, nobody sees
-//! it. Where that is missing or forbidden, `mount(2)` does it, and early callers wait.
+//! A mount is made with the mount interface of Linux 5.2 (`fsopen`, `fsmount`, `move_mount`): until it is ready to
+//! answer, nobody sees it. Where that is missing or forbidden, `mount(2)` does it, and early callers wait.
 
 use std::ffi::CString;
 use std::io;
@@ -32,11 +32,11 @@ bitflags::bitflags! {
         const NO_EXEC = 1 << 3;
         /// Reading does not change access times.
         const NO_ATIME = 1 << 4;
-        /// The kernel checks permissions, by the attributes that the file system answers. Without it anyone who may use the mount may do
-        /// everything that the file system's methods allow.
-        const DEFAULT_PERMISSIONS = 1 << 5;
+        /// The kernel checks permissions, by the attributes that the file system answers. Without it anyone who may use
+        /// the mount may do everything that the file system's methods allow.
+        const DEFAULT_PERMISSIONS = 1 << 8;
         /// Other users may use it too. Without it only the user that mounts, not even root if that is another.
-        const ALLOW_OTHER = 1 << 6;
+        const ALLOW_OTHER = 1 << 9;
     }
 }
 
@@ -52,18 +52,15 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
-    /// Options that every mount has, as either way of mounting wants them.
-    fn flags(&self) -> (MountAttrFlags, MountFlags) {
-        let all = [
-            (MountOptions::READ_ONLY, MountAttrFlags::MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
-            (MountOptions::NO_SUID, MountAttrFlags::MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
-            (MountOptions::NO_DEV, MountAttrFlags::MOUNT_ATTR_NODEV, MountFlags::NODEV),
-            (MountOptions::NO_EXEC, MountAttrFlags::MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
-            (MountOptions::NO_ATIME, MountAttrFlags::MOUNT_ATTR_NOATIME, MountFlags::NOATIME),
-        ];
-        let set = all.into_iter().filter(|(option, ..)| self.options.contains(*option));
-        let none = (MountAttrFlags::empty(), MountFlags::empty());
-        set.fold(none, |all, (_, attribute, flag)| (all.0 | attribute, all.1 | flag))
+    /// Options that every mount has: they have the numbers of the mount interface of Linux 5.2.
+    fn attributes(&self) -> MountAttrFlags {
+        MountAttrFlags::from_bits_truncate(self.options.bits() & 0x1f)
+    }
+
+    /// The same for `mount(2)`, where one of them has another number.
+    fn flags(&self) -> MountFlags {
+        let bits = self.options.bits();
+        MountFlags::from_bits_truncate(bits & 0xf | (bits & MountOptions::NO_ATIME.bits()) << 6)
     }
 
     /// Options that are switches of FUSE's own.
@@ -156,7 +153,7 @@ fn detached(device: &Device, spec: &MountSpec) -> Result<OwnedFd, Sys> {
         fsconfig_set_flag(context.as_fd(), "ro")?;
     }
     fsconfig_create(context.as_fd())?;
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, spec.flags().0)
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, spec.attributes())
 }
 
 fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
@@ -167,7 +164,7 @@ fn classic(device: &Device, spec: &MountSpec, at: &Path) -> io::Result<()> {
     }
     let kind = if spec.subtype.is_empty() { "fuse".to_owned() } else { format!("fuse.{}", spec.subtype) };
     let data = CString::new(data).map_err(|_| io::ErrorKind::InvalidInput)?;
-    Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags().1, Some(data.as_c_str()))?)
+    Ok(rustix::mount::mount(spec.source.as_str(), at, kind, spec.flags(), Some(data.as_c_str()))?)
 }
 
 /// Ends a connection, by the file system that the kernel has for that (`fusectl`).
@@ -205,8 +202,7 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts. Fails with EBUSY while files are open in it, or while something is mounted over it: try again later. Succeeds if it was
-    /// unmounted before.
+    /// Unmounts. EBUSY while files are open in it, or something is mounted over it. Succeeds if it was unmounted.
     pub fn unmount(&self) -> io::Result<()> {
         if !self.device.is_connected() {
             return Ok(());
@@ -237,3 +233,6 @@ fn clear(at: &Path, mount: Option<u64>) {
         let _ = rustix::mount::unmount(at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Notifications: messages to the kernel that answer no request.
 //!
-//! Most of these take locks of the kernel that a request may hold while it waits for its answer: call them from a thread that answers
-//! nothing, or for a file or directory that no request under way is about. [`Notifier::inc_epoch`] and [`Notifier::resend`] take none.
+//! Most take locks of the kernel that a request may hold until it is answered: call them from a thread that answers
+//! nothing, or for a node that no request is about. [`Notifier::inc_epoch`] and [`Notifier::resend`] take none.
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,14 +32,12 @@ impl Notifier {
         self.device.is_connected()
     }
 
-    /// Why some requests may wait in the kernel until others are answered, if they may: over io_uring a processor could get no further
-    /// thread. It was logged too.
+    /// Why requests may wait in the kernel for others, if they may: a processor could get no further thread.
     pub fn shortage(&self) -> Option<&str> {
         self.device.shortage()
     }
 
-    /// Registers a file, so that others can be passed through to it: see [`Opened::passthrough`](crate::Opened::passthrough). On an
-    /// error open without it.
+    /// Registers a file to pass others through to ([`crate::Opened::passthrough`]). On an error open without it.
     pub fn open_backing(&self, file: BorrowedFd<'_>) -> io::Result<BackingFile> {
         BackingFile::register(&self.device, file)
     }
@@ -49,8 +47,7 @@ impl Notifier {
         self.send(notify_code::POLL, &[abi::NotifyPollWakeupOut { kh: wake.0 }.as_bytes()])
     }
 
-    /// Drops attributes and cached data of a node, from `offset` on for `length` bytes (0: to the end). A negative offset drops the
-    /// attributes only.
+    /// Drops attributes, and `length` bytes of cached data from `offset` on (0: to the end; negative offset: none).
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> io::Result<()> {
         let body = abi::NotifyInvalInodeOut { ino: node.0, off: offset, len: length };
         self.send(notify_code::INVAL_INODE, &[body.as_bytes()])
@@ -84,13 +81,12 @@ impl Notifier {
         self.send(notify_code::STORE, &[body.as_bytes(), data])
     }
 
-    /// Asks for the data that the kernel has in its cache of a file. It arrives at [`Filesystem::retrieved`](crate::Filesystem::retrieved), with this id.
+    /// Asks for what the kernel has cached of a file. It arrives at [`crate::Filesystem::retrieved`], with this id.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
         self.device.retrieve(node.0, offset, size).map(RequestId)
     }
 
-    /// Makes the kernel send unanswered requests again that were read from `/dev/fuse` ([`Context::resent`](crate::Context::resent)). Those
-    /// that came over io_uring are not sent again. Linux 6.9.
+    /// Has unanswered requests from `/dev/fuse` sent again ([`crate::Context::resent`]). Linux 6.9.
     pub fn resend(&self) -> io::Result<()> {
         self.send(notify_code::RESEND, &[])
     }

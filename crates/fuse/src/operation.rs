@@ -12,7 +12,7 @@ use crate::request::{
     LSeek, Link, ListXattr, Lookup, MkDir, MkNod, Open, Poll, Read, ReadLink, Release, RemoveXattr, Rename, Retrieved,
     RmDir, SetAttr, SetLock, SetXattr, StatFs, SymLink, SyncFs, Unlink, Write,
 };
-use crate::types::{DeviceNumber, FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
+use crate::types::{FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
 
 /// Defines what a request can be.
 macro_rules! define_operation {
@@ -72,7 +72,7 @@ pub(crate) fn parse<'a>(header: &abi::InHeader, body: &mut Body<'a>, shape: Shap
         }
         opcode::MKNOD => {
             let read: abi::MknodIn = body.take()?;
-            let (mode, umask, device) = (read.mode, read.umask, DeviceNumber::unpack(read.rdev));
+            let (mode, umask, device) = (read.mode, read.umask, read.rdev.into());
             Op::MkNod(MkNod { parent: node, name: body.name()?, mode, umask, device, extensions })
         }
         opcode::MKDIR => {

@@ -1,6 +1,6 @@
-//! The reply to one request. It cannot be forgotten, and cannot be sent twice: a reply that is dropped answers EIO, and sending takes it.
+//! The reply to one request. Sending consumes it, so it is sent once at most; dropping it answers EIO.
 //!
-//! It may be sent from another thread, later. Over io_uring the entry that brought the request, and its thread, are taken meanwhile.
+//! Another thread may send it later. Until then the request's entry of the ring, and its thread, are taken.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -43,8 +43,7 @@ pub struct Finished<'a> {
 
 /// Sees each request that was answered, and each that wants no answer when it is done.
 pub trait Observer: Send + Sync {
-    /// Called on the thread that answers. Be quick: from `/dev/fuse` the caller has its answer by then, over io_uring it may wait
-    /// until this returns.
+    /// Called on the thread that answers. Be quick: over io_uring the caller may wait until this returns.
     fn finished(&self, request: &Finished<'_>);
 }
 
@@ -141,8 +140,8 @@ impl Reply<Data> {
         }
     }
 
-    /// Answers with what is written into a buffer of at most `size` bytes, which begins at a page: over io_uring it is the memory that
-    /// the kernel takes the data from. What is in it before has no meaning.
+    /// Answers with what is written into a buffer of at most `size` bytes, which begins at a page: over io_uring it is
+    /// the memory that the kernel takes the data from. What is in it before has no meaning.
     pub fn fill(mut self, size: usize, write: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
         let Some(pending) = &self.pending else { return };
         let (mut write, mut failed) = (Some(write), None);

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use crate::extensions::Extensions;
 use crate::flags::{IoctlFlags, RenameFlags, WriteFlags};
 use crate::ioctl::FileIoctl;
-use crate::types::{DeviceNumber, FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
+use crate::types::{FileHandle, Lock, LockOwner, NewTime, NodeId, PollHandle, RequestId, Timestamp};
 
 /// What the fields are that most requests have, where they do not say it themselves.
 macro_rules! field_doc {
@@ -113,7 +113,7 @@ requests! {
         mode: u32,
         umask: u32,
         /// For device files.
-        device: DeviceNumber,
+        device: rustix::fs::Dev,
         extensions: Extensions<'a>,
     }
     /// Makes a directory.

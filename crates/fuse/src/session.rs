@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::connection::{self, Agreed};
 use crate::device::Device;
@@ -36,9 +36,9 @@ pub struct Config {
     pub threads: usize,
     /// Threads that there may be while handlers wait, without io_uring.
     pub max_threads: usize,
-    /// Requests of one processor that may be with the file system at once, over io_uring; at least 2. More wait in the kernel until one
-    /// of these is answered: nothing that these need to be answered may be among them. Each takes a thread, a ring and a buffer, which stay
-    /// until the connection ends: some 30 KiB, and as much in the kernel.
+    /// Over io_uring, requests of one processor that may be with the file system at once; at least 2. More wait in the
+    /// kernel: nothing that these need may be among them. Each takes a thread, a ring and a buffer until the
+    /// connection ends: some 30 KiB, and as much in the kernel.
     pub max_entries: usize,
     /// Memory for the buffers of requests over io_uring, instead of the process's own.
     pub ring_memory: Option<RingMemory>,
@@ -83,9 +83,9 @@ struct Served<F> {
 impl<F: Filesystem> Session<F> {
     /// Mounts a file system on a directory. Requests wait until [`Session::run`].
     ///
-    /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and their threads made before it is answered; 3. rings registered, or the
-    /// connection given back to `/dev/fuse`; 4. with rings, a file of the kernel's that they need, looked up by a child process for a moment;
-    /// 5. the mount put into place.
+    /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and threads made before its answer; 3. rings registered,
+    /// or the connection given back to `/dev/fuse`; 4. with rings, a file of the kernel's that they need, looked up by
+    /// a child process for a moment; 5. the mount put into place.
     pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, config: Config) -> io::Result<Session<F>> {
         let at = std::path::absolute(at)?;
         warn_of_request_timeout();
@@ -160,7 +160,8 @@ impl<F: Filesystem> Session<F> {
 
     /// How many threads read `/dev/fuse`, to be changed while it is served.
     pub fn device_threads(&self) -> DeviceThreads {
-        if self.served.rings.is_some() { DeviceThreads::none() } else { DeviceThreads::of(&self.served.readers) }
+        let none = self.served.rings.is_some();
+        DeviceThreads(if none { Weak::new() } else { Arc::downgrade(&self.served.readers) })
     }
 
     /// Unmounts.
@@ -179,7 +180,7 @@ impl<F: Filesystem> Session<F> {
         ended
     }
 
-    /// Whoever ended the connection may have left the mount, which answers nobody; and a connection that was not ended ends now.
+    /// Clears a mount that answers nobody, and ends a connection that has not ended.
     fn end(&self) {
         self.unmounter.clear();
         self.served.end_rings();
@@ -251,8 +252,11 @@ fn connect_rings<F: Filesystem>(
 
 /// The administrator may have set a time after which an unanswered request ends a connection.
 fn warn_of_request_timeout() {
-    let Ok(text) = std::fs::read_to_string("/proc/sys/fs/fuse/default_request_timeout") else { return };
-    if let Ok(seconds @ 1..) = text.trim().parse::<u32>() {
-        tracing::warn!(seconds, "fs.fuse.default_request_timeout ends this mount if one request takes longer");
+    let setting = std::fs::read_to_string("/proc/sys/fs/fuse/default_request_timeout").unwrap_or_default();
+    if let Ok(seconds @ 1..) = setting.trim().parse::<u32>() {
+        tracing::warn!(
+            seconds,
+            "fs.fuse.default_request_timeout ends this mount if one request takes longer: set it to 0"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! What tests share: a channel that remembers, and a kernel's end of a connection.
+//! What tests share: a channel that remembers, a kernel's end of a connection, and random numbers.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::channel::Channel;
@@ -33,4 +35,13 @@ pub(crate) fn fake_kernel() -> (Arc<Device>, OwnedFd) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     (Arc::new(Device::from_fd(ours)), theirs)
+}
+
+/// Random numbers, and how many inputs to make of them. `UMBRELLA_FUZZ_SEED` repeats a run, `UMBRELLA_FUZZ_ROUNDS`
+/// makes a longer one.
+pub(crate) fn fuzz() -> (ChaCha8Rng, u64) {
+    let setting = |name: &str| std::env::var(name).ok().map(|value| value.parse().unwrap());
+    let seed = setting("UMBRELLA_FUZZ_SEED").unwrap_or_else(rand::random);
+    println!("UMBRELLA_FUZZ_SEED={seed}");
+    (ChaCha8Rng::seed_from_u64(seed), setting("UMBRELLA_FUZZ_ROUNDS").unwrap_or(5_000))
 }

@@ -1,7 +1,10 @@
-//! Ids, times and attributes. An id is no number: those of nodes, inodes and open files cannot be taken for one another.
+//! Ids, times and attributes. Ids of nodes, inodes and open files are types of their own.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::Dev;
+pub use rustix::fs::FileType;
 
 use crate::abi;
 use crate::flags::AttributeFlags;
@@ -108,8 +111,6 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-const NANOS: u32 = 1_000_000_000;
-
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Timestamp {
         match time.duration_since(UNIX_EPOCH) {
@@ -119,7 +120,7 @@ impl From<SystemTime> for Timestamp {
                 let seconds = (before.as_secs() as i64).wrapping_neg();
                 match before.subsec_nanos() {
                     0 => Timestamp { seconds, nanoseconds: 0 },
-                    nanos => Timestamp { seconds: seconds.saturating_sub(1), nanoseconds: NANOS - nanos },
+                    nanos => Timestamp { seconds: seconds.saturating_sub(1), nanoseconds: 1_000_000_000 - nanos },
                 }
             }
         }
@@ -145,66 +146,6 @@ pub enum NewTime {
     At(Timestamp),
 }
 
-/// Kind of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum FileType {
-    /// With data.
-    Regular = libc::S_IFREG,
-    /// With entries.
-    Directory = libc::S_IFDIR,
-    /// With a target.
-    Symlink = libc::S_IFLNK,
-    /// A pipe with a name.
-    Fifo = libc::S_IFIFO,
-    /// A socket with a name.
-    Socket = libc::S_IFSOCK,
-    /// A device without blocks.
-    CharDevice = libc::S_IFCHR,
-    /// A device of blocks.
-    BlockDevice = libc::S_IFBLK,
-}
-
-impl FileType {
-    /// The bits in `st_mode`.
-    pub const fn mode(self) -> u32 {
-        self as u32
-    }
-
-    /// The kind that `st_mode` names.
-    pub fn from_mode(mode: u32) -> Option<FileType> {
-        use FileType::{BlockDevice, CharDevice, Directory, Fifo, Regular, Socket, Symlink};
-        let all = [Regular, Directory, Symlink, Fifo, Socket, CharDevice, BlockDevice];
-        all.into_iter().find(|kind| kind.mode() == mode & libc::S_IFMT)
-    }
-
-    /// The number in a directory entry (`DT_REG` and so on).
-    pub(crate) const fn entry_type(self) -> u32 {
-        self.mode() >> 12
-    }
-}
-
-/// Number of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct DeviceNumber {
-    /// Which driver: 12 bits.
-    pub major: u32,
-    /// Which of its devices: 20 bits.
-    pub minor: u32,
-}
-
-impl DeviceNumber {
-    /// From the kernel's packing in 32 bits.
-    pub(crate) const fn unpack(packed: u32) -> DeviceNumber {
-        DeviceNumber { major: (packed >> 8) & 0xfff, minor: (packed & 0xff) | ((packed >> 12) & 0xf_ff00) }
-    }
-
-    /// The kernel's packing in 32 bits.
-    pub(crate) const fn pack(self) -> u32 {
-        (self.minor & 0xff) | (self.major & 0xfff) << 8 | (self.minor & 0xf_ff00) << 12
-    }
-}
-
 /// What `stat` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
@@ -220,8 +161,8 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device file, the device.
-    pub device: DeviceNumber,
+    /// Of a device file, the device as `st_rdev` has it: 12 bits of the driver, 20 bits of its device.
+    pub device: Dev,
     /// Bytes.
     pub size: u64,
     /// Units of 512 bytes that it takes.
@@ -249,7 +190,7 @@ impl Attributes {
             nlink: 1,
             uid: 0,
             gid: 0,
-            device: DeviceNumber::default(),
+            device: 0,
             size: 0,
             blocks: 0,
             block_size: 4096,
@@ -261,7 +202,7 @@ impl Attributes {
     }
 
     pub(crate) fn mode(&self) -> u32 {
-        self.kind.mode() | self.permissions & 0o7777
+        self.kind.as_raw_mode() | self.permissions & 0o7777
     }
 
     pub(crate) fn wire(&self) -> abi::Attr {
@@ -279,7 +220,8 @@ impl Attributes {
             nlink: self.nlink,
             uid: self.uid,
             gid: self.gid,
-            rdev: self.device.pack(),
+            // The kernel's packing is that of `st_rdev`.
+            rdev: self.device as u32,
             blksize: self.block_size,
             flags: self.flags.bits(),
         }

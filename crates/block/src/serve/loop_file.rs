@@ -213,8 +213,8 @@ impl OneFile {
         let geometry = self.device.geometry();
         let (kind, permissions, size) = match (node, self.access) {
             (NodeId::ROOT, _) => (FileType::Directory, 0o700, ByteSize(0)),
-            (_, Access::ReadOnly) => (FileType::Regular, 0o400, geometry.size()),
-            (_, Access::ReadWrite) => (FileType::Regular, 0o600, geometry.size()),
+            (_, Access::ReadOnly) => (FileType::RegularFile, 0o400, geometry.size()),
+            (_, Access::ReadWrite) => (FileType::RegularFile, 0o600, geometry.size()),
         };
         let attributes = Attributes {
             size: size.0,
@@ -267,7 +267,7 @@ impl Filesystem for OneFile {
         let entries = [
             (NodeId::ROOT, FileType::Directory, "."),
             (NodeId::ROOT, FileType::Directory, ".."),
-            (FILE, FileType::Regular, NAME),
+            (FILE, FileType::RegularFile, NAME),
         ];
         let mut listing = Listing::new(request.size);
         for (next, (node, kind, name)) in (1..).zip(entries).skip(request.offset as usize) {

@@ -1,9 +1,7 @@
 //! Words of the pool in words of FUSE.
 
 use linux_raw_sys::general::fsxattr;
-use umbrella_fuse::{
-    Attributes, BackingFile, Context, DeviceNumber, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags,
-};
+use umbrella_fuse::{Attributes, BackingFile, Context, FileHandle, FileType, FsXattr, InodeNumber, OpenFlags};
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Timestamp;
 
@@ -78,12 +76,12 @@ pub(super) fn asker(context: &Context<'_>) -> Asker {
 
 pub(super) fn file_type(kind: FileKind) -> FileType {
     match kind {
-        FileKind::File => FileType::Regular,
+        FileKind::File => FileType::RegularFile,
         FileKind::Directory => FileType::Directory,
         FileKind::Symlink => FileType::Symlink,
         FileKind::Fifo => FileType::Fifo,
         FileKind::Socket => FileType::Socket,
-        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::CharDevice => FileType::CharacterDevice,
         FileKind::BlockDevice => FileType::BlockDevice,
     }
 }
@@ -95,7 +93,7 @@ pub(super) fn attributes(attr: &Attr) -> Attributes {
         nlink: meta.nlink,
         uid: meta.uid,
         gid: meta.gid,
-        device: DeviceNumber { major: rustix::fs::major(meta.rdev), minor: rustix::fs::minor(meta.rdev) },
+        device: meta.rdev,
         size: meta.size,
         blocks: meta.blocks,
         block_size: meta.blksize,
@@ -115,10 +113,6 @@ pub(super) fn new_time(time: umbrella_fuse::NewTime) -> NewTime {
         umbrella_fuse::NewTime::Now => NewTime::Now,
         umbrella_fuse::NewTime::At(at) => NewTime::At(Timestamp { secs: at.seconds, nanos: at.nanoseconds }),
     }
-}
-
-pub(super) fn device_number(device: DeviceNumber) -> u64 {
-    rustix::fs::makedev(device.major, device.minor)
 }
 
 pub(super) fn fs_xattr(value: &FsXattr) -> fsxattr {

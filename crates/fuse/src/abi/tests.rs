@@ -1,4 +1,5 @@
-//! The layout of every struct, against sizes written down from the description of 7.45 and against the installed header.
+//! The layout of every struct, against sizes written down from the description of 7.45 and against the installed
+//! header.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;

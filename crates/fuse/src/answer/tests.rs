@@ -10,7 +10,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 
 #[test]
 fn an_entry_keeps_node_and_inode_number_apart_and_both_times_to_live() {
-    let attributes = Attributes::new(InodeNumber(77), FileType::Regular, 0o644);
+    let attributes = Attributes::new(InodeNumber(77), FileType::RegularFile, 0o644);
     let (entry_ttl, attributes_ttl) = (Duration::from_secs(3), Duration::from_nanos(5_000_000_009));
     let sent = bytes(&Entry { node: NodeId(9), generation: 4, entry_ttl, attributes_ttl, attributes });
     assert_eq!(sent.len(), 128);
@@ -38,7 +38,7 @@ fn a_statx_says_the_birth_time_only_if_there_is_one() {
 #[test]
 fn a_listing_takes_what_has_room_and_no_more() {
     let mut listing = Listing::new(100);
-    let entry = |name| Listed { ino: InodeNumber(1), next: 7, kind: FileType::Regular, name };
+    let entry = |name| Listed { ino: InodeNumber(1), next: 7, kind: FileType::RegularFile, name };
     assert!(listing.is_empty());
     assert_eq!(listing.add(&entry(OsStr::new("eight888"))), Ok(()));
     assert_eq!(listing.add(&entry(OsStr::new("nine99999"))), Ok(()));
@@ -46,11 +46,12 @@ fn a_listing_takes_what_has_room_and_no_more() {
     let sent = bytes(&listing);
     assert_eq!(sent.len(), 32 + 40, "each is padded to eight bytes");
     assert_eq!((number(&sent, 8), &sent[24..32]), (7, &b"eight888"[..]));
+    assert_eq!(sent[20], libc::DT_REG);
 }
 
 #[test]
 fn a_created_file_is_an_entry_and_an_open_file() {
-    let attributes = Attributes::new(InodeNumber(5), FileType::Regular, 0);
+    let attributes = Attributes::new(InodeNumber(5), FileType::RegularFile, 0);
     let entry =
         Entry { node: NodeId(1), generation: 0, entry_ttl: Duration::ZERO, attributes_ttl: Duration::ZERO, attributes };
     // Only a backing file makes it a passthrough.

@@ -1,8 +1,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rand::Rng;
+
 use super::*;
-use crate::tests::fake_kernel;
+use crate::tests::{fake_kernel, fuzz};
 
 fn send_init(kernel: &OwnedFd, unique: u64, init: &abi::InitIn) {
     let header = abi::InHeader { opcode: opcode::INIT, unique, ..abi::InHeader::default() };
@@ -108,4 +110,29 @@ fn what_is_no_init_is_an_error() {
     let (device, kernel) = fake_kernel();
     drop(kernel);
     assert!(agree(&Arc::clone(&device), 1 << 20, |_, _| Ok(())).is_err());
+}
+
+#[test]
+fn any_beginning_is_an_agreement_or_an_error() {
+    let (mut random, rounds) = fuzz();
+    for _ in 0..rounds {
+        let (device, kernel) = fake_kernel();
+        let mut bytes: Vec<u8> = (0..random.random_range(1..160)).map(|_| random.random()).collect();
+        let init = abi::InitIn { flags: random.random(), flags2: random.random(), ..modern() };
+        if random.random_bool(0.8) {
+            // The right operation and version, as often as not cut short.
+            let header = abi::InHeader { opcode: opcode::INIT, unique: random.random(), ..abi::InHeader::default() };
+            let sound = [header.as_bytes(), init.as_bytes()].concat();
+            let length = random.random_range(0..=sound.len()).min(bytes.len());
+            bytes[..length].copy_from_slice(&sound[..length]);
+        }
+        rustix::io::write(&kernel, &bytes).unwrap();
+        // A later version than ours is asked to begin anew.
+        let _ = rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write);
+        let Ok(agreed) = agree(&device, random.random(), |_, _| Ok(())) else { continue };
+        agreed.answer(&device, Some(random.random_range(2..4096))).unwrap();
+        assert!((4096..=256 << 20).contains(&agreed.payload()), "{}", agreed.payload());
+        let (_, out) = answer(&kernel);
+        assert!(out.minor <= 45 && u64::from(out.max_pages) * page_size() as u64 >= u64::from(out.max_write));
+    }
 }

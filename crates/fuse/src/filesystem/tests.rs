@@ -63,12 +63,10 @@ fn random_request(random: &mut ChaCha8Rng, unique: u64) -> (abi::InHeader, Vec<u
 
 #[test]
 fn any_request_of_a_ring_is_answered_once() {
-    let seed = std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SEED={seed}");
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut random, rounds) = fuzz();
     let (server, answers) = (server(), Arc::<Remembering>::default());
     let mut expected = 0;
-    for unique in 1..20_000 {
+    for unique in 1..4 * rounds {
         let (header, body) = random_request(&mut random, unique);
         let channel: Arc<dyn Channel> = Arc::<Remembering>::clone(&answers);
         let (apart, rest) = body.split_at(random.random_range(0..=body.len().min(128)));
@@ -91,14 +89,12 @@ fn any_request_of_a_ring_is_answered_once() {
 
 #[test]
 fn any_bytes_of_a_device_do_no_harm_and_every_request_is_answered() {
-    let seed = std::env::var("SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("SEED={seed}");
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let (mut random, rounds) = fuzz();
     let (device, kernel) = fake_kernel();
     let limits = Limits { least: 3, most: 8, payload: 1 << 16, gathers: true };
     let readers = DeviceReaders::new(device, Arc::new(server()), limits);
     let served = std::thread::spawn(move || readers.run());
-    for unique in 1..5_000_u64 {
+    for unique in 1..rounds {
         if random.random_bool(0.1) {
             let noise: Vec<u8> = (0..random.random_range(1..40)).map(|_| random.random()).collect();
             rustix::io::write(&kernel, &noise).unwrap();

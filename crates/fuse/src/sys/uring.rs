@@ -17,7 +17,7 @@ use crate::abi::{self, Submission, uring};
 use crate::memory::Pages;
 use crate::transport::slot::Slot;
 
-/// Submissions have 128 bytes. One thread makes the ring and uses it, and a request is written to the buffers only while it waits for one.
+/// Submissions have 128 bytes. One thread uses the ring, and the kernel writes to the buffers only while it waits.
 const SETUP: IoringSetupFlags =
     IoringSetupFlags::SQE128.union(IoringSetupFlags::SINGLE_ISSUER).union(IoringSetupFlags::DEFER_TASKRUN);
 /// Commands at once: the kernel wants a power of two.
@@ -47,7 +47,7 @@ impl Ring {
         let length = at.sq_entries as usize * size_of::<Submission>();
         let submissions = Pages::of_file(file.as_fd(), IORING_OFF_SQES, length)?;
         let ring = Ring { file, rings, submissions, at };
-        // A filter of system calls may forbid this one alone: better known now than when the kernel holds requests back for the rings.
+        // A seccomp filter may forbid this call alone: better known before the kernel holds requests back.
         tolerate_interruption(ring.enter(0, 0))?;
         Ok(ring)
     }
@@ -64,7 +64,8 @@ impl Ring {
         let now = tail.load(Ordering::Relaxed);
         let index = now & self.shared(self.at.sq_off.ring_mask).load(Ordering::Relaxed);
         let places: NonNull<Submission> = self.submissions.start().cast();
-        // SAFETY: the index is below the number of entries, and the kernel took the last command before its completion came.
+        // SAFETY: the index is below the number of entries, and the kernel took the last command before its completion
+        // came.
         unsafe { places.as_ptr().add(index as usize).write(*submission) };
         self.shared(self.at.sq_off.array + index * 4).store(index, Ordering::Relaxed);
         tail.store(now.wrapping_add(1), Ordering::Release);
@@ -113,8 +114,8 @@ pub(crate) struct Fetched {
 
 /// An entry of a queue, with its ring. The thread that made it uses it, and no other.
 pub(crate) struct Entry {
-    // Dropped first. The kernel closes a ring later, on its own, so the device holds the entry until then, but it writes to the
-    // slot's memory only while `wait` waits.
+    // Dropped first. The kernel closes a ring later, on its own, so the device holds the entry until then, but it
+    // writes to the slot's memory only while `wait` waits.
     ring: Ring,
     slot: Arc<Slot>,
     device: RawFd,
@@ -160,7 +161,7 @@ impl Entry {
         submission
     }
 
-    /// Sends the answer, if there is one, and does not wait. Whether the entry is free: its buffers are unused until [`Entry::wait`].
+    /// Sends an answer, if there is one, without waiting. True: the entry is free, its buffers unused until a wait.
     pub(crate) fn submit(&mut self) -> io::Result<bool> {
         while self.ring.waiting() > 0 {
             tolerate_interruption(self.ring.enter(self.ring.waiting(), 0))?;

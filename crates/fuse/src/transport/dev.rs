@@ -1,7 +1,8 @@
 //! Requests from `/dev/fuse`: threads that read, each with a buffer of its own.
 //!
-//! Before a thread begins with a request it sees to it that another one waits for the next: a handler that waits for something keeps
-//! nobody else waiting, up to a stated number of threads. They end when twice as many wait as stay in any case.
+//! Before a thread begins with a request it sees to it that another one waits for the next: a handler that waits for
+//! something keeps nobody else waiting, up to a stated number of threads. They end when twice as many wait as stay in
+//! any case.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +30,8 @@ pub(crate) struct Limits {
     pub(crate) most: usize,
     /// The most bytes of a write.
     pub(crate) payload: usize,
-    /// Requests that somebody waits for come another way. So a thread rests after the kernel forgot something: what it forgets meanwhile comes
-    /// with one read, and no `unlink` wakes a thread of its own.
+    /// Requests that somebody waits for come another way. So a thread rests after the kernel forgot something: what it
+    /// forgets meanwhile comes with one read, and no `unlink` wakes a thread of its own.
     pub(crate) gathers: bool,
 }
 
@@ -60,18 +61,9 @@ struct State {
 
 /// How many threads stay that read `/dev/fuse`, of a session that may have ended.
 #[derive(Clone)]
-pub struct DeviceThreads(Weak<DeviceReaders>);
+pub struct DeviceThreads(pub(crate) Weak<DeviceReaders>);
 
 impl DeviceThreads {
-    /// Of a session whose requests come over io_uring: nothing is to be changed.
-    pub(crate) fn none() -> DeviceThreads {
-        DeviceThreads(Weak::new())
-    }
-
-    pub(crate) fn of(readers: &Arc<DeviceReaders>) -> DeviceThreads {
-        DeviceThreads(Arc::downgrade(readers))
-    }
-
     /// Keeps so many from now on, at least 2. Without effect over io_uring.
     pub fn keep(&self, threads: usize) {
         if let Some(readers) = self.0.upgrade() {

@@ -1,12 +1,13 @@
 //! A file that only the kernel knows, so that a queue can be made to look for waiting requests.
 //!
-//! Where a poke comes from: RETRIEVE asks for what the kernel has cached of a file. The kernel puts the reply into the queue of the
-//! processor that asked, and nobody waits. It takes a regular file that the kernel has in memory, and no file of a file system is
-//! there for sure. So one is made at mount, and watched: a watch keeps its inode, and keeps no mount busy.
+//! Where a poke comes from: RETRIEVE asks for what the kernel has cached of a file. The kernel puts the reply into the
+//! queue of the processor that asked, and nobody waits. It takes a regular file that the kernel has in memory, and no
+//! file of a file system is there for sure. So one is made at mount, and watched: a watch keeps its inode, and keeps no
+//! mount busy.
 //!
-//! Steps, while nobody sees the mount: 1. a child process, which can be killed while it waits, looks a name up in the root and watches what it
-//! finds; 2. its requests are answered here, not by the file system; 3. a poke shows whether it works. The name is gone at once:
-//! the kernel asks again each time, and the file system does not know it.
+//! Steps, while nobody sees the mount: 1. a child process, which can be killed while it waits, looks a name up in the
+//! root and watches what it finds; 2. its requests are answered here, not by the file system; 3. a poke shows whether
+//! it works. The name is gone at once: the kernel asks again each time, and the file system does not know it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -23,7 +24,7 @@ use crate::types::{Attributes, Errno, FileType, InodeNumber, NodeId};
 pub(crate) const NODE: NodeId = NodeId(u64::MAX);
 const NAME: &std::ffi::CStr = c".fuse-poke";
 
-/// Makes the kernel keep the file for as long as the descriptor is there. The requests for it must be answered meanwhile.
+/// Makes the kernel keep the file while the descriptor is open. Its requests must be answered meanwhile.
 pub(crate) fn keep_file(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC)?;
     let (mount, number) = (mount.as_raw_fd(), watch.as_raw_fd());
@@ -36,7 +37,7 @@ pub(crate) fn keep_file(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(watch)
 }
 
-/// The life of the child. It lets go of the rings and the device first: with them it would keep a connection whose server was killed.
+/// The child's life. It closes rings and device first: they would keep the connection of a killed server.
 fn look_up(mount: RawFd, watch: RawFd) -> ! {
     let (first, second) = (mount.min(watch), mount.max(watch));
     // SAFETY: plain calls on this process alone; the name outlives them.
@@ -56,13 +57,13 @@ fn look_up(mount: RawFd, watch: RawFd) -> ! {
 pub(crate) fn answer(request: &abi::InHeader, send: impl FnOnce(Result<&[u8], Errno>)) {
     match request.opcode {
         opcode::LOOKUP => {
-            let attributes = Attributes::new(InodeNumber(NODE.0), FileType::Regular, 0o444);
+            let attributes = Attributes::new(InodeNumber(NODE.0), FileType::RegularFile, 0o444);
             let entry = abi::EntryOut { nodeid: NODE.0, attr: attributes.wire(), ..abi::EntryOut::default() };
             send(Ok(entry.as_bytes()));
         }
         opcode::GETATTR => {
             let (kind, mode) =
-                if request.nodeid == NODE.0 { (FileType::Regular, 0o444) } else { (FileType::Directory, 0o755) };
+                if request.nodeid == NODE.0 { (FileType::RegularFile, 0o444) } else { (FileType::Directory, 0o755) };
             let attributes = Attributes::new(InodeNumber(request.nodeid), kind, mode);
             send(Ok(abi::AttrOut { attr: attributes.wire(), ..abi::AttrOut::default() }.as_bytes()));
         }

@@ -1,7 +1,7 @@
 //! The processors that requests come from, and whether io_uring can serve them.
 //!
-//! The kernel has a queue for each possible processor. A thread that serves a queue must be able to run on its processor: only from there
-//! can it make the queue look for waiting requests ([`ring`](super::ring)).
+//! The kernel has a queue for each possible processor. A thread that serves a queue must be able to run on its
+//! processor: only from there can it make the queue look for waiting requests ([`ring`](super::ring)).
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ const MOST_PROCESSORS: usize = 256;
 /// Where root allows FUSE over io_uring.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Whether io_uring may be tried: the number of queues, or the reason against it. Allows it in the kernel if nothing else is against it.
+/// The number of queues, or the reason against io_uring. Switches it on in the kernel if nothing else is against it.
 pub(crate) fn queues(transport: Transport) -> Result<usize, String> {
     if transport == Transport::Dev {
         return Err("it was asked for".to_owned());
@@ -63,7 +63,7 @@ fn processors(list: &str) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// The first processor of a list that this process may not run on. A thread of its own tries: it stays where it was put last.
+/// The first processor of a list that this process may not run on. A thread tries, and is left where it was put.
 fn first_forbidden(online: &str) -> Option<usize> {
     let refuses = || processors(online).find(|processor| pin_this_thread(*processor).is_err());
     // Without a thread there are no rings either, which is noticed later.

@@ -1,22 +1,25 @@
 //! Requests over io_uring (Linux 6.14).
 //!
-//! The kernel has a queue for each possible processor, and puts a request into the queue of the caller's processor. A queue has
-//! entries: an entry takes one request and is free again when that was answered. What the kernel does shapes what is done here:
+//! The kernel has a queue for each possible processor, and puts a request into that of the caller's. A queue has
+//! entries: one takes a request, and is free again when that was answered. What the kernel does shapes what is done
+//! here:
 //!
-//! - A request is delivered in the context of the thread that submitted its entry's last command. So each entry has a thread and a ring of its
-//!   own: a handler that waits keeps nobody else's request.
-//! - A new entry does not fetch what waits in its queue; one that becomes free by an answer does. So there is a spare before the
-//!   handler that takes the last free entry is called, up to a stated number. After it registered, its thread sends a [`poke`]: a request
-//!   to its own queue. Either the new entry takes it, and its answer fetches what waits, or another request took the entry before,
-//!   and the handler of that makes the next spare. The thread must be on the queue's processor to do so.
+//! - A request is delivered in the context of the thread that submitted its entry's last command. So each entry has a
+//!   thread and a ring of its own: a handler that waits keeps nobody else's request.
+//! - A new entry does not fetch what waits in its queue; one that becomes free by an answer does. So there is a spare
+//!   before the handler that takes the last free entry is called, up to a stated number. After it registered, its
+//!   thread sends a [`poke`]: a request to its own queue. Either the new entry takes it, and its answer fetches what
+//!   waits, or another request took the entry before, and the handler of that makes the next spare. The thread must be
+//!   on the queue's processor to do so.
 //! - The entry that became free last is taken first: the thread that is warm. The others sleep.
-//! - Once INIT's answer accepts io_uring the kernel holds every request back until each queue has an entry or a registration fails. So rings,
-//!   buffers and threads are made before. Once each queue has an entry there is no way back.
+//! - Once INIT's answer accepts io_uring the kernel holds every request back until each queue has an entry or a
+//!   registration fails. So rings, buffers and threads are made before. Once each queue has an entry there is no way
+//!   back.
 //! - Entries are never given back before the connection ends.
 //! - Forgets and interruptions come from `/dev/fuse`: they get through when all entries are taken.
 //!
-//! An idle entry holds some 30 KiB of the process (stack, ring) and as much in the kernel, and what its buffer was used for. Of entries beyond the first
-//! [`WARM`] of a queue, which only a burst needs, the buffer gives the memory of a large request or answer back once that is done.
+//! An idle entry holds some 30 KiB of the process (stack, ring), as much in the kernel, and what its buffer used.
+//! Those beyond the first [`WARM`] of a queue give the memory of a large request back once that is done.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -176,7 +179,7 @@ impl Rings {
         prepared.inspect_err(|_| rings.end())
     }
 
-    /// Starts one entry's thread and waits for its ring. The thread registers when the gate lets it, and says how that went.
+    /// Starts one entry's thread and waits for its ring. The thread registers when the gate lets it, and reports.
     fn start(self: &Arc<Rings>, number: usize) -> io::Result<Starting> {
         let Some(queue) = self.queues.get(number) else { return Err(ended()) };
         let index = queue.made.load(Ordering::SeqCst);
@@ -234,7 +237,7 @@ impl Rings {
         self.gate.set(Phase::Serving);
     }
 
-    /// The connection is over, or was never used: threads that sleep or hold a request end; those in a handler when it returns.
+    /// The connection is over, or was never used: threads end, those in a handler when it returns.
     pub(crate) fn end(&self) {
         self.gate.set(Phase::Ended);
         for slot in self.slots.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -294,8 +297,8 @@ impl Prepared {
         self.rings.end();
     }
 
-    /// Registers all entries. If a queue gets none, all end, and `/dev/fuse` has the requests. If only a spare fails, the rings are in use
-    /// and there is no way back: it is started again when it is needed.
+    /// Registers all entries. If a queue gets none, all end, and `/dev/fuse` has the requests. If only a spare fails,
+    /// the rings are in use and there is no way back: it is started again when it is needed.
     pub(crate) fn register(mut self) -> Result<Arc<Rings>, Refused> {
         self.rings.gate.set(Phase::Registering);
         let mut failed = None;
@@ -309,7 +312,8 @@ impl Prepared {
             self.rings.warn(queue, format!("its second thread for requests is missing: {}", with_remedy(&error)));
             return Ok(self.rings);
         }
-        // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that far.
+        // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that
+        // far.
         let refused = self.give_back.register_too_short();
         self.rings.end();
         Err(match refused {
@@ -417,8 +421,8 @@ impl Worker {
         }
     }
 
-    /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed, it is tried ever
-    /// more seldom.
+    /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed,
+    /// it is tried ever more seldom.
     fn pin_again(&mut self) {
         if self.pinned && sched_getcpu() == self.queue {
             return;

@@ -1,7 +1,8 @@
 //! The memory of one entry, and the answer that its thread waits for.
 //!
-//! Request and answer share the payload. What of a request lies there (names, data) may be looked at until its answer is committed, so an
-//! answer to such a request is kept beside it until then. Requests without (READ, GETATTR) are answered into the payload itself.
+//! Request and answer share the payload. What of a request lies there (names, data) may be looked at until its answer
+//! is committed, so an answer to such a request is kept beside it until then. Requests without (READ, GETATTR) are
+//! answered into the payload itself.
 
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -67,7 +68,7 @@ impl Slot {
 
     /// What the kernel wrote before the payload.
     pub(crate) fn read_headers(&self) -> abi::UringReqHeader {
-        // SAFETY: the page is larger than the struct, and the kernel writes to it only while the entry is free, which it is not.
+        // SAFETY: the page is larger than the struct, and the kernel writes to it only while the entry is free.
         let bytes = unsafe { std::slice::from_raw_parts(self.headers.start().as_ptr(), HEADERS) };
         abi::UringReqHeader::read_from_bytes(bytes).unwrap_or_default()
     }
@@ -81,8 +82,9 @@ impl Slot {
     /// The part of the request in the payload. Good until the answer is waited for.
     pub(crate) fn request(&self, length: usize) -> &[u8] {
         let length = length.min(self.payload.len());
-        // SAFETY: the mapping is at least so long. With a length of 0 nothing is looked at; with another the payload is in use, and nobody
-        // writes to it before `wait_for_answer`, which the entry's thread calls after the handler gave the slice back.
+        // SAFETY: the mapping is at least so long. With a length of 0 nothing is looked at; with another the payload is
+        // in use, and nobody writes to it before `wait_for_answer`, which the entry's thread calls after the handler
+        // gave the slice back.
         unsafe { std::slice::from_raw_parts(self.payload.start().as_ptr(), length) }
     }
 
@@ -101,7 +103,8 @@ impl Slot {
         let mut state = self.answered.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         let (error, length) = state.answer.take()?;
         if state.in_use && length > 0 {
-            // SAFETY: the handler has returned and so nobody looks at the payload; `copy_answer` kept the length within it.
+            // SAFETY: the handler has returned and so nobody looks at the payload; `copy_answer` kept the length within
+            // it.
             unsafe { self.payload_mut(length) }.copy_from_slice(state.beside.get(..length)?);
         }
         Some((error, length))

@@ -52,7 +52,8 @@ fn waiting_requests_keep_nobody_else_waiting(setup: Setup) {
     }
 }
 
-/// All at once, before the first of them can make a spare, and all on one processor. Every one must get a handler while the others wait.
+/// All at once, before the first of them can make a spare, and all on one processor. Every one must get a handler while
+/// the others wait.
 fn burst(mount: &Mount, many: u64, processor: usize, before: impl FnOnce(&Path)) {
     let writable = File::create(mount.path("gate")).unwrap();
     let file = File::open(mount.path("gate")).unwrap();
@@ -139,7 +140,8 @@ fn buffers_lie_in_the_memory_that_was_given() {
     assert!(fs::read(mount.path("file")).unwrap() == data);
 }
 
-/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody is stuck.
+/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody
+/// is stuck.
 #[test]
 fn requests_beyond_the_last_entry_wait_in_the_kernel() {
     let mount = Mount::new(Setup { max_entries: 8, ..RING });

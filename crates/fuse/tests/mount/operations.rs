@@ -92,7 +92,8 @@ fn a_long_listing_has_every_name_once(setup: Setup) {
     assert_eq!(entry.ino(), entry.metadata().unwrap().ino());
 }
 
-/// The kernel answers `fstat` with what the file system says, and reads by the size that it knows itself: that of the last answered write.
+/// The kernel answers `fstat` with what the file system says, and reads by the size that it knows itself: that of the
+/// last answered write.
 fn the_size_of_a_write_shows_before_its_data_can_be_read(setup: Setup) {
     let mount = Mount::new(setup);
     let path = mount.path("late");

@@ -26,7 +26,7 @@ struct Inode {
     mode: u32,
     owner: (u32, u32),
     nlink: u32,
-    device: DeviceNumber,
+    device: rustix::fs::Dev,
     times: [Timestamp; 3],
     data: Vec<u8>,
     entries: BTreeMap<OsString, u64>,
@@ -326,7 +326,7 @@ impl Filesystem for Memory {
     }
 
     fn mknod(&self, context: &Context<'_>, request: MkNod<'_>, reply: Reply<Entry>) {
-        let (kind, owner) = (FileType::from_mode(request.mode), (context.uid, context.gid));
+        let (kind, owner) = (Some(FileType::from_raw_mode(request.mode)), (context.uid, context.gid));
         let inode = Inode { kind, mode: request.mode, owner, device: request.device, ..Inode::default() };
         reply.send(self.make(request.parent, request.name, inode, &request.extensions.groups));
     }
@@ -366,7 +366,7 @@ impl Filesystem for Memory {
         }
         drop(state);
         if request.flags.contains(RenameFlags::WHITEOUT) {
-            let kind = Some(FileType::CharDevice);
+            let kind = Some(FileType::CharacterDevice);
             let whiteout = Inode { kind, owner: (context.uid, context.gid), ..Inode::default() };
             let _ = self.make(request.parent, request.name, whiteout, &[]);
         }
@@ -392,14 +392,14 @@ impl Filesystem for Memory {
     }
 
     fn create(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
-        let kind = Some(FileType::Regular);
+        let kind = Some(FileType::RegularFile);
         let inode = Inode { kind, mode: request.mode, owner: (context.uid, context.gid), ..Inode::default() };
         let made = self.make(request.parent, request.name, inode, &request.extensions.groups);
         reply.send(made.map(|entry| Created { entry, opened: self.opened(entry.node) }));
     }
 
     fn tmpfile(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
-        let kind = Some(FileType::Regular);
+        let kind = Some(FileType::RegularFile);
         let inode = Inode { kind, mode: request.mode, owner: (context.uid, context.gid), ..Inode::default() };
         let made = self.make(request.parent, OsStr::new(""), inode, &[]);
         reply.send(made.map(|entry| Created { entry, opened: self.opened(entry.node) }));

@@ -160,6 +160,22 @@ fn a_server_that_may_not_use_io_uring_reads_the_device() {
 }
 
 #[test]
+fn a_server_without_the_mount_interface_of_linux_5_2_mounts_the_old_way_and_reads_the_device() {
+    let mut mount = Mount::new(Setup { forbidden: Some(libc::SYS_fsopen), ..RING });
+    assert!(mount.transport.contains("it needs the mount interface of Linux 5.2"), "{}", mount.transport);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let line = mounts.lines().find(|line| line.contains(mount.root().to_str().unwrap())).unwrap();
+    assert!(line.starts_with("memory ") && line.contains(" fuse.memory ") && line.contains("allow_other"), "{line}");
+    fs::write(mount.path("file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mount.path("file")).unwrap(), "text");
+    let open = File::open(mount.path("file")).unwrap();
+    assert!(mount.ask_to_unmount().contains("busy"));
+    drop(open);
+    assert_eq!(mount.ask_to_unmount(), "gone");
+    wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
+}
+
+#[test]
 #[ignore = "takes a processor away from the whole machine for a moment; make test-fuse runs it"]
 fn a_processor_may_go_and_come_back() {
     let switch = "/sys/devices/system/cpu/cpu1/online";

@@ -1,5 +1,5 @@
-//! The numbers of the protocol: those of the crate, against numbers written down from the description of 7.45, and against the
-//! installed headers where they have the name.
+//! The numbers of the protocol: those of the crate, against numbers written down from the description of 7.45, and
+//! against the installed headers where they have the name.
 
 use std::fmt::Write as _;
 
