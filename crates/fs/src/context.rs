@@ -30,6 +30,8 @@ pub trait Kernel: Send + Sync {
     fn drop_contents(&self, node: NodeId);
     /// Forget every name in the tree. Waits for nothing.
     fn drop_names(&self);
+    /// Whether files can be read and written past the daemon.
+    fn gives_passthrough(&self) -> bool;
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
     /// Whether the mount is still in use: in the tree, or detached with somebody in it.
@@ -51,8 +53,6 @@ pub(crate) struct Context {
     pub(crate) state: Arc<StateDir>,
     pub(crate) metrics: Metrics,
     pub(crate) kernel: OnceLock<Box<dyn Kernel>>,
-    /// The kernel gives passthrough.
-    pub(crate) passthrough: AtomicBool,
     /// The mount.
     pub(crate) mounted_as: OnceLock<MountId>,
     pub(crate) stopping: AtomicBool,
@@ -81,7 +81,6 @@ impl Context {
             state,
             metrics: Metrics::default(),
             kernel: OnceLock::new(),
-            passthrough: AtomicBool::new(false),
             mounted_as: OnceLock::new(),
             stopping: AtomicBool::new(false),
             ends: event()?,
@@ -113,9 +112,9 @@ impl Context {
         let _ = rustix::io::read(&self.reloads, &mut [0_u8; 8]);
     }
 
-    /// Whether the kernel offers passthrough.
-    pub(crate) fn set_passthrough(&self, offered: bool) {
-        self.passthrough.store(offered, Ordering::Relaxed);
+    /// Whether the kernel gives passthrough.
+    pub(crate) fn gives_passthrough(&self) -> bool {
+        self.kernel.get().is_some_and(|kernel| kernel.gives_passthrough())
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

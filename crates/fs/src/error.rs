@@ -164,7 +164,7 @@ pub enum Error {
     #[error("not everything is on disk: {0}")]
     Sync(#[source] OpError),
     /// Files would be in memory only after an unmount.
-    #[error("{files} staged files find no branch, and would stay in memory only")]
+    #[error("no branch has room for {files} staged files, which would stay in memory only")]
     StagedLeft {
         /// How many.
         files: u64,

@@ -3,7 +3,6 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread;
 
 use crate::branch::cover::{Covers, uncover_all};
@@ -88,7 +87,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         unmount: Box::new(mounted.unmounter()),
     });
     (options.ready)();
-    tracing::info!(mount = %mount.display(), passthrough = pool.context().passthrough.load(Ordering::Relaxed), "mounted");
+    tracing::info!(mount = %mount.display(), passthrough = pool.context().gives_passthrough(), "mounted");
     let ended = mounted.serve();
     drop(trace);
     pool.close_staging();

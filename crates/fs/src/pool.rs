@@ -214,14 +214,9 @@ impl Pool {
         self.tree.lookup_entry(parent, listing, entry)
     }
 
-    /// The parent of a directory (of the root: itself) with its inode number, for `..`.
-    pub fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
-        self.tree.parent_of(node)
-    }
-
-    /// A node's own inode number.
-    pub fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
-        self.tree.ino_of(node)
+    /// The inode numbers of a directory and of its parent (of the root: its own twice), for `.` and `..`.
+    pub fn dot_inos(&self, node: NodeId) -> OpResult<[Ino; 2]> {
+        self.tree.dot_inos(node)
     }
 
     /// Gives `count` references to a node back (the kernel's FORGET).

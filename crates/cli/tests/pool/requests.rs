@@ -33,6 +33,24 @@ impl Traced {
         eventually(&format!("a line with {pieces:?}"), found);
     }
 
+    /// What the kernel asks while somebody works. What nobody waits for is left out: it may come later.
+    fn requests_of(&self, work: impl FnOnce()) -> Vec<String> {
+        let mark = |name: &str| {
+            let name = format!("{name}-{}", fs::read_to_string(&self.file).unwrap_or_default().len());
+            fs::metadata(self.pool.join(&name)).unwrap_err();
+            self.expect(&[" lookup node=1 ", &name]);
+            name
+        };
+        let begin = mark("begin");
+        work();
+        let end = mark("end");
+        let text = fs::read_to_string(&self.file).unwrap();
+        let asked = text.lines().skip_while(|line| !line.contains(&begin)).skip(1);
+        let operations = asked.take_while(|line| !line.contains(&end)).filter_map(|line| line.split(' ').nth(2));
+        let waits = |operation: &&str| !matches!(*operation, "release" | "releasedir" | "forget" | "batch_forget");
+        operations.filter(waits).map(str::to_owned).collect()
+    }
+
     /// A directory of so many files, of which the kernel knows nothing yet.
     fn unknown_directory(&mut self, files: usize) -> PathBuf {
         let dir = self.pool.join("dir");
@@ -92,6 +110,31 @@ fn rm_looks_up_nothing_that_came_with_the_listing() {
     let text = fs::read_to_string(&traced.file).unwrap().split_off(before);
     let requests = |piece: &str| text.lines().filter(|line| line.contains(piece)).count();
     assert_eq!((requests(" lookup "), requests(" unlink ")), (1, 1000), "only of the directory");
+}
+
+/// As `docs/performance.md` lists them.
+#[test]
+fn common_operations_send_what_the_page_on_performance_says() {
+    let traced = traced();
+    let path = |name: &str| traced.pool.join(name);
+    fs::write(path("first"), "x").unwrap();
+    let create = traced.requests_of(|| fs::write(path("file"), "text").unwrap());
+    assert_eq!(create, ["getattr", "lookup", "create", "getxattr"]);
+    let stat = traced.requests_of(|| assert_eq!(fs::metadata(path("file")).unwrap().len(), 4));
+    assert!(stat.iter().all(|request| request == "getattr"), "once, as it was written: {stat:?}");
+    assert_eq!(traced.requests_of(|| drop(fs::metadata(path("file")).unwrap())), [""; 0]);
+    let read = traced.requests_of(|| assert_eq!(fs::read(path("file")).unwrap(), b"text"));
+    assert_eq!(read.iter().filter(|request| *request == "open").count(), 1, "{read:?}");
+    let rename = traced.requests_of(|| fs::rename(path("file"), path("other")).unwrap());
+    assert_eq!(rename, ["getattr", "lookup", "rename"]);
+    let unlink = traced.requests_of(|| fs::remove_file(path("other")).unwrap());
+    assert_eq!(unlink, ["getattr", "unlink"]);
+    let copy =
+        traced.requests_of(|| drop(run("cp", ["-a".as_ref(), path("first").as_os_str(), path("copy").as_os_str()])));
+    for (request, times) in [("open", 1), ("create", 1), ("copy_file_range", 1), ("setxattr", 1)] {
+        assert_eq!(copy.iter().filter(|asked| *asked == request).count(), times, "{request} in {copy:?}");
+    }
+    assert!(copy.len() <= 20, "{copy:?}");
 }
 
 fn selinux() -> bool {

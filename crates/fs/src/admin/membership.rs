@@ -143,10 +143,8 @@ impl Admin {
     /// daemon, it would hang its callers for good.
     fn passthrough_works(&self, branch: &Branch) -> bool {
         let Some(online) = branch.online().filter(|online| !online.guarded) else { return false };
-        if !self.context.passthrough.load(Ordering::Relaxed) {
-            return false;
-        }
-        let (Some(kernel), Some(hidden)) = (self.context.kernel.get(), &online.hidden) else { return true };
+        let Some(kernel) = self.context.kernel.get().filter(|kernel| kernel.gives_passthrough()) else { return false };
+        let Some(hidden) = &online.hidden else { return true };
         let file = relocate::scratch_file(hidden.tmp.as_fd());
         file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
     }

@@ -54,7 +54,7 @@ impl Admin {
             inodes: self.tree.nodes.len() as u64,
             metrics: self.context.metrics.all(),
             warnings: self.warnings(),
-            passthrough: self.context.passthrough.load(Ordering::Relaxed),
+            passthrough: self.context.gives_passthrough(),
             transport: self.context.kernel.get().map(|kernel| kernel.transport()),
             staging: self.staged.status(),
             walks: self.migrate.walks_under_way(),

@@ -90,11 +90,14 @@ impl Fuse {
         offset: u64,
         mut add: impl FnMut(&Listed<'_>) -> Result<(), Full>,
     ) -> OpResult<Result<(), Full>> {
-        for (name, next) in [(".", 1), ("..", DOT_DOT)] {
+        if offset >= DOT_DOT {
+            return Ok(Ok(()));
+        }
+        let [own, parents] = self.pool.dot_inos(dir)?;
+        for (name, next, ino) in [(".", 1, own), ("..", DOT_DOT, parents)] {
             if offset >= next {
                 continue;
             }
-            let ino = if next == DOT_DOT { self.pool.parent_of(dir)?.1 } else { self.pool.ino_of(dir)? };
             let (ino, name) = (InodeNumber(ino.0), OsStr::new(name));
             if add(&Listed { ino, next, kind: FileType::Directory, name }).is_err() {
                 return Ok(Err(Full));

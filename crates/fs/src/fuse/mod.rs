@@ -24,8 +24,7 @@ use umbrella_fuse::{
 
 use attribute_use::AttributeUse;
 use convert::{
-    asker, attributes, caller, changer, device_number, handle, listing_flags, new_time, node, open_request, opened,
-    timestamp,
+    asker, attributes, caller, changer, handle, listing_flags, new_time, node, open_request, opened, timestamp,
 };
 
 use crate::error::OpError;
@@ -51,6 +50,8 @@ const MOST_COPIED: u64 = 1 << 30;
 /// See the module.
 pub(crate) struct Fuse {
     pool: Arc<Pool>,
+    /// Whether the kernel does, which is known from INIT on.
+    gives_passthrough: bool,
     /// The longest time for which absent names are kept.
     most_negative_ttl: Duration,
     attribute_use: AttributeUse,
@@ -60,7 +61,13 @@ pub(crate) struct Fuse {
 
 impl Fuse {
     pub(crate) fn new(pool: Arc<Pool>) -> Fuse {
-        Fuse { pool, most_negative_ttl: Duration::MAX, attribute_use: AttributeUse::new(), no_label: no_label() }
+        Fuse {
+            pool,
+            gives_passthrough: false,
+            most_negative_ttl: Duration::MAX,
+            attribute_use: AttributeUse::new(),
+            no_label: no_label(),
+        }
     }
 
     /// How long the kernel may keep what it is told.
@@ -91,7 +98,7 @@ impl Filesystem for Fuse {
         agreement.max_stack_depth = 1;
         agreement.max_background = MOST_IN_BACKGROUND;
         agreement.congestion_threshold = MOST_IN_BACKGROUND / 4 * 3;
-        self.pool.context().set_passthrough(offer.flags.contains(InitFlags::PASSTHROUGH));
+        self.gives_passthrough = offer.flags.contains(InitFlags::PASSTHROUGH);
         if offer.minor < MINOR_WITH_EPOCH {
             self.most_negative_ttl = BLIND_NEGATIVE_TTL;
         }
@@ -145,7 +152,7 @@ impl Filesystem for Fuse {
 
     fn mknod(&self, context: &Context<'_>, request: MkNod<'_>, reply: Reply<Entry>) {
         let MkNod { parent, name, mode, umask, device, .. } = request;
-        let made = self.pool.mknod(node(parent), name, mode, device_number(device), caller(context, umask));
+        let made = self.pool.mknod(node(parent), name, mode, device, caller(context, umask));
         reply.send(made.map(|attr| self.entry(&attr)));
     }
 

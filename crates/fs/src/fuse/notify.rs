@@ -12,6 +12,7 @@ use crate::node::{NodeId, PassthroughToken};
 /// See the module.
 pub(crate) struct KernelNotifier {
     pub(crate) notifier: Notifier,
+    pub(crate) gives_passthrough: bool,
     pub(crate) transport: TransportStatus,
     pub(crate) threads: DeviceThreads,
 }
@@ -29,6 +30,10 @@ impl Kernel for KernelNotifier {
         if let Err(error) = self.notifier.inc_epoch() {
             tracing::debug!(%error, "this kernel keeps names until they time out");
         }
+    }
+
+    fn gives_passthrough(&self) -> bool {
+        self.gives_passthrough
     }
 
     fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {

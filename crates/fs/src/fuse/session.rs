@@ -51,6 +51,7 @@ pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::i
     let transport = in_use(wanted, session.transport());
     pool.set_kernel(Box::new(KernelNotifier {
         notifier: session.notifier(),
+        gives_passthrough: session.filesystem().gives_passthrough,
         transport,
         threads: session.device_threads(),
     }));

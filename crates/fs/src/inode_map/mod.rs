@@ -9,9 +9,9 @@
 //! Out-of-band changes: when a file with an entry is deleted behind the mount's back and its inode is used again, the new file
 //! gets the dead one's number (odd, but unique), unless [`InodeMap::ino_checked`] is asked, which knows the file by its birth time.
 //!
-//! Crashes: records are not synced one by one. A lost one can give a file another number after a power failure, never two files the
-//! same: when a log is read, of two entries with one number the one with more moves stays, numbers of other branches' ranges are
-//! lent again, and counters of made-up numbers leap ahead of what may have been used.
+//! Crashes: records are not synced one by one. A lost record can change a file's number after a power failure, but two
+//! files never share one. When a log is read, of two entries with one number the one with more moves stays. Numbers of
+//! other branches' ranges are lent again, and counters of made-up numbers leap ahead of what may have been used.
 
 mod evicted;
 mod heat;

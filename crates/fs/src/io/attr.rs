@@ -1,4 +1,7 @@
 //! Changes of attributes, and extended attributes. A directory's are changed on all its copies.
+//!
+//! System calls on a file: a change of attributes 4; an extended attribute read or set 3 (open, look, do it), and 1 to
+//! read it of a file that is open.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,5 @@
-//! Contents of open files, as far as the daemon sees them, and what makes them durable.
+//! Contents of open files, as far as the daemon sees them, and what makes them durable. Each call of a program is one
+//! system call.
 
 use std::sync::Arc;
 

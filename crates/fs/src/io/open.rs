@@ -3,6 +3,9 @@
 //! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file; while one is
 //! cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch below its headroom goes
 //! through the daemon, which can move it when the branch is full.
+//!
+//! System calls: an open 2 (open, look), 3 where the file is registered for passthrough; a close of the last handle 1 to
+//! end that, and 1 after a writer to judge the file's place. Closing the descriptor is not counted.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -15,7 +18,7 @@ use umbrella_policy::placement::spec::FileKind;
 
 use crate::branch::Branch;
 use crate::error::{OpError, OpResult};
-use crate::ground::at::FileAt;
+use crate::ground::at::{FileAt, count_call};
 use crate::ground::meta::Meta;
 use crate::io::Io;
 use crate::io::data::Effect;
@@ -214,7 +217,7 @@ impl Io {
             return DataPath::Passthrough;
         }
         let branch = &opened.branch;
-        let allowed = self.context.passthrough.load(Ordering::Relaxed)
+        let allowed = self.context.gives_passthrough()
             && state.cached == 0
             && node.kind == FileKind::File
             && branch.takes_passthrough()
@@ -245,6 +248,7 @@ impl Io {
     fn register_passthrough(&self, state: &mut FileState, opened: &FileAt) -> DataPath {
         let branch = &opened.branch;
         let Some(kernel) = self.context.kernel.get() else { return DataPath::Mediated };
+        count_call();
         match kernel.register(opened.fd.as_fd()) {
             Ok(token) => {
                 state.token = Some(token);
@@ -285,8 +289,11 @@ impl Io {
             }
             state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
         };
-        // Unregistering is a system call: not under the lock.
-        drop(ended);
+        // Not under the lock.
+        if let Some(token) = ended {
+            count_call();
+            drop(token);
+        }
         if judge {
             let _names = self.tree.rename_lock.read();
             self.migrate.evaluate_closed(&node, &handle.current());

@@ -7,8 +7,11 @@
 //! 5. Its owner is set; it was root's until then, with the mode that was asked for.
 //! 6. It becomes a node.
 //!
-//! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after step 3 leaves an empty copy of
-//! a directory, after step 4 a file of root's.
+//! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after
+//! step 3 leaves an empty copy of a directory, after step 4 a file of root's.
+//!
+//! System calls on a branch that has the directory: a file 2 for root (make, look) and 4 for others (look at the
+//! directory, set the owner), a directory 2 and 5, a node, symbolic link or file without a name 2, a hard link 3.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Changes of names that concern several branches, wherever those may hang.
 //!
-//! Whoever makes one holds up who looks up a name, so each call to a branch that may hang is made on its workers and given up in time; the branch goes
-//! offline, the others go on, and when it is back recovery sees to it that it has the same names (`relocate::names`).
+//! A rename blocks lookups. So calls to branches that may hang run on workers, with a time limit. After the limit the
+//! branch goes offline, the others go on, and recovery gives it the new names later (`relocate::names`).
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Names that go: files and directories.
+//! Names that go: files and directories. System calls: a file 2 (look, remove), a directory 4.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

@@ -172,7 +172,7 @@ pub enum RelocateError {
         errno: Errno,
     },
     /// A branch does not say whether a name has changed on it; an intent sees to it that it has not. On the others nothing has changed.
-    #[error("a branch does not say whether names have changed on it ({errno}); the others are as they were")]
+    #[error("one branch did not confirm the rename ({errno}); it was undone on the others")]
     NoAnswer {
         /// That branch.
         branch: BranchUuid,

@@ -128,7 +128,7 @@ impl<'a, R: Reach> Entry<'a, R> {
         match Entry::write(self.journals, left) {
             // The newer one counts, should this one stay.
             Ok(_) => drop(self.erase(false)),
-            Err(error) => warn!(%error, "what is left of a change of names is not recorded"),
+            Err(error) => warn!(%error, "an unfinished rename cannot be recorded"),
         }
     }
 

@@ -170,15 +170,10 @@ impl Tree {
         self.intern(&parent, &entry.name, &found).map(|(_, attr)| attr)
     }
 
-    /// The parent of a directory (of the root: itself) with its inode number, for `..`.
-    pub(crate) fn parent_of(&self, node: NodeId) -> OpResult<(NodeId, Ino)> {
+    /// The inode numbers of a directory and of its parent (of the root: its own twice), for `.` and `..`.
+    pub(crate) fn dot_inos(&self, node: NodeId) -> OpResult<[Ino; 2]> {
         let node = self.dir_node(node)?;
-        Ok(node.place().map_or((NodeId::ROOT, Ino(1)), |(parent, _)| (parent.id, parent.ino)))
-    }
-
-    /// A node's own inode number.
-    pub(crate) fn ino_of(&self, node: NodeId) -> OpResult<Ino> {
-        Ok(self.node(node)?.ino)
+        Ok([node.ino, node.place().map_or(Ino(1), |(parent, _)| parent.ino)])
     }
 }
 

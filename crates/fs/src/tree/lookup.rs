@@ -1,4 +1,6 @@
 //! Names to nodes, and what users see of a node.
+//!
+//! System calls: a lookup 1 on each branch that has the directory; attributes 1; the target of a link 1.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

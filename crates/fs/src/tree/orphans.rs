@@ -64,7 +64,7 @@ impl OrphanName {
             }
             let is_dir = found.kind == FileKind::Directory;
             unlinkat(&dir, name, if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })?;
-            tracing::info!(path = %String::from_utf8_lossy(&self.path), "what was made too late, and told to nobody, is taken away");
+            tracing::info!(path = %String::from_utf8_lossy(&self.path), "removed an entry that a hung branch created after its request had failed");
             Ok(())
         };
         match removed() {

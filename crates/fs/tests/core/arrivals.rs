@@ -1,14 +1,11 @@
 //! What is said of a branch that comes or goes: that it is there only while the tree shows it.
 
-use std::io::{Error, ErrorKind};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use umbrella_fs::control::protocol::{BranchState, TransportKind, TransportStatus};
-use umbrella_fs::pool::{Kernel, Pool};
-use umbrella_fs::{NodeId, PassthroughToken};
+use umbrella_fs::control::protocol::BranchState;
+use umbrella_fs::pool::Pool;
 
-use super::bench::{BRANCHES, Bench, Ground};
+use super::bench::{BRANCHES, Bench, FakeKernel, Ground};
 
 /// Notes whether a branch is said to be online whenever the kernel is to forget what it keeps of the tree.
 #[derive(Default)]
@@ -28,40 +25,6 @@ impl Seen {
     }
 }
 
-struct Watched(Arc<Seen>);
-
-impl Kernel for Watched {
-    fn drop_attributes(&self, _: NodeId) {
-        self.0.look();
-    }
-
-    fn drop_contents(&self, _: NodeId) {
-        self.0.look();
-    }
-
-    fn drop_names(&self) {
-        self.0.look();
-    }
-
-    fn register(&self, _: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
-        Err(Error::from(ErrorKind::Unsupported))
-    }
-
-    fn is_mounted(&self) -> bool {
-        true
-    }
-
-    fn transport(&self) -> TransportStatus {
-        TransportStatus { kind: TransportKind::Dev, reason: None }
-    }
-
-    fn keep_threads(&self, _: usize) {}
-
-    fn shortage(&self) -> Option<String> {
-        None
-    }
-}
-
 fn is_online(pool: &Pool) -> bool {
     let branches = pool.status().branches;
     let tiny = branches.into_iter().find(|branch| branch.name == BRANCHES[2]).expect("it is a branch");
@@ -74,7 +37,8 @@ fn a_branch_is_said_to_be_online_as_long_as_the_kernel_may_keep_what_it_showed_a
     let pool = bench.assemble(0);
     assert!(is_online(&pool));
     let seen = Arc::<Seen>::default();
-    pool.set_kernel(Box::new(Watched(Arc::clone(&seen))));
+    let looks = Arc::clone(&seen);
+    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(move || looks.look()), register: None }));
     let _once = seen.pool.set(Arc::downgrade(&pool));
     for _ in 0..3 {
         bench.take_away(2);

@@ -1,14 +1,17 @@
 //! Branches to test on: two directories and a tmpfs that is soon full. All is unmounted and removed at the end.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
-use umbrella_fs::pool::Pool;
+use umbrella_fs::control::protocol::{TransportKind, TransportStatus};
+use umbrella_fs::pool::{Kernel, Pool};
 use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
+use umbrella_fs::{NodeId, PassthroughToken};
 use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
 };
@@ -146,7 +149,8 @@ impl Drop for Bench {
 
 /// The pool over the branches in a bench's folder.
 pub(crate) fn assemble(root: &Path, rules: usize, staging: Option<StagingSpec>) -> Arc<Pool> {
-    let branch = |name: &&str| BranchSpec { optional: true, ..BranchSpec::new(*name, root.join(name)) };
+    let headroom = Some(Amount::Bytes(ByteSize(256 << 10)));
+    let branch = |name: &&str| BranchSpec { optional: true, headroom, ..BranchSpec::new(*name, root.join(name)) };
     let spec = PoolSpec {
         mount: PathBuf::from("/srv/model"),
         branches: BRANCHES.iter().map(branch).collect(),
@@ -210,4 +214,48 @@ fn when_all(name: &str, conditions: Vec<Condition>, to: &str) -> RuleSpec {
     let to = DestinationSpec { branches: vec![to.to_owned(), "any".to_owned()], offline: Offline::Next };
     let kind = RuleKindSpec::When { conditions, to };
     RuleSpec { name: name.to_owned(), kind, treatment: Treatment::default() }
+}
+
+/// The kernel's side of a mount that nobody has mounted.
+pub(crate) struct FakeKernel {
+    /// Called whenever the kernel is to forget something.
+    pub(crate) forgets: Box<dyn Fn() + Send + Sync>,
+    /// What comes of a registration for passthrough, which is not given without.
+    pub(crate) register: Option<Box<dyn Fn() -> std::io::Result<PassthroughToken> + Send + Sync>>,
+}
+
+impl Kernel for FakeKernel {
+    fn drop_attributes(&self, _: NodeId) {
+        (self.forgets)();
+    }
+
+    fn drop_contents(&self, _: NodeId) {
+        (self.forgets)();
+    }
+
+    fn drop_names(&self) {
+        (self.forgets)();
+    }
+
+    fn gives_passthrough(&self) -> bool {
+        self.register.is_some()
+    }
+
+    fn register(&self, _: BorrowedFd<'_>) -> std::io::Result<PassthroughToken> {
+        self.register.as_ref().map_or(Err(std::io::ErrorKind::Unsupported.into()), |register| register())
+    }
+
+    fn is_mounted(&self) -> bool {
+        true
+    }
+
+    fn transport(&self) -> TransportStatus {
+        TransportStatus { kind: TransportKind::Dev, reason: None }
+    }
+
+    fn keep_threads(&self, _: usize) {}
+
+    fn shortage(&self) -> Option<String> {
+        None
+    }
 }

@@ -3,13 +3,14 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
-use umbrella_fs::{Caller, NodeId, OpError, calls_on_branches};
+use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_branches};
 
-use crate::bench::{Bench, Ground};
+use crate::bench::{Bench, FakeKernel, Ground};
 use crate::races::{READ, WRITE};
 
 const USER: Caller = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
@@ -137,6 +138,77 @@ fn a_file_is_opened_looked_at_and_read() {
     let mut buffer = [0; 16];
     assert_eq!(calls(|| scene.pool.read(opened.handle, &mut buffer, 0)), (1, Ok(0)));
     assert_eq!(calls(|| scene.pool.release(opened.handle)), (0, Ok(())));
+}
+
+/// A pool whose files are registered for passthrough, as long as that does not fail with this error.
+fn passed_through() -> (Scene, Arc<AtomicI32>) {
+    let scene = Scene::new();
+    let fails = Arc::<AtomicI32>::default();
+    let error = Arc::clone(&fails);
+    let register = move || match error.load(Ordering::Relaxed) {
+        0 => Ok(Arc::new(()) as PassthroughToken),
+        error => Err(std::io::Error::from_raw_os_error(error)),
+    };
+    scene.pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(|| ()), register: Some(Box::new(register)) }));
+    (scene, fails)
+}
+
+#[test]
+fn a_file_is_registered_at_its_first_open_and_no_more_with_its_last_close() {
+    let (scene, _) = passed_through();
+    let node = scene.file("file");
+    let (count, first) = calls(|| scene.pool.open(node, READ).unwrap());
+    assert_eq!((count, first.data), (3, DataPath::Passthrough));
+    let (count, second) = calls(|| scene.pool.open(node, READ).unwrap());
+    assert_eq!((count, second.data), (2, DataPath::Passthrough));
+    assert_eq!(calls(|| scene.pool.release(first.handle)), (0, Ok(())));
+    drop((first.token, second.token));
+    assert_eq!(calls(|| scene.pool.release(second.handle)), (1, Ok(())));
+    // After a writer the rules want to know its size.
+    let writer = scene.pool.open(node, WRITE).unwrap();
+    assert_eq!(calls(|| scene.pool.release(writer.handle)), (2, Ok(())));
+}
+
+#[test]
+fn a_file_that_cannot_be_registered_is_read_and_written_by_the_daemon() {
+    let (scene, fails) = passed_through();
+    let node = scene.file("file");
+    // No descriptors, no right, stacked too deep.
+    for error in [Errno::MFILE, Errno::PERM, Errno::LOOP] {
+        fails.store(error.raw_os_error(), Ordering::Relaxed);
+        let opened = scene.pool.open(node, WRITE).unwrap();
+        assert_eq!(opened.data, DataPath::Mediated, "{error}");
+        assert_eq!(scene.pool.write(opened.handle, b"data", 0, false), Ok(4));
+        let mut buffer = [0; 16];
+        assert_eq!(scene.pool.read(opened.handle, &mut buffer, 0), Ok(4));
+        scene.pool.release(opened.handle).unwrap();
+        fails.store(0, Ordering::Relaxed);
+        let opened = scene.pool.open(node, READ).unwrap();
+        assert_eq!(opened.data, DataPath::Passthrough, "it is tried anew");
+        scene.pool.release(opened.handle).unwrap();
+    }
+}
+
+#[test]
+fn other_operations_have_their_budget_too() {
+    let scene = Scene::new();
+    let node = scene.file("file");
+    let name = OsStr::new;
+    let link = |to: &str| scene.pool.link(node, scene.dir, name(to)).map(|_| ());
+    assert_eq!(calls(|| link("other")), (3, Ok(())));
+    let device = || scene.pool.mknod(scene.dir, name("pipe"), 0o010_644, 0, Caller::ROOT).map(|_| ());
+    assert_eq!(calls(device), (2, Ok(())));
+    let unnamed = || scene.pool.create_unnamed(scene.dir, 0o644, Caller::ROOT, NEW).map(|_| ());
+    assert_eq!(calls(unnamed), (2, Ok(())));
+    let opened = scene.pool.open(node, WRITE).unwrap();
+    assert_eq!(calls(|| scene.pool.write(opened.handle, b"data", 0, false)), (1, Ok(4)));
+    assert_eq!(calls(|| scene.pool.fsync(opened.handle, false)), (1, Ok(())));
+    scene.pool.release(opened.handle).unwrap();
+    let user = name("user.name");
+    assert_eq!(calls(|| scene.pool.setxattr(node, user, b"value", XattrFlags::empty())), (3, Ok(())));
+    assert_eq!(calls(|| scene.pool.getxattr(node, user)), (3, Ok(b"value".to_vec())));
+    let symlink = scene.pool.symlink(scene.dir, name("link"), name("to"), Caller::ROOT).unwrap();
+    assert_eq!(calls(|| scene.pool.readlink(symlink.node)), (1, Ok(b"to".to_vec())));
 }
 
 #[test]
