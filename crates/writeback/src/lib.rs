@@ -1,5 +1,5 @@
-//! Write-back of the real page cache in the order of a policy: which pages are dirty is told by whoever sees the writes, where they
-//! lie is asked of the file system, and they are started on their way to disk before the kernel would do it, in better order.
+//! Writes dirty pages back in a policy's order, before the kernel would. Observers report the dirty pages, and the file
+//! system says where they lie.
 //!
 //! Never harmful: it calls `sync_file_range` and nothing else that writes. What it misses, the kernel's own write-back takes care of.
 //!

@@ -1,9 +1,11 @@
 //! Where the pages of a file lie, as far as it is known, and where the others will probably come to lie.
 //!
-//! The file system is asked (FIEMAP) when a page is written of which nothing is known, and again when pages that had no place may have got
-//! one: after a write-back of the file, or when the answer is some seconds old. A page without a place is expected behind the last one before
-//! it that has one; in a file without any, at a promise: a stretch of the part of the disk where the file system would look first
-//! ([`Geometry`]), handed out one after the other, so that files that were made one after the other lie side by side, as they will.
+//! The file system is asked (FIEMAP) when a page is written of which nothing is known. It is asked again when pages
+//! without a place may have got one: after a write-back of the file, or when the answer is some seconds old.
+//!
+//! A page without a place is assumed to follow the last page before it that has one. A file without any gets an assumed
+//! stretch where the file system would look first ([`Geometry`]). Stretches are handed out one after the other, so files
+//! that were made one after the other lie side by side, as they will.
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex};
 

@@ -131,11 +131,9 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_log_damaged_segments_count", "segments that cannot be read, and are not cleaned (gauge)", |_, s| {
         count(s.log.as_ref()?.damaged_segments.into())
     }),
-    (
-        "umbrella_log_damaged_reads_count",
-        "reads that were refused, as a block was not what was written, or nobody could tell",
-        |_, s| count(s.log.as_ref()?.damaged_reads),
-    ),
+    ("umbrella_log_damaged_reads_count", "reads refused because a checksum was wrong or not known", |_, s| {
+        count(s.log.as_ref()?.damaged_reads)
+    }),
     (
         "umbrella_log_lost_bytes",
         "bytes lost to damage, which cannot be read until they are written again (gauge)",

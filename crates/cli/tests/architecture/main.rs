@@ -287,6 +287,33 @@ fn the_licences_of_all_that_is_linked_in_can_be_handed_on() {
 }
 
 #[test]
+fn the_facade_of_the_file_system_stays_small() {
+    let facade = folder(package(&metadata(), "umbrella-fs")).join("src/pool.rs");
+    let text = fs::read_to_string(facade).expect("the source can be read");
+    let is_visible = |line: &&str| line.starts_with("    pub fn ") || line.starts_with("    pub(crate) fn ");
+    let methods = text.lines().filter(is_visible).count();
+    assert!((30..=60).contains(&methods), "Pool has {methods} visible methods");
+}
+
+#[test]
+fn comments_are_at_most_120_columns_wide() {
+    let mut wide = Vec::new();
+    for package in metadata().workspace_packages() {
+        for path in rust_files(&folder(package)) {
+            let text = fs::read_to_string(&path).expect("the source can be read");
+            let is_wide = |line: &str| {
+                // The rows of a table cannot be wrapped.
+                let comment = line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!', ' ']));
+                line.chars().count() > 120 && comment.is_some_and(|text| !text.starts_with('|'))
+            };
+            let lines = text.lines().enumerate().filter(|(_, line)| is_wide(line));
+            wide.extend(lines.map(|(number, _)| format!("{}:{}", path.display(), number + 1)));
+        }
+    }
+    assert!(wide.is_empty(), "wrap these comments:\n{}", wide.join("\n"));
+}
+
+#[test]
 fn one_place_knows_fuse() {
     let source = folder(package(&metadata(), "umbrella-fs")).join("src");
     let knows: Vec<_> = rust_files(&source)

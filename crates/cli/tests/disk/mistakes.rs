@@ -380,7 +380,7 @@ fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
     disk.set_len(63 * MIB).expect("it can be cut");
     house.given(&["serve", "--disk", "media.disk", "--daemon"]);
     house.given(&["detach"]);
-    house.refused(&["attach", &config], 1, &["was cut, and its label with its end"]);
+    house.refused(&["attach", &config], 1, &["and lost its label, which lies at its end"]);
 }
 
 /// The number that XFS gives for its own is that of its device.

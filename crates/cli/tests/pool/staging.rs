@@ -258,7 +258,7 @@ fn staged_files_that_find_no_room_at_unmount_stay_and_are_there_again() {
     );
     let refused = pool.umbrella(["unmount"]);
     assert!(!refused.status.success());
-    assert!(text(&refused).contains("staged files find no branch"), "{}", text(&refused));
+    assert!(text(&refused).contains("staged files, which would stay in memory only"), "{}", text(&refused));
     assert_eq!(fs::read(pool.join("file-7")).unwrap(), vec![7; 200 << 10], "it is still mounted");
     // Who ends the daemon cannot be refused.
     let daemon = nix::unistd::Pid::from_raw(pool.pid() as i32);

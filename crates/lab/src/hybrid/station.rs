@@ -1,4 +1,4 @@
-//! A device with a queue before it: what does not fit into the device's own waits in order.
+//! A device with a queue before it: requests beyond the device's queue depth wait in order.
 
 use std::collections::VecDeque;
 

@@ -88,8 +88,9 @@ impl DiskArgs {
         let Some(rotating) = &timings.rotating else {
             bail!("{} was not written: only a disk that turns has a profile", visible_path(output));
         };
-        let profile =
-            rotating.profile(model).context("what was measured is no disk; measure it again while nobody uses it")?;
+        let profile = rotating
+            .profile(model)
+            .context("the timings do not fit a rotating disk; try again while nothing else uses it")?;
         write_whole(output, &profile.to_toml())?;
         tell!("{} describes it for `umbrella lab run --disk`", visible_path(output));
         Ok(ExitCode::SUCCESS)
