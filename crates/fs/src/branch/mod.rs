@@ -159,6 +159,8 @@ pub struct Branch {
     access_times: OnceLock<AccessTimes>,
     /// It was removed from the pool or replaced, and never comes online.
     retired: Arc<AtomicBool>,
+    /// When it last went offline ([`uptime`]).
+    left_at: AtomicU64,
     guarded: AtomicBool,
     suspect: AtomicBool,
     errors: Errors,
@@ -207,6 +209,7 @@ impl Branch {
             always_guarded: AtomicBool::new(false),
             access_times: OnceLock::new(),
             retired: Arc::default(),
+            left_at: AtomicU64::new(0),
             guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
@@ -231,6 +234,11 @@ impl Branch {
     /// What holds while the branch is online; `None` when it is offline. Cheap.
     pub fn online(&self) -> Option<Arc<Online>> {
         self.online.load_full()
+    }
+
+    /// When it last went offline ([`uptime`]).
+    pub(crate) fn left_at(&self) -> u64 {
+        self.left_at.load(Ordering::Acquire)
     }
 
     /// Which time online this is, if it is.
@@ -276,6 +284,11 @@ impl Branch {
         self.drop_online(reason);
     }
 
+    /// Whether it was removed from the pool or replaced.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
     /// Takes it offline, and no probe brings it back or writes anything about it, not even one that is under way.
     pub fn retire(&self, reason: String) {
         self.retired.store(true, Ordering::Release);
@@ -297,6 +310,7 @@ impl Branch {
             return;
         };
         tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
+        self.left_at.store(uptime(), Ordering::Release);
         *self.offline.lock() = (reason, now());
         self.uncover();
         for workers in [&old.workers, &old.copiers].into_iter().flatten() {
@@ -507,6 +521,11 @@ impl Branch {
             errors,
         }
     }
+}
+
+/// Seconds since the machine started, its sleep included.
+pub(crate) fn uptime() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec as u64
 }
 
 fn now() -> Timestamp {

@@ -277,18 +277,25 @@ impl Io {
     /// Makes the names in a directory durable, on every branch that has it.
     pub(crate) fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
-        self.staging.leave_dir_for_sync(&node)?;
+        let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
+        let changes = dir.changes.take();
+        if let Err(error) = self.sync_copies(&node, data_only) {
+            dir.changes.give_back(changes);
+            return Err(error);
+        }
+        if dir.changes.may_have_lost(changes, &self.branches) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) }
+    }
+
+    /// Syncs the copies of a directory that can be reached.
+    fn sync_copies(&self, node: &Arc<Node>, data_only: bool) -> OpResult<()> {
+        self.staging.leave_dir_for_sync(node)?;
         // What lasts is not done under the lock.
         let copies = {
             let _names = self.tree.rename_lock.read();
-            self.tree.copies(&node)?
+            self.tree.copies(node)?
         };
-        for copy in copies {
-            if !copy.branch.settings().read_only {
-                copy.fsync(data_only)?;
-            }
-        }
-        Ok(())
+        let mut writable = copies.iter().filter(|copy| !copy.branch.settings().read_only);
+        writable.try_for_each(|copy| copy.fsync(data_only))
     }
 
     /// Makes everything durable.

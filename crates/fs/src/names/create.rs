@@ -52,6 +52,9 @@ impl Names {
         self.staging.destage_before_create();
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
+        if is_reserved(&parent, name) {
+            return Err(OpError::Reserved);
+        }
         let new = NewFile { parent: &parent, name, kind: FileKind::File, perm, caller };
         // Root's until it is the caller's: no program that runs as root meanwhile.
         let set_id = if caller.uid == 0 { 0 } else { perm & 0o6000 };

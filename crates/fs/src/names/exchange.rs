@@ -7,7 +7,7 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::error::{OpError, OpResult};
-use crate::names::rename::rename_known;
+use crate::names::rename::{note_changed, rename_known};
 use crate::names::several::{RenameSide, Site};
 use crate::names::{Names, several};
 use crate::node::{Body, Node, NodeId};
@@ -32,6 +32,10 @@ impl Names {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
             }
             sites => several::exchange(one, other, sites)?,
+        }
+        for site in &sites {
+            note_changed(&one.parent, &site.one);
+            note_changed(&other.parent, &site.other);
         }
         for (node, old, new) in [(node, one, other), (other_node, other, one)] {
             match &node.body {

@@ -398,6 +398,7 @@ impl Names {
             Some((_, (target_dir, _))) if in_two => {
                 self.change_both(from, to, (dir, to_dir), || {
                     several::supersede(from, to, dir, to_dir, target_dir)?;
+                    note_changed(&to.parent, target_dir);
                     leave_behind(from, dir)
                 })?;
             }
@@ -476,6 +477,10 @@ impl Names {
                 self.tree.remove_dir_for(other, to.name, &replaced, rename)?;
             }
         }
+        for (old, new) in &places {
+            note_changed(&from.parent, old);
+            note_changed(&to.parent, new);
+        }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
@@ -492,6 +497,13 @@ impl Names {
         change: impl FnOnce() -> OpResult<T>,
     ) -> OpResult<T> {
         self.tree.change_entries(&from.parent, old, || self.tree.change_entries(&to.parent, new, change))
+    }
+}
+
+/// Entries of a directory's copy have changed, and nobody made that durable yet.
+pub(crate) fn note_changed(parent: &Node, copy: &DirAt) {
+    if let Some(dir) = parent.dir() {
+        dir.changes.note(copy);
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! The order of its locks: [`crate::ground::locks::rank`].
 
+mod dir_changes;
 mod handle;
 mod table;
 pub(crate) mod times;
@@ -17,6 +18,7 @@ use smallvec::SmallVec;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, Ino, Timestamp};
 
+pub(crate) use self::dir_changes::DirChanges;
 use crate::branch::{Branch, Online};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
@@ -89,6 +91,8 @@ pub(crate) struct Dir {
     pub(crate) commit: RankedMutex<rank::DirCommit, ()>,
     /// Held while the attributes of all copies are changed or compared.
     pub(crate) attributes: RankedMutex<rank::DirAttributes, ()>,
+    /// What nobody made durable yet.
+    pub(crate) changes: DirChanges,
     /// Keeps what users give it while others are put back.
     pub(crate) times: times::DirTimes,
     /// The topology of the pool for which they were compared; 0: never.
@@ -261,6 +265,7 @@ impl Node {
             commit: RankedMutex::keyed(id.0, ()),
             attributes: RankedMutex::keyed(id.0, ()),
             times: times::DirTimes::new(id),
+            changes: DirChanges::new(id),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
             listed_at: AtomicU64::new(0),

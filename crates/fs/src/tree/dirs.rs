@@ -425,6 +425,9 @@ impl Tree {
         let Some(dir) = node.dir() else { return change() };
         let again = || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED);
         let changed = dir.times.changing(change, again);
+        if changed.is_ok() {
+            dir.changes.note(copy);
+        }
         if dir.times.may_be_answered_late() {
             self.context.forget_attributes(node.id);
         }

@@ -42,6 +42,7 @@ impl Tree {
             Some(change) if copies.len() > 1 => Some(self.rights_shown(dir, &copies)?.with(change)),
             _ => None,
         };
+        copies.iter().for_each(|copy| dir.changes.note(copy));
         self.change_copies(node, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
@@ -57,6 +58,7 @@ impl Tree {
         // A copy that is being made meanwhile is known afterwards, or gets what is set now.
         let _attributes = dir.attributes.lock();
         let copies = self.known_copies(node, dir)?;
+        copies.iter().for_each(|copy| dir.changes.note(copy));
         let done: Vec<OpResult<()>> = copies.iter().map(|copy| call(&copy.as_file())).collect();
         outcome(done.into_iter())
     }

@@ -1,11 +1,15 @@
 //! What is said of a branch that comes or goes: that it is there only while the tree shows it.
 
+use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use rustix::io::Errno;
 use umbrella_fs::control::protocol::BranchState;
 use umbrella_fs::pool::Pool;
+use umbrella_fs::{Caller, NodeId, OpError};
 
 use super::bench::{BRANCHES, Bench, FakeKernel, Ground};
+use super::races::put;
 
 /// Notes whether a branch is said to be online whenever the kernel is to forget what it keeps of the tree.
 #[derive(Default)]
@@ -53,4 +57,31 @@ fn a_branch_is_said_to_be_online_as_long_as_the_kernel_may_keep_what_it_showed_a
         assert!(!forgets.is_empty() && forgets.iter().all(|online| !online), "it comes: {forgets:?}");
         assert!(is_online(&pool));
     }
+}
+
+#[test]
+fn an_fsync_of_a_directory_fails_where_a_branch_that_went_away_may_have_lost_its_last_change() {
+    let mut bench = Bench::new(Ground::Memory);
+    // Logs go to the branch that can be taken away.
+    let pool = bench.assemble(2);
+    let mkdir = |name: &str| pool.mkdir(NodeId::ROOT, OsStr::new(name), 0o755, Caller::ROOT).unwrap().node;
+    let [changed, synced, elsewhere] = ["changed", "synced", "elsewhere"].map(mkdir);
+    put(&pool, changed, "new.log", b"text");
+    put(&pool, synced, "new.log", b"text");
+    put(&pool, elsewhere, "new", b"text");
+    assert_eq!(pool.fsync_dir(synced, false), Ok(()));
+    let lost = Err(OpError::Sys(Errno::IO));
+
+    bench.take_away(2);
+    pool.probe_now();
+    assert!(!is_online(&pool));
+    assert_eq!(pool.fsync_dir(changed, false), lost);
+    assert_eq!(pool.fsync_dir(changed, false), lost, "the next who asks is told too");
+    assert_eq!((pool.fsync_dir(synced, false), pool.fsync_dir(elsewhere, false)), (Ok(()), Ok(())));
+
+    bench.give_back(2);
+    pool.probe_now();
+    assert!(is_online(&pool));
+    assert_eq!(pool.fsync_dir(changed, false), lost, "what came back may lack it");
+    assert_eq!(pool.fsync_dir(changed, false), Ok(()));
 }

@@ -73,6 +73,14 @@ fn a_file_made_before_the_first_look_at_the_area_waits_as_any_other() {
 }
 
 #[test]
+fn the_name_of_the_hidden_folder_cannot_be_made_in_the_area_either() {
+    let scene = Scene::new(small_area());
+    let made = scene.pool.create(NodeId::ROOT, OsStr::new(".umbrella"), 0o640, Caller::ROOT, WRITE);
+    assert_eq!(made.map(|_| ()), Err(OpError::Reserved));
+    assert_eq!(OpError::Reserved.errno(), rustix::io::Errno::PERM);
+}
+
+#[test]
 fn a_file_stays_in_memory_until_it_outgrows_it_and_is_judged_by_the_size_it_has_then() {
     let scene = Scene::new(small_area());
     let data = pattern(1, 100_000);

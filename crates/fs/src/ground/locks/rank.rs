@@ -59,6 +59,8 @@ ranks! {
     TreeOrphans,
     /// Held while times of a directory are put back. Key: the node.
     DirTimes,
+    /// Where a directory has changes that are not durable. Key: the node.
+    DirChanges,
     /// A directory's copies and its place. Key: the node.
     DirState,
 

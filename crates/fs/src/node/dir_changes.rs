@@ -1,0 +1,91 @@
+//! Which copies of a directory have changes that nobody made durable yet.
+//!
+//! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there to ask:
+//!
+//! 1. A change of a copy (entries or attributes) notes the branch, which time online it is, and when.
+//! 2. An fsync takes the notes, then syncs each copy. What changes meanwhile is noted anew.
+//! 3. A note of a branch that is not online as it was then may be of a lost change: EIO. While the branch is away the note
+//!    stays for some minutes, so that everybody who asks is told. If it came back it is told once.
+//! 4. If step 2 fails, the notes stay.
+//!
+//! A change that was two minutes old when its branch went away is none of them: every file system has written it by then.
+//! Else no fsync would succeed for as long as a disk is unplugged.
+
+use smallvec::SmallVec;
+use umbrella_units::BranchId;
+
+use crate::branch::{Branches, uptime};
+use crate::ground::at::DirAt;
+use crate::ground::locks::{RankedMutex, rank};
+use crate::node::NodeId;
+
+/// Seconds after which every file system has written a change by itself, with some for whoever noticed late that the
+/// branch is gone.
+const SETTLED: u64 = 120;
+/// Seconds for which everybody is told of what a branch that is away may have lost.
+const TOLD: u64 = 600;
+
+/// A change of a copy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Note {
+    branch: BranchId,
+    /// Which time online it was.
+    epoch: u64,
+    /// When the last one was made ([`uptime`]).
+    at: u64,
+}
+
+/// Notes that were taken.
+pub(crate) type Taken = SmallVec<[Note; 2]>;
+
+/// See the module.
+pub(crate) struct DirChanges {
+    notes: RankedMutex<rank::DirChanges, Taken>,
+}
+
+impl DirChanges {
+    pub(crate) fn new(dir: NodeId) -> DirChanges {
+        DirChanges { notes: RankedMutex::keyed(dir.0, Taken::new()) }
+    }
+
+    /// Step 1.
+    pub(crate) fn note(&self, copy: &DirAt) {
+        self.add(Note { branch: copy.id(), epoch: copy.online.epoch, at: uptime() });
+    }
+
+    fn add(&self, note: Note) {
+        let mut notes = self.notes.lock();
+        match notes.iter_mut().find(|known| (known.branch, known.epoch) == (note.branch, note.epoch)) {
+            Some(known) => known.at = known.at.max(note.at),
+            None => notes.push(note),
+        }
+    }
+
+    /// Step 2.
+    pub(crate) fn take(&self) -> Taken {
+        std::mem::take(&mut *self.notes.lock())
+    }
+
+    /// Step 4.
+    pub(crate) fn give_back(&self, taken: Taken) {
+        taken.into_iter().for_each(|note| self.add(note));
+    }
+
+    /// Step 3, after all copies that can be reached were synced: whether a change may be lost.
+    pub(crate) fn may_have_lost(&self, taken: Taken, branches: &Branches) -> bool {
+        let mut lost = false;
+        for note in taken {
+            // One that was taken out of the pool is missed by nobody.
+            let Some(branch) = branches.get(note.branch).ok().filter(|branch| !branch.is_retired()) else { continue };
+            let (now, left) = (branch.epoch(), branch.left_at());
+            if now == Some(note.epoch) || left > note.at + SETTLED {
+                continue;
+            }
+            lost = true;
+            if now.is_none() && uptime() < left + TOLD {
+                self.add(note);
+            }
+        }
+        lost
+    }
+}
