@@ -110,6 +110,32 @@ fn slips_beside_spares_take_the_place_of_data() {
 }
 
 #[test]
+fn whole_tracks_are_defective_where_whole_tracks_are_spare() {
+    let bad = Band { slipped: vec![1], remapped: vec![(2, 5)], spares: 2, ..band(0, 2) };
+    let places = places(layout(vec![bad], Spares::BandTracks));
+    assert_eq!(places.len(), 400, "six tracks, of which two are spare");
+    let first_of = [0, 100, 200, 300].map(|lba: usize| places[lba]);
+    assert_eq!(first_of, [(0, 0, 0), (2, 1, 0), (1, 1, 0), (2, 0, 0)], "tracks 0, 5 for 2, 3 and 4");
+    assert_eq!(places[199], (2, 1, 99));
+}
+
+#[test]
+fn reserved_sectors_are_counted_as_addresses_are() {
+    let front = |reserved, spares| Band { reserved, spares, ..band(0, 3) };
+    assert_eq!(places(layout(vec![front(180, 10)], Spares::TrackEnd))[0], (1, 0, 0), "two tracks of 90");
+    assert_eq!(places(layout(vec![front(190, 10)], Spares::RangeEnd))[0], (1, 0, 0), "a cylinder of 190");
+    assert_eq!(places(layout(vec![front(190, 10)], Spares::CylinderFront))[0], (1, 0, 10));
+}
+
+#[test]
+fn defects_are_counted_from_the_first_sector_of_the_band() {
+    let bad = Band { slipped: vec![30, 160], reserved: 100, ..band(0, 1) };
+    let places = places(layout(vec![bad], Spares::DiskEnd));
+    assert_eq!(places[0], (0, 1, 1), "the slipped sector before it moved it on");
+    assert_eq!((places[58], places[59]), ((0, 1, 59), (0, 1, 61)));
+}
+
+#[test]
 fn spares_stand_where_the_scheme_says() {
     let spare = Band { spares: 5, ..band(0, 3) };
     let at = |spares, range_cylinders, lba: usize| {
