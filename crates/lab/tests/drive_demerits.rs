@@ -33,7 +33,7 @@ fn the_model_comes_as_near_to_the_drives_as_the_documents_say() {
         ("cheetah4LP", 0.292),
         ("ibm18es", 0.132),
         ("atlas10k", 0.146),
-        ("hp_c2247a", 0.125),
+        ("hp_c2247a", 0.085),
         ("hp_c2490a", 0.213),
         ("dec_rz26", 0.423),
     ];

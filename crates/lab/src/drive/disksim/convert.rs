@@ -2,7 +2,7 @@
 
 use umbrella_model::device::disk::{BufferRules, ReadAheadTo, WriteBack};
 
-use super::super::profile::{Commands, DriveProfile, FIGURES, Sources};
+use super::super::profile::{Commands, DriveProfile, ExtraDisconnect, FIGURES, Sources};
 use super::error::ImportError;
 use super::text::Block;
 use super::{Files, layout, seek};
@@ -84,14 +84,18 @@ fn commands(disk: &Block, blocks: &[Block]) -> Result<Commands, ImportError> {
         read_sector_ms: sector(disk, blocks, "Read block transfer time")?,
         write_sector_ms: sector(disk, blocks, "Write block transfer time")?,
         read_share: disk.number("High (read) water mark")?.unwrap_or_default(),
+        extra_disconnect: None,
     };
     if leaves_bus && disk.count_or("Extra write disconnect", 1, 0)? == 1 {
-        // Such a drive leaves the bus once more before it takes the data of a write.
-        commands.write_miss_ms = [always + time("Extradisc command overhead")?; 2];
-        commands.write_seek_delay_ms = time("Extradisc seek delta")?;
-        commands.write_prepare_ms +=
-            time("Extradisc disconnect overhead")? + time("Extradisc inter-disconnect delay")? + reselect;
-        commands.write_done_ms = time("Other reselect overhead")? + time("Write completion overhead")?;
+        commands.extra_disconnect = Some(ExtraDisconnect {
+            overhead_ms: always + time("Extradisc command overhead")?,
+            seek_delay_ms: time("Extradisc seek delta")?,
+            prepare_ms: time("Extradisc disconnect overhead")?
+                + time("Extradisc inter-disconnect delay")?
+                + reselect
+                + prepare,
+            done_ms: time("Other reselect overhead")? + time("Write completion overhead")?,
+        });
     }
     Ok(commands)
 }

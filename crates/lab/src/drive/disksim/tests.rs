@@ -133,6 +133,23 @@ fn overheads_are_scaled_and_the_slowest_bus_counts() {
 }
 
 #[test]
+fn a_drive_may_leave_the_bus_once_more_before_the_data_of_a_write() {
+    assert_eq!(drive(EXTRACTED).commands.extra_disconnect, None);
+    let extra = "Write miss over. after read = 0.5, Extra write disconnect = 1, Extradisc command overhead = 0.1,
+        Extradisc disconnect overhead = 0.2, Extradisc inter-disconnect delay = 0.4, Other reselect overhead = 0.05,
+        Extradisc seek delta = 0.3,";
+    let (directory, parameters) = own(EXTRACTED);
+    let text = DISKSPECS.replace("Max queue", &format!("{extra} Max queue"));
+    fs::write(directory.path().join("own.diskspecs"), text).unwrap();
+    let commands = import(&parameters).unwrap().commands;
+    assert_eq!(commands.write_miss_ms, [1.0, 0.0], "writes after reads take what they took");
+    let extra = commands.extra_disconnect.unwrap();
+    let figures = [extra.overhead_ms, extra.seek_delay_ms, extra.prepare_ms, extra.done_ms];
+    let expected = [0.2, 0.6, 0.4 + 0.8 + 0.06, 0.1 + 0.08];
+    assert!(figures.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-9), "{figures:?}");
+}
+
+#[test]
 fn the_buffer_is_read() {
     let buffer = drive(EXTRACTED).buffer;
     assert_eq!((buffer.segments, buffer.segment_sectors, buffer.read_ahead_sectors), (3, 64, 32));

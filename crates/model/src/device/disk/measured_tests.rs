@@ -208,6 +208,10 @@ fn a_read_goes_over_the_bus_behind_the_media() {
     // With half of it in the buffer first.
     (commands(&mut spec).read_share, commands(&mut spec).read_sector) = (500, Nanos::from_micros(300));
     assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 8, Nanos(0)), sectors(24 + 3 + 24 + 4));
+    // Three quarters of six are four whole sectors; of one, it is that one.
+    commands(&mut spec).read_share = 750;
+    assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 6, Nanos(0)), sectors(24 + 3 + 18 + 4));
+    assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 1, Nanos(0)), sectors(21 + 3 + 3 + 4));
 }
 
 #[test]
@@ -228,6 +232,28 @@ fn the_media_waits_for_a_writes_data() {
     // Ten sectors take 30 of the media's; it may begin 21 after the command, and not sooner.
     assert_takes(serve(&mut Disk::new(&spec), Op::Write, 22, 10, Nanos(0)), sectors(32));
     assert_takes(serve(&mut Disk::new(&spec), Op::Write, 20, 10, Nanos(0)), sectors(130));
+}
+
+#[test]
+fn a_write_after_another_one_elsewhere_leaves_the_bus_once_more_where_the_drive_does() {
+    let mut spec = buffered();
+    let extra =
+        ExtraDisconnect { overhead: sectors(2), seek_delay: sectors(3), prepare: sectors(40), done: sectors(5) };
+    *commands(&mut spec) = CommandTimes {
+        write_miss: After { read: sectors(10), write: sectors(12) },
+        write_done: sectors(1),
+        extra_disconnect: Some(extra),
+        ..CommandTimes::default()
+    };
+    let mut disk = Disk::new(&spec);
+    serve(&mut disk, Op::Read, 0, 8, Nanos(0));
+    // After a read as without it: after 10 the heads wait for sector 20.
+    assert_takes(serve(&mut disk, Op::Write, 20, 8, Nanos(0)), sectors(28 + 1));
+    // What continues it, too: it is ready before its sector passes.
+    assert_takes(serve(&mut disk, Op::Write, 28, 8, Nanos(0)), sectors(36 + 1));
+    // Another write has its data after 42, and is told of later.
+    assert_takes(serve(&mut disk, Op::Write, 50, 8, Nanos(0)), sectors(58 + 5));
+    assert_takes(serve(&mut disk, Op::Write, 41, 8, Nanos(0)), sectors(149 + 5));
 }
 
 #[test]
