@@ -13,7 +13,9 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
     let disk = match *disks.as_slice() {
         [] => return Err(ImportError::NoDisk),
         [disk] => disk,
-        ref many => return Err(ImportError::ManyDisks(many.len())),
+        [_, second, ..] => {
+            return Err(ImportError::ManyDisks { line: second.line.clone(), count: disks.len() });
+        }
     };
     let model = disk.block("Model")?;
     let mechanics = model.block("Mechanical Model")?;
@@ -33,10 +35,10 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
         sources: sources(),
         commands: commands(disk, blocks)?,
         buffer: buffer(disk)?,
-        seeks: seek::curve(mechanics, cylinders, |name| files.beside(name))?,
+        seeks: seek::curve(mechanics, cylinders, |name, line| files.beside(name, line))?,
         layout,
     };
-    drive.check()?;
+    drive.check().map_err(|source| ImportError::Profile { line: disk.line.clone(), source })?;
     Ok(drive)
 }
 
