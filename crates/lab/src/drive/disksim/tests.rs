@@ -142,7 +142,8 @@ fn a_drive_may_leave_the_bus_once_more_before_the_data_of_a_write() {
     let text = DISKSPECS.replace("Max queue", &format!("{extra} Max queue"));
     fs::write(directory.path().join("own.diskspecs"), text).unwrap();
     let commands = import(&parameters).unwrap().commands;
-    assert_eq!(commands.write_miss_ms, [1.0, 0.0], "writes after reads take what they took");
+    let misses = (commands.write_miss_ms, commands.read_share);
+    assert_eq!(misses, ([1.0, 0.0], 0.5), "writes after reads take what they took");
     let extra = commands.extra_disconnect.unwrap();
     let figures = [extra.overhead_ms, extra.seek_delay_ms, extra.prepare_ms, extra.done_ms];
     let expected = [0.2, 0.6, 0.4 + 0.8 + 0.06, 0.1 + 0.08];
@@ -258,7 +259,8 @@ fn order_comments_and_what_may_be_missing_make_no_difference() {
     assert_eq!(import(&parameters).unwrap(), expected);
     let diskspecs = DISKSPECS.lines().filter(|line| !line.contains("over.")).collect::<Vec<_>>().join("\n");
     fs::write(directory.path().join("own.diskspecs"), diskspecs).unwrap();
-    assert_eq!(import(&parameters).unwrap().commands.read_hit_ms, [0.0, 0.0]);
+    let commands = import(&parameters).unwrap().commands;
+    assert_eq!((commands.read_hit_ms, commands.read_share), ([0.0, 0.0], 0.5));
 }
 
 /// Pieces of the format, in any order.
