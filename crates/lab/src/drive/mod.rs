@@ -7,5 +7,5 @@ pub mod timed;
 mod validate;
 
 pub use demerit::Demerit;
-pub use profile::{Commands, DriveProfile, ProfileError, Sources};
+pub use profile::{Commands, DriveProfile, ExtraDisconnect, ProfileError, Sources};
 pub use validate::{Measurements, TraceError, Validation, replay, validate};

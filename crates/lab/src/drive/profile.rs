@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use umbrella_model::device::disk::{After, BufferRules, CommandTimes, DiskSpec, Layout, Measured, Rate, SeekTimes};
+use umbrella_model::device::disk::{
+    self, After, BufferRules, CommandTimes, DiskSpec, Layout, Measured, Rate, SeekTimes,
+};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
 /// The largest profile that is read, in bytes.
@@ -64,6 +66,23 @@ pub struct Commands {
     pub write_sector_ms: Millis,
     /// The share of a read that is in the buffer before it goes over the bus, from 0 to 1.
     pub read_share: f64,
+    /// What is different for a write that follows a write elsewhere, where the drive then leaves the bus before it takes the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_disconnect: Option<ExtraDisconnect>,
+}
+
+/// A write that leaves the bus once more; milliseconds, each in place of what another write takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExtraDisconnect {
+    /// In place of `write_miss_ms`.
+    pub overhead_ms: Millis,
+    /// In place of `write_seek_delay_ms`.
+    pub seek_delay_ms: Millis,
+    /// In place of `write_prepare_ms`.
+    pub prepare_ms: Millis,
+    /// In place of `write_done_ms`.
+    pub done_ms: Millis,
 }
 
 /// A drive.
@@ -322,7 +341,9 @@ impl Commands {
             self.read_sector_ms,
             self.write_sector_ms,
         ];
-        after.into_iter().chain(times).try_for_each(|millis| within("commands", millis, 0.0, 6e4))?;
+        let extra = self.extra_disconnect.unwrap_or_default();
+        let extra = [extra.overhead_ms, extra.seek_delay_ms, extra.prepare_ms, extra.done_ms];
+        after.into_iter().chain(times).chain(extra).try_for_each(|millis| within("commands", millis, 0.0, 6e4))?;
         within("commands.read_share", self.read_share, 0.0, 1.0)
     }
 
@@ -343,6 +364,18 @@ impl Commands {
             read_sector: nanos(self.read_sector_ms),
             write_sector: nanos(self.write_sector_ms),
             read_share: (self.read_share * 1000.0) as u16,
+            extra_disconnect: self.extra_disconnect.map(ExtraDisconnect::times),
+        }
+    }
+}
+
+impl ExtraDisconnect {
+    fn times(self) -> disk::ExtraDisconnect {
+        disk::ExtraDisconnect {
+            overhead: nanos(self.overhead_ms),
+            seek_delay: nanos(self.seek_delay_ms),
+            prepare: nanos(self.prepare_ms),
+            done: nanos(self.done_ms),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use umbrella_model::device::disk::{BufferRules, ReadAheadTo, WriteBack};
 
-use super::super::profile::{Commands, DriveProfile, FIGURES, Sources};
+use super::super::profile::{Commands, DriveProfile, ExtraDisconnect, FIGURES, Sources};
 use super::error::ImportError;
 use super::text::Block;
 use super::{Files, layout, seek};
@@ -13,7 +13,9 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
     let disk = match *disks.as_slice() {
         [] => return Err(ImportError::NoDisk),
         [disk] => disk,
-        ref many => return Err(ImportError::ManyDisks(many.len())),
+        [_, second, ..] => {
+            return Err(ImportError::ManyDisks { line: second.line.clone(), count: disks.len() });
+        }
     };
     let model = disk.block("Model")?;
     let mechanics = model.block("Mechanical Model")?;
@@ -33,10 +35,10 @@ pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile,
         sources: sources(),
         commands: commands(disk, blocks)?,
         buffer: buffer(disk)?,
-        seeks: seek::curve(mechanics, cylinders, |name| files.beside(name))?,
+        seeks: seek::curve(mechanics, cylinders, |name, line| files.beside(name, line))?,
         layout,
     };
-    drive.check()?;
+    drive.check().map_err(|source| ImportError::Profile { line: disk.line.clone(), source })?;
     Ok(drive)
 }
 
@@ -84,14 +86,18 @@ fn commands(disk: &Block, blocks: &[Block]) -> Result<Commands, ImportError> {
         read_sector_ms: sector(disk, blocks, "Read block transfer time")?,
         write_sector_ms: sector(disk, blocks, "Write block transfer time")?,
         read_share: disk.number("High (read) water mark")?.unwrap_or_default(),
+        extra_disconnect: None,
     };
     if leaves_bus && disk.count_or("Extra write disconnect", 1, 0)? == 1 {
-        // Such a drive leaves the bus once more before it takes the data of a write.
-        commands.write_miss_ms = [always + time("Extradisc command overhead")?; 2];
-        commands.write_seek_delay_ms = time("Extradisc seek delta")?;
-        commands.write_prepare_ms +=
-            time("Extradisc disconnect overhead")? + time("Extradisc inter-disconnect delay")? + reselect;
-        commands.write_done_ms = time("Other reselect overhead")? + time("Write completion overhead")?;
+        commands.extra_disconnect = Some(ExtraDisconnect {
+            overhead_ms: always + time("Extradisc command overhead")?,
+            seek_delay_ms: time("Extradisc seek delta")?,
+            prepare_ms: time("Extradisc disconnect overhead")?
+                + time("Extradisc inter-disconnect delay")?
+                + reselect
+                + prepare,
+            done_ms: time("Other reselect overhead")? + time("Write completion overhead")?,
+        });
     }
     Ok(commands)
 }

@@ -3,7 +3,7 @@
 use umbrella_model::device::disk::{Band, Layout, Spares, TrackOrder};
 
 use super::error::ImportError;
-use super::text::{Block, Value};
+use super::text::{Block, Value, ValueKind};
 
 /// Larger than any number of sectors, tracks or cylinders of a drive of that format.
 const MOST: u64 = 1 << 40;
@@ -13,13 +13,15 @@ pub(super) fn layout(model: &Block) -> Result<Layout, ImportError> {
     let block = model.block("Layout Model")?;
     if block.kind != "dm_layout_g1" {
         let known = "dm_layout_g1";
-        return Err(ImportError::Unknown { key: "Layout Model".to_owned(), value: block.kind.clone(), known });
+        return Err(model.unknown("Layout Model", &block.kind, known));
     }
     let (spares, slips_use_spares, range_cylinders) = sparing(block)?;
     let revolutions = revolutions(block)?.unwrap_or(false);
-    let Some(Value::List(zones)) = block.get("Zones") else { return Err(block.missing("Zones")) };
-    let bands = zones.iter().map(|zone| match zone {
-        Value::Block(zone) => band(zone, revolutions),
+    let Some(Value { kind: ValueKind::List(zones), .. }) = block.get("Zones") else {
+        return Err(block.missing("Zones"));
+    };
+    let bands = zones.iter().map(|zone| match &zone.kind {
+        ValueKind::Block(zone) => band(zone, revolutions),
         _ => Err(block.missing("Zones")),
     });
     Ok(Layout {
@@ -60,7 +62,7 @@ fn revolutions(block: &Block) -> Result<Option<bool>, ImportError> {
         Some("revolutions") => Ok(Some(true)),
         Some(other) => {
             let known = "sectors, revolutions";
-            Err(ImportError::Unknown { key: "Skew units".to_owned(), value: other.to_owned(), known })
+            Err(block.unknown("Skew units", other, known))
         }
     }
 }

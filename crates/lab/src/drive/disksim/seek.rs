@@ -1,19 +1,24 @@
 //! Seek times: six ways to say them, all read into points of one curve.
 
-use super::error::ImportError;
-use super::text::{Block, out_of_range};
+use std::sync::Arc;
+
+use super::error::{ImportError, SourceLine};
+use super::text::Block;
 
 /// More points than any drive was measured at.
 const MOST_POINTS: usize = 65_536;
 
+/// Longer than any seek.
+const MOST_MILLIS: f64 = 60_000.0;
+
 /// A distance in cylinders, and the time for it in milliseconds.
 pub(super) type Point = (u32, f64);
 
-/// The curve of a mechanical block; `file` reads a file that is named.
+/// The curve of a mechanical block; `file` reads a file that is named on a line.
 pub(super) fn curve(
     mechanics: &Block,
     cylinders: u32,
-    file: impl FnOnce(&str) -> Result<String, ImportError>,
+    file: impl FnOnce(&str, &SourceLine) -> Result<String, ImportError>,
 ) -> Result<Vec<Point>, ImportError> {
     let kind = mechanics.text("Seek type").ok_or_else(|| mechanics.missing("Seek type"))?;
     let far = cylinders.max(2) - 1;
@@ -28,16 +33,17 @@ pub(super) fn curve(
         "hplplus10" => hpl(mechanics, far, &mechanics.numbers("First ten seek times")?)?,
         "extracted" => {
             let name = mechanics.text("Full seek curve").ok_or_else(|| mechanics.missing("Full seek curve"))?;
-            points(&file(name)?)?
+            let named = mechanics.line_of("Full seek curve");
+            points(name, &file(name, &named)?, named)?
         }
         other => {
             let known = "constant, linear, curve, hpl, hplplus10, extracted";
-            return Err(ImportError::Unknown { key: "Seek type".to_owned(), value: other.to_owned(), known });
+            return Err(mechanics.unknown("Seek type", other, known));
         }
     };
     for &(_, millis) in &points {
-        if !(0.0..=60_000.0).contains(&millis) {
-            return Err(out_of_range("seek time", millis));
+        if !(0.0..=MOST_MILLIS).contains(&millis) {
+            return Err(mechanics.out_of_range("Seek type", millis));
         }
     }
     Ok(points)
@@ -91,22 +97,30 @@ fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportE
     Ok(distances(far).map(|distance| (distance, time(distance))).collect())
 }
 
-/// The points of a `.seek` file: a line that says how many, then `cylinders, milliseconds`.
-fn points(text: &str) -> Result<Vec<Point>, ImportError> {
-    let wrong = || ImportError::NotANumber { key: "Full seek curve".to_owned() };
+/// The points of a `.seek` file, which is named on `named`: `cylinders, milliseconds`, and perhaps `, deviation`, which is not used.
+///
+/// Lines of words, such as the first one that says how many there are, are passed over.
+fn points(file: &str, text: &str, named: SourceLine) -> Result<Vec<Point>, ImportError> {
+    let file: Arc<str> = Arc::from(file);
     let mut points: Vec<Point> = Vec::new();
-    for line in text.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_digit())) {
-        let (distance, time) = line.split_once(',').ok_or_else(wrong)?;
-        let distance: u32 = distance.trim().parse().map_err(|_| wrong())?;
-        let time = time.trim().parse().ok().filter(|time: &f64| time.is_finite()).ok_or_else(wrong)?;
-        if distance > 0 {
-            points.push((distance, time));
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if !line.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | ',')) {
+            continue;
         }
-        if points.len() > MOST_POINTS {
-            return Err(out_of_range("seek distances", points.len() as f64));
+        let (distance, millis) = point(line)
+            .ok_or_else(|| ImportError::NotAPoint { line: SourceLine { file: Arc::clone(&file), number } })?;
+        if distance > 0 && points.len() < MOST_POINTS {
+            points.push((distance, millis));
         }
     }
     points.sort_by_key(|&(distance, _)| distance);
     points.dedup_by_key(|&mut (distance, _)| distance);
-    if points.is_empty() { Err(wrong()) } else { Ok(points) }
+    if points.is_empty() { Err(ImportError::NoPoints { line: named, name: file.to_string() }) } else { Ok(points) }
+}
+
+fn point(line: &str) -> Option<Point> {
+    let mut numbers = line.split('#').next().unwrap_or_default().split(',').map(str::trim);
+    let distance = numbers.next()?.parse().ok()?;
+    let millis = numbers.next()?.parse().ok().filter(|millis| (0.0..=MOST_MILLIS).contains(millis))?;
+    Some((distance, millis))
 }

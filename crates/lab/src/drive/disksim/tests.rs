@@ -133,6 +133,24 @@ fn overheads_are_scaled_and_the_slowest_bus_counts() {
 }
 
 #[test]
+fn a_drive_may_leave_the_bus_once_more_before_the_data_of_a_write() {
+    assert_eq!(drive(EXTRACTED).commands.extra_disconnect, None);
+    let extra = "Write miss over. after read = 0.5, Extra write disconnect = 1, Extradisc command overhead = 0.1,
+        Extradisc disconnect overhead = 0.2, Extradisc inter-disconnect delay = 0.4, Other reselect overhead = 0.05,
+        Extradisc seek delta = 0.3,";
+    let (directory, parameters) = own(EXTRACTED);
+    let text = DISKSPECS.replace("Max queue", &format!("{extra} Max queue"));
+    fs::write(directory.path().join("own.diskspecs"), text).unwrap();
+    let commands = import(&parameters).unwrap().commands;
+    let misses = (commands.write_miss_ms, commands.read_share);
+    assert_eq!(misses, ([1.0, 0.0], 0.5), "writes after reads take what they took");
+    let extra = commands.extra_disconnect.unwrap();
+    let figures = [extra.overhead_ms, extra.seek_delay_ms, extra.prepare_ms, extra.done_ms];
+    let expected = [0.2, 0.6, 0.4 + 0.8 + 0.06, 0.1 + 0.08];
+    assert!(figures.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-9), "{figures:?}");
+}
+
+#[test]
 fn the_buffer_is_read() {
     let buffer = drive(EXTRACTED).buffer;
     assert_eq!((buffer.segments, buffer.segment_sectors, buffer.read_ahead_sectors), (3, 64, 32));
@@ -205,14 +223,44 @@ fn files_without_end_are_refused() {
 fn what_is_missing_or_wrong_is_named() {
     let model = MODEL.replace("SEEK", EXTRACTED);
     assert_eq!(refused("own.diskspecs", ""), ImportError::NoDisk.to_string());
-    assert!(refused("own.model", &model.replace("Block count", "Blocks")).contains("dm_disk has no \"Block count\""));
-    assert!(refused("own.model", &model.replace("= 6000", "= fast")).contains("is not a number"));
-    assert!(refused("own.model", &model.replace("= 6000", "= 0")).contains("rpm"));
-    assert!(refused("own.model", &model.replace("extracted", "magic")).contains("known: constant"));
-    assert!(
-        refused("own.model", &model.replace("cylinder number = 10", "cylinder number = 3")).contains("layout.bands")
-    );
-    assert!(refused("own.seek", "1, 2\n2, NaN\n").contains("is not a number"));
+    let of = |from: &str, to: &str| refused("own.model", &model.replace(from, to));
+    assert!(of("Block count", "Blocks").starts_with("own.model, line 2: dm_disk has no \"Block count\""));
+    assert!(of("= 6000", "= fast").starts_with("own.model, line 30: \"Rotation speed (in rpms)\" is not a number"));
+    assert!(of("70 ]", "bad ]").starts_with("own.model, line 15: \"slips\" is not a number"));
+    assert!(of("used = 8", "used = 11").starts_with("own.model, line 8: \"Sparing scheme used\" is 11, which no"));
+    assert!(of("extracted", "magic").starts_with("own.model, line 27: \"Seek type\" is \"magic\" (known: constant"));
+    assert!(of("revolutions", "bananas").starts_with("own.model, line 19: \"Skew units\" is \"bananas\""));
+    assert!(of("own.seek", "none.seek").starts_with("own.model, line 27: none.seek: No such file"));
+    assert!(of("Zones = [", "Zones = ]").starts_with("own.model, line 10: a mark is out of place"));
+    let cut = of("Rotation speed (in rpms) = 6000\n   }\n}", "");
+    assert!(cut.starts_with("own.parv, line 8: a mark is out of place behind \"instantiate\""), "{cut}");
+    assert!(refused("own.parv", "\na b { c =").starts_with("own.parv, line 2: the text ends within \"a\""));
+    // What no part of the text says alone is said of the drive.
+    assert!(of("= 6000", "= 0").starts_with("own.diskspecs, line 2: rpm: 0 is out of range"));
+    assert!(of("cylinder number = 10", "cylinder number = 3").starts_with("own.diskspecs, line 2: layout.bands"));
+    let two = format!("{DISKSPECS}{DISKSPECS}");
+    assert!(refused("own.diskspecs", &two).starts_with("own.diskspecs, line 23: there are 2 disksim_disk blocks"));
+    for wrong in ["1, 2\n2, NaN\n", "# points\n3 4\n", "Seeks: 1\n-1, 2\n", "1, 2\n5, -0.1\n"] {
+        assert!(refused("own.seek", wrong).starts_with("own.seek, line 2: a distance"), "{wrong}");
+    }
+    assert!(refused("own.seek", "Seek distances measured: 0\n").starts_with("own.model, line 27: the seek curve"));
+}
+
+#[test]
+fn order_comments_and_what_may_be_missing_make_no_difference() {
+    let (directory, parameters) = own(EXTRACTED);
+    let expected = import(&parameters).unwrap();
+    let model = MODEL.replace("SEEK", "Full seek curve = own.seek, # the curve\n Seek type = extracted,");
+    let model = model
+        .replace("Number of data surfaces = 2,", "")
+        .replace("dm_disk OWN_model {", "dm_disk OWN_model { Number of data surfaces = 0x2,");
+    fs::write(directory.path().join("own.model"), model.replace('\n', " # a comment, with { and =\r\n\n")).unwrap();
+    fs::write(directory.path().join("own.seek"), "19, 6.0, 0.1\n\n1,1.5,0.2 # near\n  5 , 2.5\nend").unwrap();
+    assert_eq!(import(&parameters).unwrap(), expected);
+    let diskspecs = DISKSPECS.lines().filter(|line| !line.contains("over.")).collect::<Vec<_>>().join("\n");
+    fs::write(directory.path().join("own.diskspecs"), diskspecs).unwrap();
+    let commands = import(&parameters).unwrap().commands;
+    assert_eq!((commands.read_hit_ms, commands.read_share), ([0.0, 0.0], 0.5));
 }
 
 /// Pieces of the format, in any order.

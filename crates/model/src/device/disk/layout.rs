@@ -49,16 +49,16 @@ pub struct Band {
     pub track_skew: f64,
     /// How much later the next cylinder begins, in sectors.
     pub cylinder_skew: f64,
-    /// Sectors at the front that hold nothing of the user's.
+    /// Sectors at the front that hold nothing of the user's; spares and slipped sectors do not count.
     #[serde(default)]
     pub reserved: u64,
     /// Spare sectors or tracks, as `Layout::spares` says.
     #[serde(default)]
     pub spares: u32,
-    /// Defective sectors that are passed over: their numbers within the band.
+    /// Defects that are passed over: numbers within the band, of tracks with `Spares::BandTracks`, else of sectors.
     #[serde(default)]
     pub slipped: Vec<u64>,
-    /// Defective sectors, and those that hold their data: numbers within the band.
+    /// Defects, and what holds their data: numbers in the same unit.
     #[serde(default)]
     pub remapped: Vec<(u64, u64)>,
 }

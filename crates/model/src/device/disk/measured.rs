@@ -61,8 +61,28 @@ pub struct CommandTimes {
     pub read_sector: Nanos,
     /// A sector on the bus, from the host.
     pub write_sector: Nanos,
-    /// How much of a read is in the buffer before it goes over the bus, in thousandths of the request. At least a sector.
+    /// How much of a read is in the buffer before it goes over the bus, in thousandths of the request: whole sectors, at least one.
+    ///
+    /// Source: DiskSim 4.0 reference manual, "High (read) water mark". That it is rounded down is what DiskSim does.
     pub read_share: u16,
+    /// What is different for a write that leaves the bus once more.
+    pub extra_disconnect: Option<ExtraDisconnect>,
+}
+
+/// A write that leaves the bus between its command and its data, each time in place of what another write takes.
+///
+/// Such a drive does so with a write that follows a write which it does not continue. Source: DiskSim 4.0 reference manual, "Extra write
+/// disconnect"; the manual does not say when, DiskSim asks whether the segment of writes was the last one used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExtraDisconnect {
+    /// In place of `write_miss`.
+    pub overhead: Nanos,
+    /// In place of `write_seek_delay`.
+    pub seek_delay: Nanos,
+    /// In place of `write_prepare`.
+    pub prepare: Nanos,
+    /// In place of `write_done`.
+    pub done: Nanos,
 }
 
 /// How far the heads read on behind a read.

@@ -110,6 +110,32 @@ fn slips_beside_spares_take_the_place_of_data() {
 }
 
 #[test]
+fn whole_tracks_are_defective_where_whole_tracks_are_spare() {
+    let bad = Band { slipped: vec![1], remapped: vec![(2, 5)], spares: 2, ..band(0, 2) };
+    let places = places(layout(vec![bad], Spares::BandTracks));
+    assert_eq!(places.len(), 400, "six tracks, of which two are spare");
+    let first_of = [0, 100, 200, 300].map(|lba: usize| places[lba]);
+    assert_eq!(first_of, [(0, 0, 0), (2, 1, 0), (1, 1, 0), (2, 0, 0)], "tracks 0, 5 for 2, 3 and 4");
+    assert_eq!(places[199], (2, 1, 99));
+}
+
+#[test]
+fn reserved_sectors_are_counted_as_addresses_are() {
+    let front = |reserved, spares| Band { reserved, spares, ..band(0, 3) };
+    assert_eq!(places(layout(vec![front(180, 10)], Spares::TrackEnd))[0], (1, 0, 0), "two tracks of 90");
+    assert_eq!(places(layout(vec![front(190, 10)], Spares::RangeEnd))[0], (1, 0, 0), "a cylinder of 190");
+    assert_eq!(places(layout(vec![front(190, 10)], Spares::CylinderFront))[0], (1, 0, 10));
+}
+
+#[test]
+fn defects_are_counted_from_the_first_sector_of_the_band() {
+    let bad = Band { slipped: vec![30, 160], reserved: 100, ..band(0, 1) };
+    let places = places(layout(vec![bad], Spares::DiskEnd));
+    assert_eq!(places[0], (0, 1, 1), "the slipped sector before it moved it on");
+    assert_eq!((places[58], places[59]), ((0, 1, 59), (0, 1, 61)));
+}
+
+#[test]
 fn spares_stand_where_the_scheme_says() {
     let spare = Band { spares: 5, ..band(0, 3) };
     let at = |spares, range_cylinders, lba: usize| {
@@ -182,6 +208,10 @@ fn a_read_goes_over_the_bus_behind_the_media() {
     // With half of it in the buffer first.
     (commands(&mut spec).read_share, commands(&mut spec).read_sector) = (500, Nanos::from_micros(300));
     assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 8, Nanos(0)), sectors(24 + 3 + 24 + 4));
+    // Three quarters of six are four whole sectors; of one, it is that one.
+    commands(&mut spec).read_share = 750;
+    assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 6, Nanos(0)), sectors(24 + 3 + 18 + 4));
+    assert_takes(serve(&mut Disk::new(&spec), Op::Read, 20, 1, Nanos(0)), sectors(21 + 3 + 3 + 4));
 }
 
 #[test]
@@ -202,6 +232,28 @@ fn the_media_waits_for_a_writes_data() {
     // Ten sectors take 30 of the media's; it may begin 21 after the command, and not sooner.
     assert_takes(serve(&mut Disk::new(&spec), Op::Write, 22, 10, Nanos(0)), sectors(32));
     assert_takes(serve(&mut Disk::new(&spec), Op::Write, 20, 10, Nanos(0)), sectors(130));
+}
+
+#[test]
+fn a_write_after_another_one_elsewhere_leaves_the_bus_once_more_where_the_drive_does() {
+    let mut spec = buffered();
+    let extra =
+        ExtraDisconnect { overhead: sectors(2), seek_delay: sectors(3), prepare: sectors(40), done: sectors(5) };
+    *commands(&mut spec) = CommandTimes {
+        write_miss: After { read: sectors(10), write: sectors(12) },
+        write_done: sectors(1),
+        extra_disconnect: Some(extra),
+        ..CommandTimes::default()
+    };
+    let mut disk = Disk::new(&spec);
+    serve(&mut disk, Op::Read, 0, 8, Nanos(0));
+    // After a read as without it: after 10 the heads wait for sector 20.
+    assert_takes(serve(&mut disk, Op::Write, 20, 8, Nanos(0)), sectors(28 + 1));
+    // What continues it, too: it is ready before its sector passes.
+    assert_takes(serve(&mut disk, Op::Write, 28, 8, Nanos(0)), sectors(36 + 1));
+    // Another write has its data after 42, and is told of later.
+    assert_takes(serve(&mut disk, Op::Write, 50, 8, Nanos(0)), sectors(58 + 5));
+    assert_takes(serve(&mut disk, Op::Write, 41, 8, Nanos(0)), sectors(149 + 5));
 }
 
 #[test]

@@ -30,7 +30,7 @@ use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
 pub use geometry::{Angle, Geometry, Place};
 pub use layout::{Band, Layout, Spares, TrackOrder};
-pub use measured::{After, BufferRules, CommandTimes, Measured, ReadAheadTo, WriteBack};
+pub use measured::{After, BufferRules, CommandTimes, ExtraDisconnect, Measured, ReadAheadTo, WriteBack};
 pub use seek::SeekCurve;
 pub use spec::{DiskSpec, Rate, SeekTimes};
 
@@ -58,6 +58,8 @@ struct Command {
     ready: Nanos,
     /// When the media may take its first sector.
     data: Nanos,
+    /// How long behind the media the host is told of a write.
+    told: Nanos,
     /// Sectors at its front that the buffer has.
     buffered: u64,
 }

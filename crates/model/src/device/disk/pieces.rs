@@ -2,6 +2,10 @@
 //!
 //! A band becomes pieces, runs of sectors that lie one behind the other on the media: a slipped sector, spares or the end of the
 //! band end a piece. The pieces are the zones of the `Geometry`.
+//!
+//! Defects are numbers within the band: of tracks where whole tracks are spare, else of sectors. What is reserved at the front is
+//! counted as addresses are, without spares and slipped sectors. Source: DiskSim 4.0 reference manual, "slips" and "defects". That both
+//! counts begin at the band's first sector is not in the manual; DiskSim does so, and the real drives with such layouts did.
 
 use umbrella_units::Lba;
 
@@ -21,13 +25,18 @@ struct Builder<'a> {
     zones: Vec<Zone>,
     /// What is remapped in the band at work, the last first.
     remapped: Vec<(u64, u64)>,
+    /// Sectors of one of its defects.
+    defect: u64,
+    /// How many of its next sectors are reserved.
+    reserved: u64,
 }
 
 impl Geometry {
     /// The geometry of a measured layout.
     pub(super) fn of_layout(layout: &Layout, heads: u32, turn: u64, switches: Switches) -> Geometry {
         let heads = heads.max(1);
-        let mut builder = Builder { layout, heads, turn, switches, first: 0, zones: Vec::new(), remapped: Vec::new() };
+        let (zones, remapped) = (Vec::new(), Vec::new());
+        let mut builder = Builder { layout, heads, turn, switches, first: 0, zones, remapped, defect: 1, reserved: 0 };
         for band in &layout.bands {
             builder.band(band);
         }
@@ -78,11 +87,12 @@ impl Builder<'_> {
         };
         let cylinder = u64::from(self.heads) * per_track;
         let all = (cylinder * cylinders).min(u64::from(u32::MAX));
-        let reserved = band.reserved / track * per_track + (band.reserved % track).min(per_track);
-        let elsewhere = |&(from, to): &(u64, u64)| from != to && to < all;
-        self.remapped = band.remapped.iter().copied().filter(elsewhere).collect();
+        let size = if self.layout.spares == Spares::BandTracks { track } else { 1 };
+        (self.reserved, self.defect) = (band.reserved, size);
+        let remapped = band.remapped.iter().map(|&(from, to)| (from.saturating_mul(size), to.saturating_mul(size)));
+        self.remapped = remapped.filter(|&(from, to)| from != to && to < all).collect();
         self.remapped.sort_unstable_by(|one, other| other.cmp(one));
-        let mut slipped: Vec<u64> = band.slipped.iter().map(|at| at.saturating_add(reserved)).collect();
+        let mut slipped: Vec<u64> = band.slipped.iter().map(|defect| defect.saturating_mul(size)).collect();
         slipped.sort_unstable();
         let (front, back, range) = match self.layout.spares {
             Spares::DiskEnd | Spares::TrackEnd => (0, 0, all),
@@ -96,14 +106,14 @@ impl Builder<'_> {
         let mut slipped = slipped.into_iter().peekable();
         while start < all && self.first < self.layout.sectors && self.zones.len() < MOST_PIECES {
             let end = (start + range.max(1)).min(all);
-            let (mut at, stop) = ((start + front).max(reserved), end.saturating_sub(back));
+            let (mut at, stop) = (start + front, end.saturating_sub(back));
             // What slips within the range is made good by its spares.
             let mut spare = if self.layout.slips_use_spares { back } else { 0 };
             let mut stop = stop.max(at);
             while let Some(bad) = slipped.next_if(|&bad| bad < stop) {
                 self.piece(band, pace, at, bad);
-                at = at.max(bad + 1);
-                let made_good = u64::from(spare > 0);
+                at = at.max(bad.saturating_add(size));
+                let made_good = size.min(spare);
                 (spare, stop) = (spare - made_good, stop + made_good);
             }
             self.piece(band, pace, at, stop.min(end));
@@ -118,14 +128,18 @@ impl Builder<'_> {
             self.remapped.pop();
             if from >= at {
                 self.run(band, pace, at, from);
-                self.run(band, pace, to, to.saturating_add(1));
-                at = from + 1;
+                self.run(band, pace, to, to.saturating_add(self.defect));
+                at = from.saturating_add(self.defect);
             }
         }
         self.run(band, pace, at, end);
     }
 
+    /// Adds the sectors from `at` to `end` of the band, where they are not reserved.
     fn run(&mut self, band: &Band, pace: Pace, at: u64, end: u64) {
+        let reserved = self.reserved.min(end.saturating_sub(at));
+        self.reserved -= reserved;
+        let at = at + reserved;
         let sectors = end.saturating_sub(at).min(self.layout.sectors - self.first.min(self.layout.sectors));
         let fits = u32::try_from(at).is_ok() && u32::try_from(sectors).is_ok() && self.zones.len() < MOST_PIECES;
         if sectors > 0 && fits {

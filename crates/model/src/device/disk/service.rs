@@ -2,6 +2,7 @@
 
 use umbrella_units::{Lba, Nanos};
 
+use super::timing::{Follows, Timing};
 use super::{Command, Disk, DiskWork, Place, ReadAhead, RequestId};
 
 /// What a command wants of the media.
@@ -32,17 +33,26 @@ impl Disk {
             Wants::Read { buffered } => (false, buffered),
             Wants::Write => (true, 0),
         };
-        let after_write = self.after_write;
-        let overhead =
-            if buffered > 0 { self.timing.hit(write, after_write) } else { self.timing.miss(write, after_write) };
-        let mut ready = now + overhead;
-        let mut data = Nanos(0);
-        if write {
-            let sector = self.geometry.transfer(Lba(start), 1);
-            data = self.timing.data_present(ready, end - start, sector, after_write && start == self.at);
-            ready = ready + self.timing.write_seek_delay();
+        let (ready, data, told) = if write {
+            let follows = self.before_write(start);
+            let (times, sector) = (self.timing.write(follows), self.geometry.transfer(Lba(start), 1));
+            let ready = now + times.overhead;
+            let data = self.timing.data_present(ready, end - start, sector, follows);
+            (ready + times.seek_delay, data, times.done)
+        } else {
+            let of = if buffered > 0 { Timing::hit } else { Timing::miss };
+            (now + of(&self.timing, false, self.after_write), Nanos(0), Nanos(0))
+        };
+        self.queue.push(Command { id, start, end, place, write, since: now, ready, data, told, buffered });
+    }
+
+    /// What was before a write at `start`.
+    fn before_write(&self, start: u64) -> Follows {
+        match (self.after_write, start == self.at) {
+            (false, _) => Follows::Read,
+            (true, true) => Follows::ItsWrite,
+            (true, false) => Follows::OtherWrite,
         }
-        self.queue.push(Command { id, start, end, place, write, since: now, ready, data, buffered });
     }
 
     /// How long the heads take to the track of `place`.
@@ -128,7 +138,7 @@ impl Disk {
             let done = now + cost + passing;
             self.ahead = None;
             self.arrive(end, distance);
-            let told = self.timing.done(true);
+            let told = command.told;
             self.work = Some((done, DiskWork::Command { id, told, write, sectors: (start, end) }));
             return;
         }

@@ -6,7 +6,7 @@
 
 use umbrella_units::{Nanos, SECTOR_BYTES};
 
-use super::measured::{After, CommandTimes};
+use super::measured::{After, CommandTimes, ExtraDisconnect};
 use super::spec::DiskSpec;
 
 /// The times of commands, ready to be looked up.
@@ -17,6 +17,30 @@ pub(super) struct Timing {
     sector: [u64; 2],
     /// Whether reads go over the bus behind the media, and writes before it.
     pub(super) bus: bool,
+}
+
+/// What the command before a write was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// A read, or nothing.
+    Read,
+    /// The write that it continues.
+    ItsWrite,
+    /// A write somewhere else.
+    OtherWrite,
+}
+
+/// What a write takes that completes on the media.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WriteTimes {
+    /// Until the drive does something for it.
+    pub(super) overhead: Nanos,
+    /// What the heads wait longer than that.
+    pub(super) seek_delay: Nanos,
+    /// Behind the overhead, before data flows.
+    prepare: Nanos,
+    /// Behind the media.
+    pub(super) done: Nanos,
 }
 
 impl Timing {
@@ -56,26 +80,40 @@ impl Timing {
         if write { self.times.write_done } else { self.times.read_done }
     }
 
-    /// From a write's overhead until its heads may move.
-    pub(super) fn write_seek_delay(&self) -> Nanos {
-        self.times.write_seek_delay
+    /// What a write takes that completes on the media.
+    pub(super) fn write(&self, follows: Follows) -> WriteTimes {
+        let times = &self.times;
+        match times.extra_disconnect {
+            Some(ExtraDisconnect { overhead, seek_delay, prepare, done }) if follows == Follows::OtherWrite => {
+                WriteTimes { overhead, seek_delay, prepare, done }
+            }
+            _ => WriteTimes {
+                overhead: self.miss(true, follows != Follows::Read),
+                seek_delay: times.write_seek_delay,
+                prepare: times.write_prepare,
+                done: times.write_done,
+            },
+        }
     }
 
     /// When the media may take the first of a write's sectors, `sector` long, so that the bus keeps ahead of it.
-    pub(super) fn data_present(&self, ready: Nanos, sectors: u64, sector: Nanos, continues: bool) -> Nanos {
+    ///
+    /// Counted from `ready`, the end of its overhead.
+    pub(super) fn data_present(&self, ready: Nanos, sectors: u64, sector: Nanos, follows: Follows) -> Nanos {
         if !self.bus {
             return Nanos(0);
         }
+        let write = self.write(follows);
         let all = self.on_bus(true, sectors);
         let ahead = Nanos(all.0.saturating_sub(sector.0.saturating_mul(sectors.saturating_sub(1))));
-        let data = ready + self.prepare(true) + ahead.max(self.on_bus(true, 1));
-        let least = ready + self.times.write_seek_delay + self.times.write_positioning;
-        if continues { data } else { data.max(least) }
+        let data = ready + write.prepare + ahead.max(self.on_bus(true, 1));
+        let least = ready + write.seek_delay + self.times.write_positioning;
+        if follows == Follows::ItsWrite { data } else { data.max(least) }
     }
 
     /// How many of a read's `sectors` are in the buffer when they begin to go over the bus.
     pub(super) fn enough(&self, sectors: u64) -> u64 {
-        (sectors * u64::from(self.times.read_share.min(1000))).div_ceil(1000).max(1)
+        (sectors * u64::from(self.times.read_share.min(1000)) / 1000).max(1)
     }
 
     /// When data that the media has given by `enough` begins to flow.
