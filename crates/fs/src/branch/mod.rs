@@ -469,13 +469,11 @@ impl Branch {
     /// A file moved here.
     pub fn note_moved_in(&self) {
         self.moved_in.fetch_add(1, Ordering::Relaxed);
-        self.invalidate_space();
     }
 
     /// A file moved away.
     pub fn note_moved_out(&self) {
         self.moved_out.fetch_add(1, Ordering::Relaxed);
-        self.invalidate_space();
     }
 
     /// Whether it went offline and the kernel still keeps what the tree showed of it.

@@ -216,6 +216,9 @@ pub struct Progress {
     /// A directory whose copies differ; only [`Request::Equalise`] tells of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<DirectoryEvent>,
+    /// Another line follows at once, so that this one need not be sent alone.
+    #[serde(skip)]
+    pub is_followed: bool,
 }
 
 /// What happened, or would happen, to one file.

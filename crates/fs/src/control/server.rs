@@ -43,6 +43,10 @@ impl Service for PoolService {
     fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, String> {
         self.answer(request, tell).map_err(|error| advised(&error))
     }
+
+    fn is_followed(progress: &Progress) -> bool {
+        progress.is_followed
+    }
 }
 
 impl PoolService {

@@ -219,15 +219,32 @@ impl InodeMap {
     ///
     /// Call it before the copy at `from` is unlinked: from then on a new file may get that inode.
     pub fn moved(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
-        self.pass_on(from, to, |known| born.or(known));
+        self.pass_on(from, to, None, |known| born.or(known));
+    }
+
+    /// As [`InodeMap::moved`] and then [`InodeMap::ino_checked`] of the copy, whose birth time on its branch is `backing_born`; in one record.
+    pub fn moved_checked(
+        &self,
+        from: BackingKey,
+        to: BackingKey,
+        born: Option<Timestamp>,
+        backing_born: Option<Timestamp>,
+    ) {
+        self.pass_on(from, to, backing_born, |known| born.or(known));
     }
 
     /// The copy at `from` is not to be: the file is at `to`, as before. `born`: what was known there.
     pub fn moved_back(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
-        self.pass_on(from, to, |_| born);
+        self.pass_on(from, to, None, |_| born);
     }
 
-    fn pass_on(&self, from: BackingKey, to: BackingKey, born: impl FnOnce(Option<Timestamp>) -> Option<Timestamp>) {
+    fn pass_on(
+        &self,
+        from: BackingKey,
+        to: BackingKey,
+        guard: Option<Timestamp>,
+        born: impl FnOnce(Option<Timestamp>) -> Option<Timestamp>,
+    ) {
         let mut holders = self.holders.lock();
         let number = self.ino(from).0;
         let old = self.entry(from);
@@ -239,7 +256,7 @@ impl InodeMap {
             hops: old.map_or(1, |old| old.hops.saturating_add(1)),
             shared: old.is_some_and(|old| old.shared),
             born: born(old.and_then(|old| old.born)),
-            guard: None,
+            guard,
             evicted: None,
         };
         self.replace(&mut holders, to, entry);

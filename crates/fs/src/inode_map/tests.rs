@@ -134,6 +134,21 @@ fn a_file_that_was_replaced_behind_the_mount_is_told_by_its_birth_time() {
 }
 
 #[test]
+fn a_move_says_in_one_record_which_file_the_number_is_for() {
+    let disks = Disks::new();
+    let map = disks.map(&[1, 2]);
+    let number = map.ino(key(1, 12));
+    map.moved_checked(key(1, 12), key(2, 40), Some(time(1)), Some(time(100)));
+    assert!(map.contradicts(key(2, 40), Some(time(101))) && !map.contradicts(key(2, 40), Some(time(100))));
+    let map = disks.map(&[1, 2]);
+    assert_eq!((map.ino(key(2, 40)), map.born(key(2, 40))), (number, Some(time(1))));
+    assert!(map.contradicts(key(2, 40), Some(time(101))) && !map.contradicts(key(2, 40), Some(time(100))));
+    map.moved_checked(key(2, 40), key(1, 7), None, None);
+    assert_eq!((map.ino(key(1, 7)), map.born(key(1, 7))), (number, Some(time(1))));
+    assert!(!map.contradicts(key(1, 7), Some(time(100))), "it is not known");
+}
+
+#[test]
 fn files_on_foreign_devices_and_with_long_inode_numbers_do_not_collide() {
     let map = InodeMap::new();
     let mut seen = BTreeSet::new();

@@ -269,9 +269,10 @@ impl Migrations {
         }
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
         let finished = batch.finish(recorded, &parked);
-        // Only now what was set aside has gone.
+        // Only now what was set aside has gone. What copies take, they took before their turn.
         if let Some(first) = moved.first() {
             first.link.from.branch.invalidate_space();
+            to.invalidate_space();
         }
         if let Err(error) = finished {
             to.note_errno(ErrorSource::Sync, error.errno());

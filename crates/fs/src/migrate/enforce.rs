@@ -305,6 +305,7 @@ impl Walker<'_> {
         self.progress.event = event;
         let go_on = (self.tell)(&self.progress) && !self.migrations.context.is_stopping();
         self.progress.event = None;
+        self.progress.is_followed = false;
         self.stopped |= !go_on;
     }
 

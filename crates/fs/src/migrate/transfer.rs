@@ -198,6 +198,8 @@ impl Migrations {
             drop_copy(&migration.target, temp_name);
         }
         self.note_moved(migration, &done?, &copied);
+        from.branch.invalidate_space();
+        migration.target.invalidate_space();
         Ok(copied.bytes)
     }
 
@@ -430,9 +432,8 @@ impl Migrations {
         let keys = (key_of(&first.from.online, backing), key_of(&online, new));
         let stays_away = self.stays_away(cause, keys.0, first);
         let came_from_elsewhere = self.tree.inodes.born(keys.0);
-        self.tree.inodes.moved(keys.0, keys.1, node.born);
         // Says which file the number is for: after a crash it would not be believed without.
-        self.tree.inodes.ino_checked(keys.1, copied.target.btime);
+        self.tree.inodes.moved_checked(keys.0, keys.1, node.born, copied.target.btime);
         self.tree.nodes.add_backing(new, node);
         let to = Endpoint { branch: target, online: &online };
         let done = match in_batch {

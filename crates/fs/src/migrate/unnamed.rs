@@ -108,8 +108,7 @@ impl Migrations {
         state.copying = None;
         if state.may_be_linked {
             let keys = (key_of(&here.online, backing), key_of(to.online, state.backing));
-            self.tree.inodes.moved(keys.0, keys.1, node.born);
-            self.tree.inodes.ino_checked(keys.1, copied.target.btime);
+            self.tree.inodes.moved_checked(keys.0, keys.1, node.born, copied.target.btime);
         }
         for (handle, file) in handles.iter().zip(reopened) {
             handle.file.store(Arc::new(file));

@@ -1,5 +1,5 @@
-//! Reading and setting what a file is besides its data. Every object is held by an `O_PATH` descriptor and reached through
-//! `/proc/thread-self/fd`, so that no name is looked up twice and no symbolic link is followed.
+//! Reading and setting what a file is besides its data. Every object is held by a descriptor, so that no name is looked up twice and no symbolic
+//! link is followed. One that is `O_PATH` is reached through `/proc/thread-self/fd`; others directly, which costs less.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,14 +8,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use linux_raw_sys::general::{FS_XFLAG_PREALLOC, fsxattr};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
-    chownat, fstatfs, fstatvfs, fsync, getxattr, listxattr, openat, removexattr, setxattr, utimensat,
+    chownat, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstatfs, fstatvfs, fsync, getxattr, listxattr,
+    openat, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
 use crate::relocate::error::Doing;
-use crate::relocate::fingerprint::{Seen, look_fd};
+use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
@@ -68,14 +69,20 @@ fn is_late(name: &OsStr) -> bool {
 
 /// All extended attributes, but for second names of ACLs; none where the file system has none.
 pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
-    let path = proc_path(fd);
-    let names = match growing(|buf| listxattr(&path, buf)) {
+    let list = |buf: &mut [u8]| {
+        reached(fd, |via| match via {
+            Via::Descriptor(fd) => flistxattr(fd, &mut *buf),
+            Via::Path(path) => listxattr(path, &mut *buf),
+        })
+    };
+    let names = match growing(list) {
         Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
         names => names?,
     };
     let mut found = Vec::new();
     for name in names.split(|&b| b == 0).filter(|name| !name.is_empty() && !is_second_name_of_acl(name)) {
-        match growing(|buf| getxattr(&path, name, buf)) {
+        let get = |buf: &mut [u8]| get_xattr(fd, name, buf);
+        match growing(get) {
             Ok(value) => found.push((OsString::from_vec(name.to_vec()), value)),
             // Removed meanwhile (then the change time tells), or a name that is listed but not for reading.
             Err(Errno::NODATA | Errno::NOTSUP) => {}
@@ -83,6 +90,28 @@ pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
         }
     }
     Ok(found)
+}
+
+fn get_xattr(fd: BorrowedFd<'_>, name: &[u8], buf: &mut [u8]) -> Result<usize, Errno> {
+    reached(fd, |via| match via {
+        Via::Descriptor(fd) => fgetxattr(fd, name, &mut *buf),
+        Via::Path(path) => getxattr(path, name, &mut *buf),
+    })
+}
+
+/// How an object is reached.
+#[derive(Clone, Copy)]
+enum Via<'a> {
+    Descriptor(BorrowedFd<'a>),
+    Path(&'a str),
+}
+
+/// Makes a call on a descriptor, or, where that is `O_PATH`, on its path.
+fn reached<T>(fd: BorrowedFd<'_>, mut call: impl FnMut(Via<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+    match call(Via::Descriptor(fd)) {
+        Err(Errno::BADF) => call(Via::Path(&proc_path(fd))),
+        done => done,
+    }
 }
 
 fn growing(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
@@ -113,10 +142,13 @@ pub(super) fn set_xattrs(
     when: When,
     left_behind: &mut Vec<OsString>,
 ) -> Result<(), RelocateError> {
-    let path = proc_path(fd);
     let mut lost = Vec::new();
     for (name, value) in xattrs.iter().filter(|(name, _)| is_late(name) == (when == When::AfterData)) {
-        match setxattr(&path, name.as_os_str(), value, XattrFlags::empty()) {
+        let set = reached(fd, |via| match via {
+            Via::Descriptor(fd) => fsetxattr(fd, name.as_os_str(), value, XattrFlags::empty()),
+            Via::Path(path) => setxattr(path, name.as_os_str(), value, XattrFlags::empty()),
+        });
+        match set {
             Ok(()) => {}
             Err(_) if of_the_file_system(name) => left_behind.push(name.clone()),
             Err(Errno::NOTSUP | Errno::PERM | Errno::INVAL | Errno::TOOBIG | Errno::RANGE | Errno::NOSYS) => {
@@ -130,21 +162,26 @@ pub(super) fn set_xattrs(
     if lost.is_empty() { Ok(()) } else { Err(RelocateError::WouldLose { what: lost }) }
 }
 
-/// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes.
+/// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes. Not for directories, which inherit the default
+/// ACL, too.
 pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<(), RelocateError> {
-    let path = proc_path(fd);
-    // `listxattr` does not name the inherited ACL of a file without a name on tmpfs: each is removed without a look.
-    for acl in [ACL_ACCESS, ACL_DEFAULT] {
-        if wanted.iter().any(|(name, _)| name == acl) {
-            continue;
-        }
-        match removexattr(&path, acl) {
-            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::ACCESS) => {
-            }
-            Err(errno) => return Err(errno).doing("remove an inherited ACL"),
-        }
+    if wanted.iter().any(|(name, _)| name == ACL_ACCESS) {
+        return Ok(());
     }
-    Ok(())
+    // `listxattr` does not name the inherited ACL of a file without a name on tmpfs. A removal is a change even where there is nothing to remove.
+    if matches!(get_xattr(fd, ACL_ACCESS.as_bytes(), &mut []), Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS)) {
+        return Ok(());
+    }
+    let removed = reached(fd, |via| match via {
+        Via::Descriptor(fd) => fremovexattr(fd, ACL_ACCESS),
+        Via::Path(path) => removexattr(path, ACL_ACCESS),
+    });
+    match removed {
+        Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::ACCESS) => {
+            Ok(())
+        }
+        Err(errno) => Err(errno).doing("remove an inherited ACL"),
+    }
 }
 
 fn has_room(fd: BorrowedFd<'_>, bytes: usize) -> bool {
@@ -166,12 +203,14 @@ pub(super) fn lost_xattrs(xattrs: &Xattrs, xattr_ability: bool, acl_ability: boo
     lost
 }
 
-pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+/// Sets the owner where it is another one; returns what the object was before.
+pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &Seen) -> Result<Fingerprint, Errno> {
     let now = look_fd(fd)?.print;
-    if (now.uid, now.gid) == (like.print.uid, like.print.gid) {
-        return Ok(());
+    if (now.uid, now.gid) != (like.print.uid, like.print.gid) {
+        let (uid, gid) = (Uid::from_raw(like.print.uid), Gid::from_raw(like.print.gid));
+        chownat(fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
     }
-    chownat(fd, c"", Some(Uid::from_raw(like.print.uid)), Some(Gid::from_raw(like.print.gid)), AtFlags::EMPTY_PATH)
+    Ok(now)
 }
 
 /// Sets the permissions, setuid bits among them; a symbolic link has none.
@@ -179,7 +218,11 @@ pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
     if like.print.file_type() == FileType::Symlink {
         return Ok(());
     }
-    chmodat(CWD, proc_path(fd), Mode::from_raw_mode(like.print.mode), AtFlags::empty())
+    let mode = Mode::from_raw_mode(like.print.mode);
+    reached(fd, |via| match via {
+        Via::Descriptor(fd) => fchmod(fd, mode),
+        Via::Path(path) => chmodat(CWD, path, mode, AtFlags::empty()),
+    })
 }
 
 pub(super) fn set_times(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
@@ -206,12 +249,14 @@ fn change_times(fd: BorrowedFd<'_>, times: &Timestamps) -> Result<(), Errno> {
     }
 }
 
-/// Takes over the flags of a file; needs real descriptors. What only the source's file system has a use for is copied where the target
-/// takes it.
-pub(super) fn copy_flags(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), RelocateError> {
-    let Ok(source) = inode_flags::flags(from) else { return Ok(()) };
+/// Takes over the flags of a file (`source`), and its project; needs real descriptors. What only the source's file system has a use for is copied where
+/// the target takes it.
+pub(super) fn copy_flags(source: IFlags, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), RelocateError> {
     let wanted = source & (KEPT_FLAGS | FLAGS_OF_THE_FILE_SYSTEM);
     copy_project(from, to);
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let target = inode_flags::flags(to).unwrap_or(IFlags::empty());
     if target.contains(wanted) || inode_flags::set_flags(to, target | wanted).is_ok() {
         return Ok(());

@@ -16,11 +16,13 @@ use crate::ground::inode_flags;
 use crate::ground::write_out;
 use crate::relocate::attrs::When;
 use crate::relocate::error::Doing;
-use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
+use crate::relocate::fingerprint::{Fingerprint, Seen, look, look_fd};
 use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError, attrs};
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
+/// Of so many bytes at most, a file without holes is read and written as it is.
+const SMALL: u64 = 64 << 10;
 /// Files of so many bytes are on their way to the disk while the others of a batch are copied.
 const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
@@ -48,8 +50,25 @@ pub fn copy(
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
+    if let Some((seen, input)) = open_regular(source) {
+        return Copying::new(Source { fd: input.as_fd(), is_readable: true, seen }, temp, abilities, limits)?
+            .into_temp();
+    }
     let held = attrs::hold(source).doing("open the source")?;
     copy_from_fd(held.as_fd(), temp, abilities, limits)
+}
+
+/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen, [`Copying::put_access_time_back`] says so after
+/// the data. `None`: it is none, or is not opened so.
+fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
+    let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
+    let flags = READING | OFlags::NOFOLLOW;
+    let open = |flags| openat(place.dir, place.name, flags, Mode::empty());
+    let input = match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
+        opened => opened,
+    };
+    Some((seen, input.ok()?))
 }
 
 /// [`copy`] of what a descriptor holds (any mode, also `O_PATH`): for a file that is unlinked, or about to outgrow its branch.
@@ -61,12 +80,7 @@ pub fn copy_from_fd(
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
-    let copied = Copying::new(source, temp, abilities, limits)?.run();
-    // A file that was there before is not ours to delete.
-    if copied.is_err() && copied != Err(RelocateError::Taken) {
-        let _already_failing = unlinkat(temp.dir, temp.name, AtFlags::empty());
-    }
-    copied
+    Copying::new(Source::held(source)?, temp, abilities, limits)?.into_temp()
 }
 
 /// [`copy_from_fd`] of a regular file into one that has no name in `dir` and may be given one (`O_TMPFILE`); the copy is returned open.
@@ -78,7 +92,7 @@ pub fn copy_unnamed(
 ) -> Result<(Copied, OwnedFd), RelocateError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let output = openat(dir, c".", flags, Mode::RUSR | Mode::WUSR).map_err(not_made)?;
-    let mut copying = Copying::new(source, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
+    let mut copying = Copying::new(Source::held(source)?, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
     let bytes = copying.fill(output.as_fd())?;
     Ok((copying.finish(output.as_fd(), bytes)?, output))
 }
@@ -109,8 +123,25 @@ fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities) -> Vec<Loss>
     what
 }
 
+/// What is copied.
+struct Source<'a> {
+    fd: BorrowedFd<'a>,
+    /// It is open for reading, for this copy alone.
+    is_readable: bool,
+    /// What it was before anything was read.
+    seen: Seen,
+}
+
+impl<'a> Source<'a> {
+    /// What any descriptor holds.
+    fn held(fd: BorrowedFd<'a>) -> Result<Self, RelocateError> {
+        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("look at the source")? })
+    }
+}
+
 struct Copying<'a> {
     source: BorrowedFd<'a>,
+    is_readable: bool,
     seen: Seen,
     xattrs: attrs::Xattrs,
     temp: EntryAt<'a>,
@@ -118,19 +149,23 @@ struct Copying<'a> {
     left_behind: Vec<OsString>,
     /// The target leaves out what is not written.
     holes: bool,
+    /// The copy was made with its mode, and keeps it.
+    has_mode: bool,
     /// What the target made of the modification time.
     mtime: Timestamp,
+    /// The copy when it was last seen, unless something was done to it since.
+    made: Option<Fingerprint>,
 }
 
 impl<'a> Copying<'a> {
     /// Refuses what the target cannot keep.
     fn new(
-        source: BorrowedFd<'a>,
+        source: Source<'a>,
         temp: EntryAt<'a>,
         abilities: &Abilities,
         limits: &'a Limits<'a>,
     ) -> Result<Self, RelocateError> {
-        let seen = look_fd(source).doing("look at the source")?;
+        let Source { fd: source, is_readable, seen } = source;
         if seen.print.file_type() == FileType::Directory {
             return Err(RelocateError::IsDirectory);
         }
@@ -140,14 +175,27 @@ impl<'a> Copying<'a> {
             return Err(RelocateError::WouldLose { what });
         }
         let (holes, mtime) = (abilities.holes, seen.print.mtime);
-        Ok(Copying { source, seen, xattrs, temp, limits, left_behind: Vec::new(), holes, mtime })
+        let (left_behind, has_mode, made) = (Vec::new(), false, None);
+        Ok(Copying { source, is_readable, seen, xattrs, temp, limits, left_behind, holes, has_mode, mtime, made })
+    }
+
+    /// The whole copy; on an error nothing is left of it.
+    fn into_temp(self) -> Result<Copied, RelocateError> {
+        let temp = self.temp;
+        let copied = self.run();
+        // A file that was there before is not ours to delete.
+        if copied.is_err() && copied != Err(RelocateError::Taken) {
+            let _already_failing = unlinkat(temp.dir, temp.name, AtFlags::empty());
+        }
+        copied
     }
 
     fn run(mut self) -> Result<Copied, RelocateError> {
         let mut bytes = 0;
         let target = if self.seen.print.file_type() == FileType::RegularFile {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
+            // Where it may have its mode from the beginning, it needs no other. What a write or a new owner would drop comes later.
+            let mode = Mode::from_raw_mode(self.seen.print.mode & 0o777) | Mode::RUSR | Mode::WUSR;
             let output = openat(self.temp.dir, self.temp.name, flags, mode).map_err(not_made)?;
             bytes = self.fill(output.as_fd())?;
             output
@@ -166,26 +214,35 @@ impl<'a> Copying<'a> {
 
     /// Data and attributes of a regular file; returns the bytes copied.
     fn fill(&mut self, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
-        let input = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
-        if inode_flags::is_pinned(input.as_fd()) {
-            return Err(RelocateError::Pinned);
+        let own;
+        let input = if self.is_readable {
+            self.source
+        } else {
+            own = reopen(self.source).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+            own.as_fd()
+        };
+        if let Ok(flags) = inode_flags::flags(input) {
+            if flags.intersects(inode_flags::PINNED) {
+                return Err(RelocateError::Pinned);
+            }
+            attrs::copy_flags(flags, input, output)?;
         }
-        attrs::copy_flags(input.as_fd(), output)?;
         self.dress(output, When::BeforeData)?;
-        let bytes = self.data(input.as_fd(), output)?;
+        let bytes = self.data(input, output)?;
         // What could not be written, and was forgotten since, is not what was read.
-        write_out::failed_writes(input.as_fd()).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
+        write_out::failed_writes(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
         self.dress(output, When::AfterData)?;
         match self.limits.durability {
+            // Small files are written at the sync, many in one request.
+            Durability::Together if bytes < WRITTEN_EARLY => return Ok(bytes),
+            Durability::Together | Durability::Begun => write_out::begin(output),
             Durability::Now => retry_on_intr(|| fsync(output)).map_err(|errno| match errno {
                 Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
                 errno => RelocateError::Sync { errno },
             })?,
-            // Small files are written at the sync, many in one request.
-            Durability::Together if bytes < WRITTEN_EARLY => {}
-            Durability::Together | Durability::Begun => write_out::begin(output),
         }
+        self.made = None;
         Ok(bytes)
     }
 
@@ -225,14 +282,19 @@ impl<'a> Copying<'a> {
     /// Sets everything besides data, in an order in which no step undoes an earlier one.
     fn dress(&mut self, target: BorrowedFd<'_>, when: When) -> Result<(), RelocateError> {
         if when == When::BeforeData {
-            attrs::set_owner(target, &self.seen).map_err(|errno| match errno {
+            let made = attrs::set_owner(target, &self.seen).map_err(|errno| match errno {
                 Errno::PERM | Errno::INVAL | Errno::NOTSUP => RelocateError::WouldLose { what: vec![Loss::Ownership] },
                 errno => RelocateError::Io { doing: "set the owner", errno },
             })?;
+            // An ACL changes it.
+            self.has_mode =
+                made.mode == self.seen.print.mode && !self.xattrs.iter().any(|(name, _)| attrs::is_acl(name));
             attrs::drop_inherited_acl(target, &self.xattrs)?;
             return attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind);
         }
-        attrs::set_mode(target, &self.seen).doing("set the mode")?;
+        if !self.has_mode {
+            attrs::set_mode(target, &self.seen).doing("set the mode")?;
+        }
         attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind)?;
         self.mtime = self.give_times(target)?;
         Ok(())
@@ -240,10 +302,13 @@ impl<'a> Copying<'a> {
 
     /// Sets the times; what the target's file system made of them, as of those of any file there: each has a first and a last time, and a
     /// step. Refused is only what keeps none at all.
-    fn give_times(&self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
-        let set = |times: &Seen| {
+    fn give_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
+        let made = &mut self.made;
+        let mut set = |times: &Seen| {
             attrs::set_times(target, times).doing("set the times")?;
-            Ok::<_, RelocateError>(look_fd(target).doing("look at the copy")?.print.mtime)
+            let seen = look_fd(target).doing("look at the copy")?.print;
+            *made = Some(seen);
+            Ok::<_, RelocateError>(seen.mtime)
         };
         let (wanted, kept) = (self.seen.print.mtime, set(&self.seen)?);
         if kept.secs.abs_diff(wanted.secs) <= ROUNDING {
@@ -261,7 +326,10 @@ impl<'a> Copying<'a> {
 
     /// The copy's fingerprint, after comparing it with the source's: a target may keep less than it said.
     fn check(&self, target: BorrowedFd<'_>) -> Result<Fingerprint, RelocateError> {
-        let made = look_fd(target).doing("look at the copy")?.print;
+        let made = match self.made {
+            Some(made) => made,
+            None => look_fd(target).doing("look at the copy")?.print,
+        };
         let source = &self.seen.print;
         let mut what = Vec::new();
         let keeps_mode = source.file_type() == FileType::Symlink || made.mode == source.mode;
@@ -280,6 +348,12 @@ impl<'a> Copying<'a> {
     /// Copies the data, hole by hole; returns the bytes copied.
     fn data(&self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> Result<u64, RelocateError> {
         let size = self.seen.print.size;
+        if size <= SMALL && self.seen.is_dense() {
+            // There is nothing to leave out, and nothing reserved: written whole, it has its size.
+            let mut pump = Pump { in_kernel: false, ..Pump::new(input, output, self.limits) };
+            pump.copy(0, size)?;
+            return if self.limits.cancelled() { Err(RelocateError::Cancelled) } else { Ok(pump.done) };
+        }
         if self.holes {
             // First: behind the end of a file that grows, some file systems reserve more, and keep it in each hole.
             ftruncate(output, size).doing("set the size")?;
@@ -341,12 +415,14 @@ fn not_made(errno: Errno) -> RelocateError {
     }
 }
 
+/// How a file is opened to be copied.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
 /// A reading descriptor of its own, that leaves the access time alone where the kernel allows.
 pub(super) fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let path = proc_path(fd);
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat(CWD, path.as_str(), flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => openat(CWD, path.as_str(), flags, Mode::empty()),
+    match openat(CWD, path.as_str(), READING | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => openat(CWD, path.as_str(), READING, Mode::empty()),
         opened => opened,
     }
 }

@@ -48,11 +48,21 @@ pub struct Fingerprint {
 pub(super) struct Seen {
     pub(super) print: Fingerprint,
     pub(super) atime: Timestamp,
+    /// Bytes that it takes on its disk.
+    allocated: u64,
+    /// In which its file system allocates.
+    block: u64,
 }
 
 impl Seen {
     pub(super) fn times(&self) -> Timestamps {
         Timestamps { last_access: timespec(self.atime), last_modification: timespec(self.print.mtime) }
+    }
+
+    /// Whether a regular file takes just as much on its disk as its data: then it has no holes, and nothing beyond its end. One that has neither may
+    /// still say no, where its file system compresses it, or keeps more with it.
+    pub(super) fn is_dense(&self) -> bool {
+        self.block > 0 && self.print.size.checked_next_multiple_of(self.block) == Some(self.allocated)
     }
 }
 
@@ -106,5 +116,6 @@ fn seen(stat: &rustix::fs::Statx) -> Seen {
         nlink: stat.stx_nlink.into(),
         rdev: makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
     };
-    Seen { print, atime: stamp(stat.stx_atime) }
+    let (allocated, block) = (stat.stx_blocks.saturating_mul(512), stat.stx_blksize.into());
+    Seen { print, atime: stamp(stat.stx_atime), allocated, block }
 }

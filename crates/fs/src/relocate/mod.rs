@@ -6,7 +6,8 @@
 //! # A relocation, step by step
 //!
 //! 1. [`copy`]: the source is held open, its attributes are read; what the target cannot keep is refused. A file is made in `tmp/`
-//!    with the owner and the attributes, then the data (holes stay holes), then what a write would drop: mode, capabilities, times.
+//!    with its permissions, then the owner and the attributes, the data (holes stay holes), and what a write would drop: setuid bits, capabilities,
+//!    times.
 //! 2. fsync of the copy. It is compared with what was asked for.
 //! 3. [`verify_unchanged`]: inode, size, times, mode, owner and link count of the source are what they were at step 1.
 //! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced.

@@ -27,6 +27,8 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
+/// So many bytes of what is told together are sent at the latest.
+const TOGETHER: usize = 16 << 10;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to read what it is told. One that does not read is as good as gone.
@@ -52,6 +54,11 @@ pub trait Service: Send + Sync + 'static {
         request: Self::Request,
         tell: &mut dyn FnMut(&Self::Progress) -> bool,
     ) -> Result<Self::Answer, String>;
+
+    /// Whether another one, or the answer, follows at once: they may be told together.
+    fn is_followed(_: &Self::Progress) -> bool {
+        false
+    }
 }
 
 /// A socket that cannot be had.
@@ -256,8 +263,14 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     }
     // A client that went away ends its work. One that did not take a whole line cannot be told another.
     let mut hears = true;
+    let mut unsaid = Vec::new();
     let mut tell = |progress: &S::Progress| {
-        hears = hears && say::<S>(client, &Reply::Progress(progress)).is_ok();
+        hears = hears && add_line::<S>(&mut unsaid, &Reply::Progress(progress)).is_ok();
+        if S::is_followed(progress) && unsaid.len() < TOGETHER {
+            return hears;
+        }
+        hears = hears && send(client, &unsaid).is_ok();
+        unsaid.clear();
         hears && !wants_stop(client)
     };
     let reply = match serde_json::from_slice::<S::Request>(&line) {
@@ -267,7 +280,11 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
         },
         Err(error) => Reply::Error { message: format!("not a request: {error}") },
     };
-    if hears { say::<S>(client, &reply) } else { Ok(()) }
+    if !hears {
+        return Ok(());
+    }
+    add_line::<S>(&mut unsaid, &reply)?;
+    send(client, &unsaid)
 }
 
 /// Whether the client is gone. One that has only said all it has to say is not.
@@ -283,10 +300,20 @@ fn wants_stop(client: &UnixStream) -> bool {
     said.is_ok_and(|(_, count)| count > 0)
 }
 
-fn say<S: Service>(mut client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
-    let mut text = serde_json::to_vec(reply)?;
+fn say<S: Service>(client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
+    let mut text = Vec::new();
+    add_line::<S>(&mut text, reply)?;
+    send(client, &text)
+}
+
+fn send(mut client: &UnixStream, text: &[u8]) -> std::io::Result<()> {
+    client.write_all(text)
+}
+
+fn add_line<S: Service>(text: &mut Vec<u8>, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *text, reply)?;
     text.push(b'\n');
-    client.write_all(&text)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -131,10 +131,11 @@ fn a_client_that_does_not_read_ends_its_work_and_holds_no_thread() {
     impl Service for Talkative {
         type Request = u32;
         type Answer = u32;
-        type Progress = String;
+        type Progress = Word;
 
-        fn carry_out(&self, request: u32, tell: &mut dyn FnMut(&String) -> bool) -> Result<u32, String> {
-            let word = "x".repeat(1 << 16);
+        fn carry_out(&self, request: u32, tell: &mut dyn FnMut(&Word) -> bool) -> Result<u32, String> {
+            let word = Word { text: "x".repeat(1 << 16), is_followed: false };
+            assert!(tell(&word), "the first fits into the socket");
             let heard = (0..1 << 12).all(|_| tell(&word));
             // Nothing more is said to it, not even if it reads again.
             let _test_is_over = self.0.send(heard || tell(&word));
@@ -154,4 +155,48 @@ fn a_client_that_does_not_read_ends_its_work_and_holds_no_thread() {
     let mut heard = String::new();
     client.read_to_string(&mut heard).unwrap();
     assert!(!heard.contains("done"), "what was cut off has no end");
+}
+
+/// A line of a client's: the protocol tags it, which only a struct can be.
+#[derive(serde::Serialize)]
+struct Word {
+    text: String,
+    #[serde(skip)]
+    is_followed: bool,
+}
+
+#[test]
+fn what_is_told_together_arrives_with_the_last_of_it_or_when_it_is_much() {
+    struct Bundling(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+    impl Service for Bundling {
+        type Request = u32;
+        type Answer = u32;
+        type Progress = Word;
+
+        fn carry_out(&self, much: u32, tell: &mut dyn FnMut(&Word) -> bool) -> Result<u32, String> {
+            let word = |text: &str, is_followed| Word { text: text.repeat(much as usize), is_followed };
+            tell(&word("first", true));
+            tell(&word("last", much > 1));
+            // Until the client has heard it.
+            self.0.lock().unwrap().recv().unwrap();
+            Ok(much)
+        }
+
+        fn is_followed(word: &Word) -> bool {
+            word.is_followed
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (heard, hears) = std::sync::mpsc::channel();
+    let _serving = Listener::bind(&path).unwrap().serve(Bundling(std::sync::Mutex::new(hears)));
+    for much in [1, 10_000] {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(format!("{much}\n").as_bytes()).unwrap();
+        let mut lines = std::io::BufReader::new(client).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        assert!(next().contains("first") && next().contains("last"));
+        heard.send(()).unwrap();
+        assert!(next().contains(&format!("\"answer\":{much}")));
+    }
 }

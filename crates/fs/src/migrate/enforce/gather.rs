@@ -104,7 +104,8 @@ impl<'a> Walker<'a> {
             self.planned.room(way, occupied);
         }
         let rest = found.split_off(moved.len().min(found.len()));
-        for (found, moved) in std::mem::replace(found, rest).into_iter().zip(moved) {
+        let mut moves = std::mem::replace(found, rest).into_iter().zip(moved).peekable();
+        while let Some((found, moved)) = moves.next() {
             if nodes.len() > 1 && matches!(moved, Err(NotMoved::NoRoom | NotMoved::Outdated)) {
                 // Others of them took the room that it was judged by.
                 self.move_again(found, target);
@@ -120,6 +121,7 @@ impl<'a> Walker<'a> {
                 }
                 moved => self.said_of_stopped(moved),
             };
+            self.progress.is_followed = moved.is_ok() && moves.peek().is_some_and(|(_, next)| next.is_ok());
             self.note_unless_gone((&dir, &name), &meta, event, moved);
         }
     }

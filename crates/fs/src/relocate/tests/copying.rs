@@ -514,3 +514,41 @@ fn a_copy_has_no_acl_that_its_source_lacks() {
     copy_path(&file, &copy, &ALL).unwrap();
     assert_eq!(snapshot(&copy), before);
 }
+
+#[test]
+fn a_copy_has_every_mode_of_its_source() {
+    let (source, target) = (tempfile::tempdir().unwrap(), Tmpfs::new(c"size=10m"));
+    let file = source.path().join("file");
+    fs::write(&file, "data").unwrap();
+    for owner in [0, 4321] {
+        for mode in [0, 0o200, 0o400, 0o444, 0o600, 0o644, 0o666, 0o777, 0o1666, 0o2770, 0o4755, 0o6755] {
+            let (uid, gid) = (rustix::fs::Uid::from_raw(owner), rustix::fs::Gid::from_raw(owner));
+            chownat(CWD, &file, Some(uid), Some(gid), AtFlags::empty()).unwrap();
+            chmodat(CWD, &file, Mode::from_raw_mode(mode), AtFlags::empty()).unwrap();
+            let copy = target.path().join(format!("{owner}-{mode:o}"));
+            copy_path(&file, &copy, &ALL).unwrap();
+            assert_eq!(snapshot(&copy), snapshot(&file), "{mode:o} of {owner}");
+        }
+    }
+}
+
+#[test]
+fn a_small_file_is_copied_whole_and_one_with_a_hole_keeps_it() {
+    let (source, target) = (tempfile::tempdir().unwrap(), Tmpfs::new(c"size=10m"));
+    for size in [1, 4095, 4096, 4097, 65_535, 65_536, 65_537] {
+        let (file, copy) = (source.path().join(format!("{size}")), target.path().join(format!("{size}")));
+        let data: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        fs::write(&file, &data).unwrap();
+        assert_eq!(copy_path(&file, &copy, &ALL).unwrap().bytes, ByteSize(size));
+        assert_eq!(fs::read(&copy).unwrap(), data);
+    }
+    let (file, copy) = (source.path().join("holes"), target.path().join("holes"));
+    let mut out = fs::File::create(&file).unwrap();
+    out.seek(std::io::SeekFrom::Start(16 << 10)).unwrap();
+    out.write_all(&[9; 4096]).unwrap();
+    out.set_len(48 << 10).unwrap();
+    out.sync_all().unwrap();
+    assert_eq!(copy_path(&file, &copy, &ALL).unwrap().bytes, ByteSize(4096));
+    assert_eq!(data_runs(&copy), [(16 << 10, 20 << 10)]);
+    assert_eq!(fs::metadata(&copy).unwrap().size(), 48 << 10);
+}
