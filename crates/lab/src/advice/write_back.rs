@@ -12,7 +12,7 @@ use super::samples::Tally;
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::LabError;
 use crate::result::{Outcome, Times};
-use crate::write_back::{Fit, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells};
+use crate::write_back::{Fit, MOST_SHOWN, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells};
 
 /// What Linux does today.
 pub const KERNEL: &str = "file:chunk=4MiB";
@@ -95,7 +95,7 @@ pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackC
             let columns = Arc::new(recording.variant(seed));
             let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay())?;
             let machine = MachineSpec { disk: disk.to_owned(), seed, ..MachineSpec::default() };
-            all.extend(cells(&WriteBackCell::new(input, machine), &policies, &sweep)?);
+            all.extend(cells(&WriteBackCell::new(input, machine), &policies, &sweep, MOST_SHOWN)?);
         }
     }
     Ok(all)
