@@ -124,6 +124,23 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
 }
 
 #[test]
+fn a_measured_drive_stands_for_the_disk() {
+    let (_folder, day) = quiet_day();
+    let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/fixtures/drive.toml");
+    let advice = json(advise(&day).args(["--disk", drive]));
+    assert_eq!(
+        (&advice["disk"], &advice["sleep"]["kind"]),
+        (&Value::from(drive), &Value::from("no_watts")),
+        "{advice:#}"
+    );
+    let busy = |advice: &Value| advice["write_back"]["today"]["busy_s"]["mean"].as_f64();
+    assert_ne!(busy(&advice), busy(&json(&mut advise(&day))), "another disk takes another time");
+    let text = given(advise(&day).args(["--disk", drive]));
+    assert!(text.contains("drive.toml has no watts"), "{text}");
+    refused(advise(&day).args(["--disk", "./none.toml"]), 1, &["none.toml"]);
+}
+
+#[test]
 fn random_writes_get_a_policy_that_is_confirmed_and_lines_that_check_accepts() {
     let (folder, path) = random_writes();
     let advice = json(advise(&path).args(["--memory", "64MiB"]));
