@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::trace::Columns;
-use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells};
+use umbrella_lab::write_back::{
+    Fit, MOST_RUNS, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells,
+};
 
 /// Policies on an input, on a machine.
 #[derive(Debug, Deserialize)]
@@ -43,7 +45,8 @@ impl Asked {
         let sweep = |(name, values): (String, Vec<String>)| Sweep { name, values };
         let fixed = self.machine.iter().map(|(name, value)| (name.clone(), vec![value.clone()]));
         let sweeps: Vec<Sweep> = fixed.chain(self.sweeps.iter().cloned()).map(sweep).collect();
-        let mut cells = cells(&WriteBackCell::new(input, MachineSpec::default()), &self.policies, &sweeps)?;
+        let base = WriteBackCell::new(input, MachineSpec::default());
+        let mut cells = cells(&base, &self.policies, &sweeps, MOST_RUNS)?;
         for cell in &mut cells {
             cell.machine.swept.retain(|name, _| self.sweeps.iter().any(|(swept, _)| swept == name));
         }

@@ -133,7 +133,8 @@ def heeds_ctrl_c():
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_runs_that_would_go_on():
     """The first progress says that runs are under way; then comes the signal."""
-    over = {"seed": range(10_000)}
+    # More than the command line shows in a table.
+    over = {"seed": range(20_000)}
     sent = []
 
     def interrupt(done, _all):

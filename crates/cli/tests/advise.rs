@@ -124,6 +124,23 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
 }
 
 #[test]
+fn a_measured_drive_stands_for_the_disk() {
+    let (_folder, day) = quiet_day();
+    let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/fixtures/drive.toml");
+    let advice = json(advise(&day).args(["--disk", drive]));
+    assert_eq!(
+        (&advice["disk"], &advice["sleep"]["kind"]),
+        (&Value::from(drive), &Value::from("no_watts")),
+        "{advice:#}"
+    );
+    let busy = |advice: &Value| advice["write_back"]["today"]["busy_s"]["mean"].as_f64();
+    assert_ne!(busy(&advice), busy(&json(&mut advise(&day))), "another disk takes another time");
+    let text = given(advise(&day).args(["--disk", drive]));
+    assert!(text.contains("drive.toml has no watts"), "{text}");
+    refused(advise(&day).args(["--disk", "./none.toml"]), 1, &["none.toml"]);
+}
+
+#[test]
 fn random_writes_get_a_policy_that_is_confirmed_and_lines_that_check_accepts() {
     let (folder, path) = random_writes();
     let advice = json(advise(&path).args(["--memory", "64MiB"]));
@@ -139,11 +156,28 @@ fn random_writes_get_a_policy_that_is_confirmed_and_lines_that_check_accepts() {
     assert_eq!((&confirmed["repeats"], &confirmed["agrees"]), (&Value::Bool(true), &Value::Bool(true)), "{advice:#}");
 }
 
+#[test]
+fn on_random_writes_to_one_file_no_policy_is_better_than_the_kernel() {
+    // The kernel goes on where it stopped, around the file. Were it to begin anew each time, all would wait for minutes.
+    let mut random = 1_u64;
+    let (_folder, path) = trace((0..15_000_u64).map(|number| {
+        random = next(random);
+        format!("{},sda,W,{},16384,", number * 400, (random >> 33) % 16_384 * 16_384)
+    }));
+    let text = given(advise(&path).args(["--memory", "64MiB"]));
+    assert!(text.contains("kernel with 64 MiB, as today: no policy makes a difference"), "{text}");
+}
+
+/// A generator of numbers.
+fn next(random: u64) -> u64 {
+    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
 /// Writes at random places, so many that a policy has something to order.
 fn random_writes() -> (TempDir, PathBuf) {
     let mut random = 1_u64;
     trace((0..4000_u64).map(|number| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = next(random);
         format!("{},sda,W,{},16384,", number * 5000, (random >> 33) % 2000 * 262_144)
     }))
 }
@@ -172,7 +206,7 @@ fn while_written<T>(file: &Path, what: impl FnOnce() -> T) -> T {
             let data = &buffer[buffer.as_ptr().align_offset(4096)..][..16 << 10];
             let mut random = 1_u64;
             while !stop.load(Ordering::Relaxed) {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                random = next(random);
                 file.write_all_at(data, (random >> 33) % 1024 * (256 << 10)).expect("a write");
                 thread::sleep(Duration::from_millis(2));
             }

@@ -118,6 +118,15 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn more_runs_than_a_table_shows_are_refused_with_what_to_do() {
+    let values = |most: u32| (1..=most).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+    let (seeds, pages) = (format!("seed={}", values(101)), format!("read-ahead={}", values(100)));
+    let mut compare = lab("compare");
+    compare.args(["--workload", "rnd-write", "--policy", "file", "--sweep", &seeds, "--sweep", &pages]);
+    refused(&mut compare, 1, &["more than 10000 runs", "--csv or --json takes up to 1000000", "umbrella lab sweep"]);
+}
+
+#[test]
 fn a_scale_that_is_none_is_refused() {
     for scale in ["0", "2", "-1", "NaN", "inf"] {
         refused(lab("run").args(["--workload", "rnd-write", "--scale", scale]), 1, &["a number from 0.000001 to 1"]);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use umbrella_units::ByteSize;
 
 use super::samples::Tally;
-use super::write_back::{Today, replay, waited_s};
+use super::write_back::{Today, machine_with, replay, waited_s};
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::LabError;
 use crate::result::Outcome;
@@ -51,8 +51,8 @@ pub fn plan(
             for seed in SEEDS {
                 let name = recording.name.clone().into();
                 let input = WriteBackInput::columns(name, Arc::new(part.variant(seed)), replay())?;
-                let (disk, policy) = (disk.to_owned(), today.policy.to_owned());
-                let machine = MachineSpec { disk, policy, memory: today.memory, seed, ..MachineSpec::default() };
+                let policy = today.policy.to_owned();
+                let machine = MachineSpec { policy, memory: today.memory, seed, ..machine_with(disk)? };
                 runs.push((PlacementRun { rule, seed }, WriteBackCell::new(input, machine)));
             }
         }

@@ -9,6 +9,7 @@ use umbrella_policy::flash_cache::{Algorithm, When};
 use umbrella_units::{ByteSize, Nanos};
 
 use super::samples::Tally;
+use super::write_back::machine_with;
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::{Cell, LabError};
 use crate::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
@@ -67,6 +68,8 @@ pub enum SleepAdvice {
     },
     /// The disk has no motor.
     NoMotor,
+    /// The disk is a drive's profile, which has no watts.
+    NoWatts,
     /// It was simulated.
     Judged(Box<SleepJudgement>),
 }
@@ -100,6 +103,9 @@ pub struct SleepRun {
 /// Why sleep is not simulated, if it is not.
 pub fn refusal(recordings: &[Recording], disk: &str) -> Result<Option<SleepAdvice>, LabError> {
     let length: u64 = recordings.iter().map(|recording| recording.length().0).sum();
+    if machine_with(disk)?.drive.is_some() {
+        return Ok(Some(SleepAdvice::NoWatts));
+    }
     Ok(if !profiles::profile(disk)?.rotates() {
         Some(SleepAdvice::NoMotor)
     } else if length < LEAST_LENGTH.0 {

@@ -12,7 +12,7 @@ use super::samples::Tally;
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::LabError;
 use crate::result::{Outcome, Times};
-use crate::write_back::{Fit, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells};
+use crate::write_back::{Fit, MOST_SHOWN, MachineSpec, ReplayOptions, Sweep, WriteBackCell, WriteBackInput, cells};
 
 /// What Linux does today.
 pub const KERNEL: &str = "file:chunk=4MiB";
@@ -67,7 +67,7 @@ fn memories(today: ByteSize) -> [ByteSize; 3] {
 /// The machine of an advice.
 #[derive(Debug, Clone, Copy)]
 pub struct Today<'a> {
-    /// The disk's profile.
+    /// The disk's profile: its name, or the file of a drive's.
     pub disk: &'a str,
     /// Memory for file pages.
     pub memory: ByteSize,
@@ -80,6 +80,13 @@ pub(super) fn replay() -> ReplayOptions {
     ReplayOptions { fit: Fit::Wrap, ..ReplayOptions::default() }
 }
 
+/// The machine with a disk: a profile's name, or the file of a drive's profile.
+pub(super) fn machine_with(disk: &str) -> Result<MachineSpec, LabError> {
+    let mut machine = MachineSpec::default();
+    machine.set_disk(disk)?;
+    Ok(machine)
+}
+
 /// The runs: every policy, and today's, with every size of memory, for each recording and seed.
 pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackCell>, LabError> {
     let Today { disk, memory, policy } = today;
@@ -89,13 +96,14 @@ pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackC
     }
     let values = memories(memory).iter().map(|memory| format!("{}B", memory.0)).collect();
     let sweep = [Sweep { name: "memory".to_owned(), values }];
+    let on_disk = machine_with(disk)?;
     let mut all = Vec::new();
     for recording in recordings {
         for seed in SEEDS {
             let columns = Arc::new(recording.variant(seed));
             let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay())?;
-            let machine = MachineSpec { disk: disk.to_owned(), seed, ..MachineSpec::default() };
-            all.extend(cells(&WriteBackCell::new(input, machine), &policies, &sweep)?);
+            let machine = MachineSpec { seed, ..on_disk.clone() };
+            all.extend(cells(&WriteBackCell::new(input, machine), &policies, &sweep, MOST_SHOWN)?);
         }
     }
     Ok(all)
@@ -148,15 +156,13 @@ pub fn plan_again(
     advice: &WriteBackAdvice,
 ) -> Result<Vec<WriteBackCell>, LabError> {
     let Some(best) = &advice.best else { return Ok(Vec::new()) };
+    let on_disk = machine_with(disk)?;
     let mut all = Vec::new();
     for recording in recordings {
         let mut add = |of: &WriteBackFigures, seed: u64, columns| {
             let input = WriteBackInput::columns(recording.name.clone().into(), columns, replay())?;
-            let (disk, policy) = (disk.to_owned(), of.policy.clone());
-            all.push(WriteBackCell::new(
-                input,
-                MachineSpec { disk, policy, memory: of.memory, seed, ..MachineSpec::default() },
-            ));
+            let machine = MachineSpec { policy: of.policy.clone(), memory: of.memory, seed, ..on_disk.clone() };
+            all.push(WriteBackCell::new(input, machine));
             Ok::<(), LabError>(())
         };
         for seed in SEEDS {

@@ -48,8 +48,8 @@ pub enum LabError {
     BadSweep { spec: String },
     #[error("{name} {value:?}: {expected}")]
     BadValue { name: String, value: String, expected: String },
-    #[error("this makes {cells} runs, {most} are the limit: sweep fewer values at a time")]
-    TooManyRuns { cells: usize, most: usize },
+    #[error("this makes more than {most} runs, which is the limit: sweep fewer values at a time")]
+    TooManyRuns { most: usize },
 }
 
 /// What is wrong with a trace; some errors of traces name the file themselves.

@@ -1,5 +1,5 @@
 //! Traces of Florida International University (SNIA IOTTA: SRCMap, FAST 2010, and I/O deduplication, FAST 2010):
-//! `time pid process sector sectors R|W major minor [MD5]`. Read only.
+//! `time pid process sector sectors R|W major minor [MD5]`. SRCMap's have no MD5. Read only.
 //!
 //! Times are nanoseconds, sectors have 512 bytes. A process's name may have blanks, so fields are counted from the end.
 

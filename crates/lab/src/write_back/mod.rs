@@ -12,7 +12,7 @@ pub use cell::{MachineSpec, WriteBackInput};
 pub use disk::{Partition, Place, capacity};
 pub(crate) use replay::areas;
 pub use replay::{BadReplaySpeed, Fit, ReplayOptions, ReplaySpeed};
-pub use sweep::{Sweep, cells, split_policies};
+pub use sweep::{MOST_RUNS, MOST_SHOWN, Sweep, cells, split_policies};
 
 /// A run of a [`MachineSpec`].
 pub type WriteBackCell = crate::experiment::Cell<MachineSpec>;

@@ -11,8 +11,11 @@ use super::replay::BadReplaySpeed;
 use crate::experiment::LabError;
 use crate::workload;
 
-/// More runs than this are a mistake.
-const MOST_RUNS: usize = 10_000;
+/// A table for people has no more runs than this.
+pub const MOST_SHOWN: usize = 10_000;
+
+/// More runs than this are a mistake, also where a program gets the results.
+pub const MOST_RUNS: usize = 1_000_000;
 
 /// The parameters of machine and run that can be swept; a policy's and a workload's own come on top.
 const MACHINE_PARAMETERS: &[&str] = &[
@@ -78,8 +81,14 @@ pub fn split_policies(list: &str) -> Vec<String> {
 }
 
 /// All runs: each policy with each combination of the sweeps' values, over what `base` says. A swept parameter is the
-/// machine's, else that of every policy that has it, else the workload's. A policy without it runs once.
-pub fn cells(base: &WriteBackCell, policies: &[String], sweeps: &[Sweep]) -> Result<Vec<WriteBackCell>, LabError> {
+/// machine's, else that of every policy that has it, else the workload's. A policy without it runs once. More than `most`
+/// runs are refused.
+pub fn cells(
+    base: &WriteBackCell,
+    policies: &[String],
+    sweeps: &[Sweep],
+    most: usize,
+) -> Result<Vec<WriteBackCell>, LabError> {
     let mut cells: Vec<WriteBackCell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
     for (place, sweep) in sweeps.iter().enumerate() {
         if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
@@ -100,8 +109,8 @@ pub fn cells(base: &WriteBackCell, policies: &[String], sweeps: &[Sweep]) -> Res
                     next.push(swept);
                 }
             }
-            if next.len() > MOST_RUNS {
-                return Err(LabError::TooManyRuns { cells: next.len(), most: MOST_RUNS });
+            if next.len() > most {
+                return Err(LabError::TooManyRuns { most });
             }
         }
         if !any {
@@ -226,6 +235,19 @@ mod tests {
     fn a_parameter_replaces_what_the_spec_said_of_it() {
         assert_eq!(with_parameter("zone", "zone", "4MiB"), "zone:zone=4MiB");
         assert_eq!(with_parameter("zone_segment:zone=8MiB,alpha=5", "zone", "4MiB"), "zone_segment:alpha=5,zone=4MiB");
+    }
+
+    #[test]
+    fn more_runs_than_are_allowed_are_refused() {
+        let base = WriteBackCell::new(WriteBackInput::Workload { spec: "postmark".to_owned() }, MachineSpec::default());
+        let values = |name: &str, many: u32| Sweep {
+            name: name.to_owned(),
+            values: (1..=many).map(|value| value.to_string()).collect(),
+        };
+        let sweeps = [values("seed", 101), values("read-ahead", 100)];
+        let planned = |most| cells(&base, &["file".to_owned()], &sweeps, most);
+        assert_eq!(planned(MOST_RUNS).expect("a file takes them").len(), 10_100);
+        assert!(matches!(planned(MOST_SHOWN), Err(LabError::TooManyRuns { most: MOST_SHOWN })));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) fn report(report: &Report) -> String {
     let _ = writeln!(
         text,
         "\nsimulated on {} with {} of memory, mean of {} seeds",
-        report.disk,
+        visible(&report.disk),
         report.memory,
         report.seeds.len()
     );
@@ -48,6 +48,10 @@ pub(super) fn report(report: &Report) -> String {
     text += "\nflash and sleep\n";
     match &report.sleep {
         SleepAdvice::NoMotor => line(&mut text, "", &format!("not simulated: {} has no motor", report.disk)),
+        SleepAdvice::NoWatts => {
+            let disk = visible(&report.disk);
+            line(&mut text, "", &format!("not simulated: {disk} has no watts (--disk with a name of lab list disks)"));
+        }
         SleepAdvice::TooShort { least_s } => {
             let least = Unit::Seconds.show(*least_s);
             line(&mut text, "", &format!("not simulated: {length} is too short, {least} at least is wanted"));

@@ -11,7 +11,7 @@ use umbrella_lab::result::{Group, METRICS, Metric, Outcome, PhaseTime, groups};
 use umbrella_lab::write_back::{MachineSpec, split_policies};
 use umbrella_policy::writeback;
 
-use super::setup::{Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs, Seeds};
+use super::setup::{Extent, Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs, Seeds};
 use super::{table, watch::Bars};
 use crate::text::visible;
 
@@ -99,7 +99,8 @@ impl ExperimentArgs {
     /// Shows what came of the runs, also when one failed.
     fn run(&self, policies: &[String], seeds: Seeds) -> anyhow::Result<ExitCode> {
         let figures = self.output.figures(&self.input)?;
-        let cells = self.run.cells(policies, &self.input, &self.replay, &self.machine, seeds)?;
+        let extent = Extent { seeds, most: self.output.most() };
+        let cells = self.run.cells(policies, &self.input, &self.replay, &self.machine, extent)?;
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();

@@ -5,12 +5,14 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use umbrella_lab::experiment::LabError;
 use umbrella_lab::machine::{Allocation, Bookkeeping};
 use umbrella_lab::result::{METRICS, Metric, Outcome, html, metric, shell_words, write_csv};
 use umbrella_lab::write_back::{
-    Fit, MachineSpec, Partition, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell, WriteBackInput, cells,
+    Fit, MOST_RUNS, MOST_SHOWN, MachineSpec, Partition, ReplayOptions, ReplaySpeed, Sweep, WriteBackCell,
+    WriteBackInput, cells,
 };
 use umbrella_units::{ByteSize, Nanos, did_you_mean};
 
@@ -160,6 +162,15 @@ pub(super) enum Seeds {
     One,
     /// As many as tell chance from difference.
     Several,
+}
+
+/// How many runs there may be, and with which seeds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// The seeds.
+    pub(super) seeds: Seeds,
+    /// At most so many runs.
+    pub(super) most: usize,
 }
 
 /// How results are given.
@@ -326,7 +337,7 @@ impl RunArgs {
         input: &InputArgs,
         replay: &ReplayArgs,
         machine: &MachineArgs,
-        seeds: Seeds,
+        Extent { seeds, most }: Extent,
     ) -> anyhow::Result<Vec<WriteBackCell>> {
         let machine = MachineSpec { seed: self.seed.unwrap_or(1), scale: self.scale, ..machine.machine()? };
         let base = WriteBackCell::new(input.input(replay)?, machine);
@@ -335,7 +346,7 @@ impl RunArgs {
         if seeds == Seeds::Several && is_open && input.workload.is_some() {
             sweeps.push(SEVERAL_SEEDS.parse()?);
         }
-        let cells = cells(&base, policies, &sweeps)?;
+        let cells = cells(&base, policies, &sweeps, most).map_err(too_many)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
             tell!("umbrella: warning: {warning}");
@@ -349,7 +360,23 @@ impl RunArgs {
     }
 }
 
+/// Says what to do about more runs than a table shows.
+fn too_many(error: LabError) -> anyhow::Error {
+    match error {
+        LabError::TooManyRuns { most: MOST_SHOWN } => anyhow!(
+            "this makes more than {MOST_SHOWN} runs, which no table shows: --csv or --json takes up to {MOST_RUNS}, as does \
+             umbrella lab sweep on a cluster; or sweep fewer values at a time"
+        ),
+        error => error.into(),
+    }
+}
+
 impl OutputArgs {
+    /// How many runs can be shown.
+    pub(super) fn most(&self) -> usize {
+        if (self.json || self.csv) && self.html.is_none() { MOST_RUNS } else { MOST_SHOWN }
+    }
+
     /// The table's figures, and what else can be found wrong before anything is run.
     pub(super) fn figures(&self, input: &InputArgs) -> anyhow::Result<Figures> {
         if let Some(page) = &self.html {

@@ -1,9 +1,11 @@
 //! `file`: file by file, in the order in which they were first dirtied; the pages of a file in index order.
 //!
-//! What Linux does. The old kernels of the papers write a file to its end (`chunk=0`), or until they have written enough:
-//! then it waits behind the others (`requeue`) and is written on from there (`resume`). Today's write at most 4 MiB of a
-//! file, then it waits behind the others (fs/fs-writeback.c: `MIN_WRITEBACK_PAGES`, `requeue_io`). Source: TESA, II and
-//! IV-E; UmbrellaFS, chapter IV.
+//! What Linux does. Today's writes at most 4 MiB of a file (`chunk`). Then the file waits behind the others, and is written
+//! on from there (`resume`). The kernels of the papers write a file to its end (`chunk=0`), or until they have written
+//! enough: then it waits behind the others (`requeue`), and is written on from there as well.
+//!
+//! Of today's share only the least is here: Linux takes half a second's worth of the disk's write bandwidth, rounded to
+//! 4 MiB. Source: fs/fs-writeback.c, `writeback_chunk_size()` and `requeue_inode()`; TESA, II and IV-E; UmbrellaFS, chapter IV.
 
 use umbrella_units::{FileId, Nanos, Pages};
 
@@ -26,10 +28,10 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
 const CHUNK: ParamInfo = ParamInfo {
     name: "chunk",
     kind: ParamKind::Bytes,
-    default: "0",
+    default: "4MiB",
     min: "0",
     max: "1TiB",
-    help: "how much of a file is written before the next has its turn; 0: the whole file (Linux today: 4MiB)",
+    help: "how much of a file is written before the next has its turn; 0: the whole file (Linux 2.6)",
 };
 
 struct File {

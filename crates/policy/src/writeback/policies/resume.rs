@@ -1,12 +1,13 @@
-//! What Linux 2.6 does with a file that it does not write to its end.
+//! What Linux does with a file that it does not write to its end.
 //!
-//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`). It begins at the start
-//!   of the file only when nothing is dirty behind that place, and stops at the end of the file.
+//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`), in every kernel since
+//!   2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at the end of the file.
 //! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted, until those with
 //!   higher numbers had theirs.
 //!
 //! Source: Linux 2.6.12, `mpage_writepages()` in fs/mpage.c and `__sync_single_inode()` in fs/fs-writeback.c; 2.6.24,
-//! `write_cache_pages()` in mm/page-writeback.c and `redirty_tail()` in fs/fs-writeback.c.
+//! `write_cache_pages()` in mm/page-writeback.c and `redirty_tail()` in fs/fs-writeback.c; 6.18, `writeback_iter()` in
+//! mm/page-writeback.c and `ext4_writepages()` (`range_cyclic`, `writeback_index`), `requeue_inode()` in fs/fs-writeback.c.
 
 use rustc_hash::FxHashMap;
 use umbrella_units::{FileId, PageIndex, Pages};
@@ -19,10 +20,10 @@ use crate::params::Values;
 pub(super) const RESUME: ParamInfo = ParamInfo {
     name: "resume",
     kind: ParamKind::Flag,
-    default: "false",
+    default: "true",
     min: "",
     max: "",
-    help: "whether a file is written on from where it was left (Linux: writeback_index)",
+    help: "whether a file is written on from where it was left, as Linux since 2.6.12 does (writeback_index)",
 };
 
 pub(super) const REQUEUE: ParamInfo = ParamInfo {
@@ -33,6 +34,9 @@ pub(super) const REQUEUE: ParamInfo = ParamInfo {
     max: "",
     help: "whether a file that is written in part waits behind the others (Linux 2.6)",
 };
+
+/// [`REQUEUE`] of a policy whose files have no share of their own, and take turns as in Linux 2.6.
+pub(super) const TAKES_TURNS: ParamInfo = ParamInfo { default: "true", ..REQUEUE };
 
 /// Takes pages out of files, and remembers where each was left.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use umbrella_units::{FileId, Nanos, Pages};
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
 use super::super::policy::{Goal, Policy, PolicyInfo, Write};
-use super::resume::{REQUEUE, RESUME, Resume};
+use super::resume::{RESUME, Resume, TAKES_TURNS};
 use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const WRITES: ParamInfo = ParamInfo {
@@ -30,7 +30,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "two_queue",
     summary: "files in the order in which they were first dirtied, those written repeatedly last",
     source: "UmbrellaFS, chapter IV, multiple queues",
-    params: &[WRITES, RESUME, REQUEUE],
+    params: &[WRITES, RESUME, TAKES_TURNS],
     offline: false,
     keeps: "files in order and by mark, their pages in index order",
     build: |values| Box::new(TwoQueues::new(FileOrder::FirstDirtied, values.number("writes"), Resume::of(values))),

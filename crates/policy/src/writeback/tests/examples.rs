@@ -136,8 +136,8 @@ fn dirty(policy: &mut WriteBack, file: u64, index: u64) {
 }
 
 #[test]
-fn linux_2_6_writes_a_file_on_from_where_it_was_left() {
-    for name in ["file:resume=true", "two_queue:resume=true", "sorted:resume=true", "two_queue_sorted:resume=true"] {
+fn linux_writes_a_file_on_from_where_it_was_left() {
+    for name in ["file", "two_queue", "sorted", "two_queue_sorted", "file:chunk=0,requeue=true"] {
         let mut policy = policy(name);
         (0..4).for_each(|index| dirty(&mut policy, 1, index));
         assert_eq!(two_by_two(&mut policy, 1), [(1, 0), (1, 1)], "{name}");
@@ -158,7 +158,7 @@ fn linux_2_6_writes_a_file_on_from_where_it_was_left() {
 
 #[test]
 fn linux_2_6_puts_a_file_that_is_written_in_part_behind_the_others() {
-    for name in ["file:requeue=true", "two_queue:requeue=true"] {
+    for name in ["file:chunk=8KiB", "file:chunk=0,requeue=true", "two_queue"] {
         let mut policy = policy(name);
         (0..3).for_each(|index| dirty(&mut policy, 1, index));
         (0..3).for_each(|index| dirty(&mut policy, 2, index));

@@ -2,10 +2,10 @@
 
 mod sweep;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use umbrella_units::{FileId, Nanos, PageKey};
+use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::script::{Page, Plain, Step, policy, select, steps};
 use crate::writeback::Event;
@@ -18,6 +18,21 @@ struct Segment {
     pages: Vec<Page>,
 }
 
+/// How files are written.
+#[derive(Clone, Copy)]
+struct Files {
+    sorted: bool,
+    queues: bool,
+    resume: bool,
+    chunk: usize,
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files { sorted: false, queues: false, resume: false, chunk: usize::MAX }
+    }
+}
+
 /// The dirty pages, and whatever any of the rules remembers.
 #[derive(Default)]
 struct Model {
@@ -26,6 +41,8 @@ struct Model {
     files: Vec<FileId>,
     marked: BTreeSet<FileId>,
     turn: Option<(FileId, usize)>,
+    /// The page behind the last that was written of each file.
+    left_at: BTreeMap<FileId, PageIndex>,
     head: u64,
     hits: BTreeSet<u64>,
     next_block: u64,
@@ -49,6 +66,7 @@ impl Model {
         let (Event::Dirty { page, .. } | Event::Rewrite { page }) = event else {
             if let Event::Delete { file } = event {
                 self.marked.remove(&file);
+                self.left_at.remove(&file);
             }
             return;
         };
@@ -122,7 +140,8 @@ impl Model {
         }
     }
 
-    fn by_file(&mut self, want: u64, sorted: bool, queues: bool, chunk: usize, out: &mut Vec<PageKey>) {
+    fn by_file(&mut self, want: u64, files: Files, out: &mut Vec<PageKey>) {
+        let Files { sorted, queues, resume, chunk } = files;
         while (out.len() as u64) < want {
             self.forget_clean(1);
             let mut files = self.files.clone();
@@ -135,9 +154,14 @@ impl Model {
             let Some(&file) = files.first() else { return };
             let mut pages: Vec<Page> = self.plain.pages.iter().copied().filter(|page| page.key.file == file).collect();
             pages.sort_by_key(|page| page.key.index);
+            let left_at = self.left_at.get(&file).copied().filter(|_| resume).unwrap_or_default();
+            if pages.iter().any(|page| page.key.index >= left_at) {
+                pages.retain(|page| page.key.index >= left_at);
+            }
             let turn = self.turn.filter(|turn| turn.0 == file).map_or(chunk, |turn| turn.1);
             let count = turn.min(pages.len()).min((want as usize).saturating_sub(out.len()));
             self.write(&pages[..count], out);
+            self.left_at.insert(file, PageIndex(pages[count - 1].key.index.0 + 1));
             self.turn = (turn > count).then_some((file, turn - count));
             if turn == count {
                 self.files.retain(|&other| other != file);
@@ -247,11 +271,17 @@ fn reference(name: &str, model: &mut Model, want: u64) -> Vec<PageKey> {
     let out = &mut keys;
     let next = |page: &Page| std::cmp::Reverse(page.next.0);
     match name {
-        "file" => model.by_file(want, false, false, usize::MAX, out),
-        "file:chunk=12KiB" => model.by_file(want, false, false, 3, out),
-        "two_queue" => model.by_file(want, false, true, usize::MAX, out),
-        "sorted" => model.by_file(want, true, false, usize::MAX, out),
-        "two_queue_sorted" => model.by_file(want, true, true, usize::MAX, out),
+        "file" => model.by_file(want, Files { resume: true, chunk: 1024, ..Files::default() }, out),
+        "file:chunk=12KiB" => model.by_file(want, Files { resume: true, chunk: 3, ..Files::default() }, out),
+        "file:chunk=12KiB,resume=false" => model.by_file(want, Files { chunk: 3, ..Files::default() }, out),
+        "file:chunk=0,resume=false" => model.by_file(want, Files::default(), out),
+        "two_queue:requeue=false" => {
+            model.by_file(want, Files { queues: true, resume: true, ..Files::default() }, out);
+        }
+        "sorted" => model.by_file(want, Files { sorted: true, resume: true, ..Files::default() }, out),
+        "two_queue_sorted" => {
+            model.by_file(want, Files { sorted: true, queues: true, resume: true, ..Files::default() }, out);
+        }
         "recency" => model.by_key(want, |page| (!page.active).then_some(page.used), out),
         "lrw" => model.by_key(want, |page| Some(page.written), out),
         "clairvoyant" => model.by_key(want, |page| Some((next(page), page.block, page.key.index, page.key.file)), out),
@@ -317,7 +347,9 @@ macro_rules! models {
 models! {
     file_is_its_model: "file";
     file_in_chunks_is_its_model: "file:chunk=12KiB";
-    two_queue_is_its_model: "two_queue";
+    file_in_chunks_from_its_start_is_its_model: "file:chunk=12KiB,resume=false";
+    file_to_its_end_from_its_start_is_its_model: "file:chunk=0,resume=false";
+    two_queue_is_its_model: "two_queue:requeue=false";
     sorted_is_its_model: "sorted";
     two_queue_sorted_is_its_model: "two_queue_sorted";
     recency_is_its_model: "recency";
