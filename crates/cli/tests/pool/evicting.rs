@@ -236,3 +236,64 @@ fn what_may_not_leave_is_counted() {
     pool.expect_stays_on("ssd", "secret/a");
     assert!(means("secret/a").contains("it may not leave above 20% of \"ssd\""), "{}", means("secret/a"));
 }
+
+/// What the fill level of the first branch says from now on; it is in force at once.
+fn reload(pool: &mut Pool, keys: &str) {
+    pool.write_branch("ssd", keys);
+    pool.say(["rules", "reload"]);
+}
+
+/// A pool over file systems whose space is counted to the page, and whose ssd has no fill level yet.
+fn unlimited() -> (Pool, [Disk; 3]) {
+    let disks = [Disk::tmpfs(64 * MIB), Disk::tmpfs(128 * MIB), Disk::tmpfs(128 * MIB)];
+    let mut builder = Pool::builder();
+    for (name, disk) in ["ssd", "hdd", "second"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let rules = SSD_FIRST.replace("\"hdd\"]", "\"hdd\", \"second\"]");
+    (builder.rules(&rules).mount(), disks)
+}
+
+#[test]
+fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
+    let (mut pool, _disks) = pool(r#"above = "0%", until = "0%", min_age = "1d""#);
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    pool.settle_closed();
+    eventually("it rests", || level(&pool).state == EvictState::Rests);
+    assert_eq!(pool.found_on("file"), ["ssd"], "it is too young");
+    reload(&mut pool, r#"evict = { above = "0%", until = "0%" }"#);
+    // A rest lasts a minute.
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+#[test]
+fn a_list_that_is_reloaded_lets_files_leave_at_once() {
+    let (mut pool, _disks) = pool(r#"above = "0%", until = "0%""#);
+    pool.load_rules("[[rule]]\nwhen = {}\nto = [\"ssd\"]\n");
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    eventually("it rests", || level(&pool).state == EvictState::Rests && stays(&level(&pool), EvictStay::Nowhere) == 1);
+    pool.load_rules(SSD_FIRST);
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+#[test]
+fn what_came_recently_stays_unless_less_than_min_free_is_free() {
+    let (mut pool, _disks) = unlimited();
+    pool.load_rules("[[rule]]\nwhen = {}\nto = [\"hdd\"]\n");
+    fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
+    pool.settle_closed();
+    let stay = "min_stay = \"1h\"\n";
+    reload(&mut pool, stay);
+    pool.load_rules(SSD_FIRST);
+    pool.enforce();
+    pool.expect_on("ssd", "file");
+    let evict = "evict = { above = \"0%\", until = \"0%\" }\n";
+    reload(&mut pool, &format!("{stay}{evict}"));
+    eventually("it is held", || stays(&level(&pool), EvictStay::Held) == 1);
+    pool.expect_stays_on("ssd", "file");
+    reload(&mut pool, &format!("{stay}{evict}min_free = \"60MiB\""));
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}

@@ -162,6 +162,7 @@ impl Admin {
         if before.staging != now.staging {
             self.change_staging(now.staging.as_ref());
         }
+        self.migrate.forget_rests();
         // Branches that were opened anew are shown at once.
         self.tell_changes();
         self.branches.attention.call();
