@@ -254,6 +254,14 @@ fn unlimited() -> (Pool, [Disk; 3]) {
     (builder.rules(&rules).mount(), disks)
 }
 
+/// Sets how many days ago a file was read and changed.
+fn set_days(pool: &Pool, name: &str, read: i64, changed: i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let ago = |days: i64| Timespec { tv_sec: now - days * 86_400, tv_nsec: 0 };
+    let times = Timestamps { last_access: ago(read), last_modification: ago(changed) };
+    rustix::fs::utimensat(CWD, pool.join(name), &times, AtFlags::empty()).unwrap();
+}
+
 #[test]
 fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
     let (mut pool, _disks) = pool(r#"above = "0%", until = "0%", min_age = "1d""#);
@@ -296,4 +304,49 @@ fn what_came_recently_stays_unless_less_than_min_free_is_free() {
     reload(&mut pool, &format!("{stay}{evict}min_free = \"60MiB\""));
     let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
     assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+/// Two small disks, a group with a fill level of its own, in front of a large one.
+fn grouped(evict: &str) -> (Pool, [Disk; 3]) {
+    let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(128 * MIB)];
+    let mut builder = Pool::builder().keys("probe_interval = \"1s\"");
+    for (name, disk) in ["a", "b", "hdd"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let group = format!("[[group]]\nname = \"fast\"\nbranches = [\"a\", \"b\"]\nevict = {{ {evict} }}\n");
+    (builder.rules(&(group + &SSD_FIRST.replace("\"ssd\"", "\"fast\""))).mount(), disks)
+}
+
+#[test]
+fn a_group_is_as_full_as_its_members_together() {
+    let (pool, [a, b, _hdd]) = grouped(r#"above = "60%", until = "40%""#);
+    // A member that is nearly full, and an empty one: less than half of both.
+    for at in 0..3 {
+        fs::write(a.join(format!("{at}")), bytes(at, 9 * MIB)).unwrap();
+        set_days(&pool, &format!("{at}"), 0, 30 - at as i64);
+    }
+    pool.settle_room();
+    fs::write(pool.join("young"), bytes(4, 8 * MIB)).unwrap();
+    pool.expect_stays_on("b", "young");
+    assert_eq!((level(&pool).state, level(&pool).files_moved), (EvictState::Below, 0));
+    fs::write(pool.join("younger"), bytes(5, 8 * MIB)).unwrap();
+    for old in ["0", "1"] {
+        pool.expect_on("hdd", old);
+    }
+    eventually("it has ended", || level(&pool).state == EvictState::Below);
+    assert_eq!((pool.found_on("2"), b.files().len(), level(&pool).of), (vec!["a".to_owned()], 2, "fast".to_owned()));
+}
+
+#[test]
+fn a_group_with_a_member_away_goes_by_the_others() {
+    let (pool, [_a, b, _hdd]) = grouped(r#"above = "60%", until = "40%""#);
+    b.vanish();
+    eventually("it is offline", || !pool.is_online("b"));
+    for at in 0..3 {
+        aged(&pool, &format!("{at}"), at, 7 * MIB, 30 - at as i64);
+    }
+    pool.expect_on("hdd", "0");
+    eventually("it has ended", || level(&pool).state == EvictState::Below);
+    let status = level(&pool);
+    assert_eq!((status.total.0, pool.found_on("2")), (32 * MIB, vec!["a".to_owned()]), "{status:?}");
 }

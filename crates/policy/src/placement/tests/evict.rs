@@ -68,7 +68,19 @@ fn the_level_of_a_group_is_that_of_all_members_together() {
     let level = |a, b| evict.level(&[used(a), ROOMY, ROOMY, used(b)]).unwrap();
     assert_eq!(evict.begins(level(95, 60), true), None);
     assert_eq!(evict.excess(level(95, 75)), ByteSize(300_000));
-    assert_eq!(evict.level(&[used(95), ROOMY, ROOMY, OFFLINE]), None, "a member is offline");
+}
+
+#[test]
+fn a_group_with_a_member_offline_goes_by_the_others() {
+    let rules = with(vec![flash_first()], vec![evict("disks", 80, 70)]);
+    let evict = &rules.evicts()[0];
+    let level = evict.level(&[used(95), ROOMY, ROOMY, OFFLINE]).unwrap();
+    assert_eq!((level.total, level.used), (ByteSize(1_000_000), ByteSize(950_000)));
+    assert_eq!(evict.excess(level), ByteSize(250_000));
+    assert_eq!(evict.level(&[OFFLINE, ROOMY, ROOMY, OFFLINE]), None, "nothing is known of any");
+    let mut views = [used(60), ROOMY, ROOMY, OFFLINE];
+    rules.limit_arrivals(&mut views);
+    assert_eq!(views[0].free.0 - views[0].min_free.0, 100_000, "so much comes until the low mark");
 }
 
 #[test]
