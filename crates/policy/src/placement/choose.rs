@@ -96,7 +96,7 @@ impl Rules {
             return (Choice::Stay, Because::Evicted);
         }
         let mut limited = Views::new();
-        let branches = if (is_listed || home.is_some() && promotes) && !self.evicts.is_empty() {
+        let branches = if self.is_limited(info, home) {
             limited.extend_from_slice(branches);
             self.limit_arrivals(&mut limited);
             &limited
@@ -115,6 +115,11 @@ impl Rules {
             Choice::NoRoom if is_listed => (Choice::Stay, Because::Home),
             choice => (choice, because),
         }
+    }
+
+    /// Whether a file that is on `home` finds room on branches with a fill level only below their low mark: it could stay where it is.
+    pub(super) fn is_limited(&self, info: &EntryInfo, home: Option<BranchId>) -> bool {
+        !self.evicts.is_empty() && home.is_some_and(|home| info.contains(home) || info.warm_from.is_some())
     }
 
     /// Goes along a list, up to the entry that a file is on already.

@@ -84,6 +84,23 @@ fn a_group_with_a_member_offline_goes_by_the_others() {
 }
 
 #[test]
+fn explain_names_the_low_mark_that_keeps_a_file_out() {
+    let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
+    let why = |share, resident: Option<BranchId>| {
+        let views = [ROOMY, used(share), ROOMY, ROOMY];
+        rules.explain(&file("/new/a"), &views, resident.map(on).as_ref(), &Empty).why
+    };
+    assert_eq!(
+        why(70, Some(DISK)),
+        "\"flash\" takes files from elsewhere only until 70% of \"flash\" are used (evict): 0 B left, 1000 B needed; \
+         it is on \"disk\" of \"disks\""
+    );
+    assert_eq!(why(70, None), "\"flash\" has room (292.9 KiB free)", "a new file comes up to min_free");
+    let full = why(100, Some(DISK));
+    assert!(full.starts_with("\"flash\" has no room (0 B free"), "{full}");
+}
+
+#[test]
 fn a_file_leaves_for_what_follows_in_its_own_list() {
     let rules = with(vec![flash_first()], vec![evict("flash", 80, 70)]);
     let views = [ROOMY, used(90), ROOMY, used(10)];
