@@ -350,3 +350,20 @@ fn a_group_with_a_member_away_goes_by_the_others() {
     let status = level(&pool);
     assert_eq!((status.total.0, pool.found_on("2")), (32 * MIB, vec!["a".to_owned()]), "{status:?}");
 }
+
+#[test]
+fn at_night_pipes_sockets_and_devices_leave_too() {
+    let (mut pool, [ssd, _hdd, _second]) = unlimited();
+    nix::unistd::mkfifo(&pool.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(pool.join("socket")).unwrap());
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(CWD, pool.join("null"), rustix::fs::FileType::CharacterDevice, mode, rustix::fs::makedev(1, 3))
+        .unwrap();
+    fs::write(pool.join("file"), "x").unwrap();
+    pool.settle_closed();
+    reload(&mut pool, "evict = { above = \"0%\", until = \"0%\" }");
+    for name in ["pipe", "socket", "null", "file"] {
+        pool.expect_on("hdd", name);
+    }
+    assert_eq!(ssd.files(), [] as [std::path::PathBuf; 0]);
+}
