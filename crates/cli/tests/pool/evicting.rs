@@ -367,3 +367,28 @@ fn at_night_pipes_sockets_and_devices_leave_too() {
     }
     assert_eq!(ssd.files(), [] as [std::path::PathBuf; 0]);
 }
+
+#[test]
+fn a_season_leaves_for_one_disk() {
+    let disks = [64, 64, 64].map(|size| Disk::tmpfs(size * MIB));
+    let mut builder = Pool::builder();
+    for (name, disk) in ["ssd", "a", "b"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let group = "[[group]]\nname = \"hdd\"\nbranches = [\"a\", \"b\"]\nspread = \"random\"\ntogether = \"/TV/*/*\"\n";
+    let mut pool = builder.rules(&(group.to_owned() + SSD_FIRST)).mount();
+    let seasons = ["TV/Show/S1", "TV/Show/S2"];
+    let episodes: Vec<String> =
+        seasons.iter().flat_map(|at| (0..4).map(move |number| format!("{at}/{number}"))).collect();
+    for season in seasons {
+        fs::create_dir_all(pool.join(season)).unwrap();
+    }
+    for episode in &episodes {
+        fs::write(pool.join(episode), bytes(1, MIB)).unwrap();
+    }
+    pool.settle_closed();
+    reload(&mut pool, "evict = { above = \"0%\", until = \"0%\" }");
+    eventually("all have left", || episodes.iter().all(|episode| pool.found_on(episode) != ["ssd"]));
+    let places: Vec<String> = episodes.iter().map(|episode| pool.found_on(episode).concat()).collect();
+    assert!(places.chunks(4).all(|season| season.iter().all(|on| *on == season[0])), "{places:?}");
+}
