@@ -287,6 +287,41 @@ fn a_list_that_is_reloaded_lets_files_leave_at_once() {
 }
 
 #[test]
+fn each_order_has_another_file_that_leaves_first() {
+    for (order, first) in [("largest", "large"), ("least-recently-used", "unread"), ("oldest", "old")] {
+        let (mut pool, _disks) = unlimited();
+        for (name, mib, read, changed) in [("large", 16, 1, 1), ("unread", 8, 30, 2), ("old", 8, 1, 30)] {
+            fs::write(pool.join(name), bytes(mib, mib * MIB)).unwrap();
+            set_days(&pool, name, read, changed);
+        }
+        pool.settle_closed();
+        reload(&mut pool, &format!("evict = {{ above = \"45%\", until = \"40%\", order = \"{order}\" }}"));
+        pool.expect_on("hdd", first);
+        eventually("it has ended", || level(&pool).state == EvictState::Below);
+        for other in ["large", "unread", "old"].into_iter().filter(|other| *other != first) {
+            pool.expect_stays_on("ssd", other);
+        }
+    }
+}
+
+#[test]
+fn only_and_min_age_say_what_leaves_and_to_where() {
+    let (mut pool, _disks) = unlimited();
+    fs::create_dir(pool.join("films")).unwrap();
+    for (name, days) in [("films/old", 3), ("films/new", 0), ("letter", 3)] {
+        aged(&pool, name, 1, MIB, days);
+    }
+    pool.settle_closed();
+    let evict = r#"above = "0%", until = "0%", only = { path = "/films/**" }, min_age = "1d", to = ["second"]"#;
+    reload(&mut pool, &format!("evict = {{ {evict} }}"));
+    pool.expect_on("second", "films/old");
+    eventually("all that may leave has left", || level(&pool).state == EvictState::Rests);
+    for other in ["films/new", "letter"] {
+        pool.expect_stays_on("ssd", other);
+    }
+}
+
+#[test]
 fn what_came_recently_stays_unless_less_than_min_free_is_free() {
     let (mut pool, _disks) = unlimited();
     pool.load_rules("[[rule]]\nwhen = {}\nto = [\"hdd\"]\n");
