@@ -20,19 +20,19 @@ when = { path = "/**" }
 to = ["ssd", "hdd"]
 "#;
 
-/// A small ssd with a fill level in front of a large disk.
-fn pool(evict: &str) -> (Pool, [Disk; 2]) {
+/// A small ssd with a fill level in front of a large disk. The pool goes before its disks, which are busy until then.
+fn pool(evict: &str) -> ([Disk; 2], Pool) {
     pool_with(&format!("evict = {{ {evict} }}"))
 }
 
-fn pool_with(keys: &str) -> (Pool, [Disk; 2]) {
+fn pool_with(keys: &str) -> ([Disk; 2], Pool) {
     let disks = [Disk::ext4(64 * MIB), Disk::ext4(256 * MIB)];
     let pool = Pool::builder()
         .branch_with("ssd", disks[0].path(), keys)
         .branch("hdd", disks[1].path())
         .rules(SSD_FIRST)
         .mount();
-    (pool, disks)
+    (disks, pool)
 }
 
 fn level(pool: &Pool) -> EvictStatus {
@@ -59,7 +59,7 @@ fn stays(status: &EvictStatus, why: EvictStay) -> u64 {
 
 #[test]
 fn an_ssd_under_a_steady_stream_keeps_between_its_marks_and_the_oldest_leave_first() {
-    let (pool, [ssd, hdd]) = pool(r#"above = "80%", until = "70%""#);
+    let ([ssd, hdd], pool) = pool(r#"above = "80%", until = "70%""#);
     let name = |at: u64| format!("{at:03}");
     let mut highest = 0.0_f64;
     for at in 0..90 {
@@ -84,7 +84,7 @@ fn an_ssd_under_a_steady_stream_keeps_between_its_marks_and_the_oldest_leave_fir
 
 #[test]
 fn at_night_everything_leaves_but_what_is_in_use() {
-    let (pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%", window = "00:00-24:00""#);
+    let ([ssd, hdd], pool) = pool(r#"above = "0%", until = "0%", window = "00:00-24:00""#);
     fs::create_dir_all(pool.join("a/b")).unwrap();
     for at in 0..30 {
         fs::write(pool.join(format!("a/b/{at}")), bytes(at, 10_000 * at)).unwrap();
@@ -114,7 +114,7 @@ fn at_night_everything_leaves_but_what_is_in_use() {
 
 #[test]
 fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
-    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "50%""#);
+    let ([ssd, _hdd], pool) = pool(r#"above = "60%", until = "50%""#);
     aged(&pool, "tiny", 1, 4, 30);
     aged(&pool, "large", 2, 20 * MIB, 20);
     aged(&pool, "newer", 3, 16 * MIB, 10);
@@ -129,7 +129,7 @@ fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
 
 #[test]
 fn what_left_comes_back_only_when_it_changes_itself() {
-    let (mut pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
+    let ([ssd, _hdd], mut pool) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }
@@ -154,7 +154,7 @@ fn what_left_comes_back_only_when_it_changes_itself() {
 
 #[test]
 fn what_changes_comes_back_only_up_to_the_low_mark() {
-    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
+    let ([ssd, _hdd], pool) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }
@@ -171,7 +171,7 @@ fn what_changes_comes_back_only_up_to_the_low_mark() {
 
 #[test]
 fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
-    let (mut pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%""#);
+    let ([ssd, hdd], mut pool) = pool(r#"above = "0%", until = "0%""#);
     let name = |at: u64| format!("d{}/{at}", at % 3);
     for dir in 0..3 {
         fs::create_dir(pool.join(format!("d{dir}"))).unwrap();
@@ -203,7 +203,7 @@ fn outside_of_its_hours_a_fill_level_waits_unless_less_than_min_free_is_free() {
     let evict = format!(
         "evict = {{ above = \"50%\", until = \"40%\", window = \"{other_day} 01:00-02:00\" }}\nmin_free = \"30%\""
     );
-    let (pool, [ssd, _hdd]) = pool_with(&evict);
+    let ([ssd, _hdd], pool) = pool_with(&evict);
     fs::write(pool.join("old"), bytes(1, 24 * MIB)).unwrap();
     fs::write(pool.join("new"), bytes(2, 12 * MIB)).unwrap();
     eventually("it waits", || level(&pool).state == EvictState::AwaitsHours);
@@ -244,14 +244,14 @@ fn reload(pool: &mut Pool, keys: &str) {
 }
 
 /// A pool over file systems whose space is counted to the page, and whose ssd has no fill level yet.
-fn unlimited() -> (Pool, [Disk; 3]) {
+fn unlimited() -> ([Disk; 3], Pool) {
     let disks = [Disk::tmpfs(64 * MIB), Disk::tmpfs(128 * MIB), Disk::tmpfs(128 * MIB)];
     let mut builder = Pool::builder();
     for (name, disk) in ["ssd", "hdd", "second"].iter().zip(&disks) {
         builder = builder.branch(name, disk.path());
     }
     let rules = SSD_FIRST.replace("\"hdd\"]", "\"hdd\", \"second\"]");
-    (builder.rules(&rules).mount(), disks)
+    (disks, builder.rules(&rules).mount())
 }
 
 /// Sets how many days ago a file was read and changed.
@@ -264,7 +264,7 @@ fn set_days(pool: &Pool, name: &str, read: i64, changed: i64) {
 
 #[test]
 fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
-    let (mut pool, _disks) = pool(r#"above = "0%", until = "0%", min_age = "1d""#);
+    let (_disks, mut pool) = pool(r#"above = "0%", until = "0%", min_age = "1d""#);
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
     pool.settle_closed();
     eventually("it rests", || level(&pool).state == EvictState::Rests);
@@ -277,7 +277,7 @@ fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
 
 #[test]
 fn a_list_that_is_reloaded_lets_files_leave_at_once() {
-    let (mut pool, _disks) = pool(r#"above = "0%", until = "0%""#);
+    let (_disks, mut pool) = pool(r#"above = "0%", until = "0%""#);
     pool.load_rules("[[rule]]\nwhen = {}\nto = [\"ssd\"]\n");
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
     eventually("it rests", || level(&pool).state == EvictState::Rests && stays(&level(&pool), EvictStay::Nowhere) == 1);
@@ -289,7 +289,7 @@ fn a_list_that_is_reloaded_lets_files_leave_at_once() {
 #[test]
 fn each_order_has_another_file_that_leaves_first() {
     for (order, first) in [("largest", "large"), ("least-recently-used", "unread"), ("oldest", "old")] {
-        let (mut pool, _disks) = unlimited();
+        let (_disks, mut pool) = unlimited();
         for (name, mib, read, changed) in [("large", 16, 1, 1), ("unread", 8, 30, 2), ("old", 8, 1, 30)] {
             fs::write(pool.join(name), bytes(mib, mib * MIB)).unwrap();
             set_days(&pool, name, read, changed);
@@ -306,7 +306,7 @@ fn each_order_has_another_file_that_leaves_first() {
 
 #[test]
 fn only_and_min_age_say_what_leaves_and_to_where() {
-    let (mut pool, _disks) = unlimited();
+    let (_disks, mut pool) = unlimited();
     fs::create_dir(pool.join("films")).unwrap();
     for (name, days) in [("films/old", 3), ("films/new", 0), ("letter", 3)] {
         aged(&pool, name, 1, MIB, days);
@@ -323,7 +323,7 @@ fn only_and_min_age_say_what_leaves_and_to_where() {
 
 #[test]
 fn what_came_recently_stays_unless_less_than_min_free_is_free() {
-    let (mut pool, _disks) = unlimited();
+    let (_disks, mut pool) = unlimited();
     pool.load_rules("[[rule]]\nwhen = {}\nto = [\"hdd\"]\n");
     fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
     pool.settle_closed();
@@ -342,19 +342,19 @@ fn what_came_recently_stays_unless_less_than_min_free_is_free() {
 }
 
 /// Two small disks, a group with a fill level of its own, in front of a large one.
-fn grouped(evict: &str) -> (Pool, [Disk; 3]) {
+fn grouped(evict: &str) -> ([Disk; 3], Pool) {
     let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(128 * MIB)];
     let mut builder = Pool::builder().keys("probe_interval = \"1s\"");
     for (name, disk) in ["a", "b", "hdd"].iter().zip(&disks) {
         builder = builder.branch(name, disk.path());
     }
     let group = format!("[[group]]\nname = \"fast\"\nbranches = [\"a\", \"b\"]\nevict = {{ {evict} }}\n");
-    (builder.rules(&(group + &SSD_FIRST.replace("\"ssd\"", "\"fast\""))).mount(), disks)
+    (disks, builder.rules(&(group + &SSD_FIRST.replace("\"ssd\"", "\"fast\""))).mount())
 }
 
 #[test]
 fn a_group_is_as_full_as_its_members_together() {
-    let (pool, [a, b, _hdd]) = grouped(r#"above = "60%", until = "40%""#);
+    let ([a, b, _hdd], pool) = grouped(r#"above = "60%", until = "40%""#);
     // A member that is nearly full, and an empty one: less than half of both.
     for at in 0..3 {
         fs::write(a.join(format!("{at}")), bytes(at, 9 * MIB)).unwrap();
@@ -374,7 +374,7 @@ fn a_group_is_as_full_as_its_members_together() {
 
 #[test]
 fn a_group_with_a_member_away_goes_by_the_others() {
-    let (pool, [_a, b, _hdd]) = grouped(r#"above = "60%", until = "40%""#);
+    let ([_a, b, _hdd], pool) = grouped(r#"above = "60%", until = "40%""#);
     b.vanish();
     eventually("it is offline", || !pool.is_online("b"));
     for at in 0..3 {
@@ -388,7 +388,7 @@ fn a_group_with_a_member_away_goes_by_the_others() {
 
 #[test]
 fn at_night_pipes_sockets_and_devices_leave_too() {
-    let (mut pool, [ssd, _hdd, _second]) = unlimited();
+    let ([ssd, _hdd, _second], mut pool) = unlimited();
     nix::unistd::mkfifo(&pool.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     drop(std::os::unix::net::UnixListener::bind(pool.join("socket")).unwrap());
     let mode = rustix::fs::Mode::RUSR;

@@ -327,7 +327,7 @@ fn more_free_space_is_a_better_chance() {
 }
 
 /// Young files of any rule leave `ssd` for `hdd` while this holds.
-fn told(condition: &str) -> (Pool, [Disk; 4]) {
+fn told(condition: &str) -> ([Disk; 4], Pool) {
     let disks =
         [(32, 1000), (8, 400), (24, 400), (32, 1000)].map(|(size, inodes)| Disk::tmpfs_with_inodes(size * MIB, inodes));
     let mut builder = Pool::builder().default(&["ssd"]).keys("probe_interval = \"1s\"");
@@ -336,7 +336,7 @@ fn told(condition: &str) -> (Pool, [Disk; 4]) {
     }
     let group = "[[group]]\nname = \"both\"\nbranches = [\"a\", \"b\"]\n";
     let rule = format!("[[rule]]\nname = \"told\"\nwhen = {{ {condition} }}\nto = [\"hdd\"]\n");
-    (builder.rules(&format!("{group}{rule}")).mount(), disks)
+    (disks, builder.rules(&format!("{group}{rule}")).mount())
 }
 
 /// Whether a rule with this condition takes a new file.
@@ -350,7 +350,7 @@ fn takes(pool: &Pool, name: &str) -> bool {
 fn a_rule_asks_for_the_space_of_a_group() {
     // 32 MiB in both, of which 8 in the smaller one.
     for condition in ["free = { both = \"< 50%\" }", "used = { both = \"> 16MiB\" }"] {
-        let (pool, [_ssd, a, b, _hdd]) = told(condition);
+        let ([_ssd, a, b, _hdd], pool) = told(condition);
         let _full = fs::write(a.join("filler"), bytes(1, 7 * MIB));
         assert!(!takes(&pool, "one"), "{condition}: a full member is less than half of both");
         fs::write(b.join("filler"), bytes(1, 12 * MIB)).unwrap();
@@ -360,7 +360,7 @@ fn a_rule_asks_for_the_space_of_a_group() {
 
 #[test]
 fn a_rule_asks_for_the_inodes_of_a_group() {
-    let (pool, [_ssd, a, b, _hdd]) = told("inodes = { both = \"> 50%\" }");
+    let ([_ssd, a, b, _hdd], pool) = told("inodes = { both = \"> 50%\" }");
     let fill = |disk: &Disk, count: u64| (0..count).for_each(|at| fs::write(disk.join(format!("i{at}")), "").unwrap());
     fill(&a, 300);
     assert!(!takes(&pool, "one"));
@@ -373,7 +373,7 @@ fn a_group_is_online_with_any_member_and_offline_without_all() {
     for (condition, expected) in
         [("online = \"both\"", [true, true, false]), ("offline = \"both\"", [false, false, true])]
     {
-        let (pool, [_ssd, a, b, _hdd]) = told(condition);
+        let ([_ssd, a, b, _hdd], pool) = told(condition);
         fs::write(pool.join("0"), "x").unwrap();
         let mut found = vec![pool.found_on("0") == ["hdd"]];
         for (at, (name, disk)) in [("a", &a), ("b", &b)].into_iter().enumerate() {
