@@ -13,6 +13,7 @@
 use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
+use super::leaving::Members;
 use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules, Views};
 use super::slot::Slot;
 use super::spec::Offline;
@@ -95,8 +96,9 @@ impl Rules {
         if is_listed && resident.is_some_and(|resident| resident.is_evicted && !(promotes && resident.is_opened)) {
             return (Choice::Stay, Because::Evicted);
         }
-        let mut limited = Views::new();
+        let (mut limited, mut up_to_low_mark) = (Views::new(), Members::new());
         let branches = if self.is_limited(info, home) {
+            up_to_low_mark = self.with_levels();
             limited.extend_from_slice(branches);
             self.limit_arrivals(&mut limited);
             &limited
@@ -108,7 +110,8 @@ impl Rules {
         } else {
             let room = if resident.is_some() { BranchView::has_room_to_move } else { BranchView::has_room };
             let (path, need) = (facts.path, facts.need());
-            let question = Question { path, need, branches, excluding: &[], room, around };
+            let up_to_low_mark = &up_to_low_mark;
+            let question = Question { path, need, branches, excluding: &[], room, up_to_low_mark, around };
             self.along(info, &question, home)
         };
         match choice {
@@ -157,7 +160,8 @@ impl Rules {
             return None;
         }
         let with = |room: fn(&BranchView, ByteSize) -> bool| {
-            self.along(info, &Question { path: facts.path, need, branches, excluding, room, around }, None)
+            let question = Question { path: facts.path, need, branches, excluding, room, up_to_low_mark: &[], around };
+            self.along(info, &question, None)
         };
         let found = match with(BranchView::has_room) {
             (Choice::NoRoom, Because::Full) => with(|view, need| view.has_inode() && view.free >= need),
