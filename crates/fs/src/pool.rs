@@ -176,7 +176,9 @@ impl Pool {
 
     /// Uses other rules from now on. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
-        self.placement.reload_rules(spec)
+        self.placement.reload_rules(spec)?;
+        self.migrate.forget_rests();
+        Ok(())
     }
 
     /// Finds a name and gives its node one more reference.

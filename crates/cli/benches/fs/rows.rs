@@ -160,6 +160,22 @@ pub(crate) const GROUPS: &[Group] = &[
         rows: &[time("create-1000-rules", 2.8)],
     },
     Group {
+        name: "most-free-4",
+        about: "creating 5,000 files in a group of 4 branches with `spread = \"most-free\"`",
+        rules: Rules::MostFree(4),
+        about_rules: true,
+        work: work::rules::run_most_free_4,
+        rows: &[time("create-most-free-4", 2.8)],
+    },
+    Group {
+        name: "most-free-24",
+        about: "the same with 24 branches",
+        rules: Rules::MostFree(24),
+        about_rules: true,
+        work: work::rules::run_most_free_24,
+        rows: &[time("create-most-free-24", 2.8)],
+    },
+    Group {
         name: "open-close",
         about: "opening and closing 5,000 known files of 1 KiB, without a rule on heat",
         rules: Rules::None,

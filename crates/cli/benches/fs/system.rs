@@ -1,6 +1,6 @@
 //! The systems that are compared, each as a directory to work in on a fresh disk image.
 //!
-//! A pool has two branches, two directories of the one image; its rules are the fewest that the work needs.
+//! A pool has two branches or more, directories of the one image; its rules are the fewest that the work needs.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -94,6 +94,8 @@ pub(crate) enum Rules {
     Unmatched(u32),
     /// Files below 64 KiB belong on the second branch: they wait for their size.
     SmallFiles,
+    /// So many branches in a group with `spread = "most-free"`.
+    MostFree(usize),
     /// Files belong on the second branch that are warmer than any gets here.
     Heat,
     /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
@@ -101,6 +103,16 @@ pub(crate) enum Rules {
         /// 0: none.
         hysteresis_kib: u32,
     },
+}
+
+impl Rules {
+    /// Names of the branches: two, where the rules need no more.
+    fn branches(self) -> Vec<String> {
+        match self {
+            Rules::MostFree(count) => (0..count).map(|at| format!("disk{at}")).collect(),
+            _ => vec!["a".to_owned(), "b".to_owned()],
+        }
+    }
 }
 
 /// A disk and what is mounted over it. Drop unmounts all of it.
@@ -115,7 +127,7 @@ impl Stack {
     /// Makes the disk anew and mounts `system` over it.
     pub(crate) fn new(lab: &Lab, system: System, rules: Rules) -> Result<Self> {
         let disk = Disk::new(&lab.image, &lab.base().join("disk"))?;
-        let branches = ["a", "b"].map(|name| disk.root().join(name));
+        let branches: Vec<PathBuf> = rules.branches().iter().map(|name| disk.root().join(name)).collect();
         for branch in &branches {
             fs::create_dir(branch).with_context(|| format!("cannot make {}", branch.display()))?;
         }
@@ -168,7 +180,7 @@ impl Stack {
     }
 }
 
-fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) -> Result<MountDaemon> {
+fn start_pool(lab: &Lab, system: System, branches: &[PathBuf], rules: Rules) -> Result<MountDaemon> {
     let mount = lab.base().join("pool");
     let command = if system.has_rules() {
         let config = lab.base().join("pool.toml");
@@ -194,7 +206,7 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
         if let Some(more) = &lab.mergerfs_options {
             options = options + "," + more;
         }
-        let union = branches.each_ref().map(|branch| branch.display().to_string()).join(":");
+        let union = branches.iter().map(|branch| branch.display().to_string()).collect::<Vec<_>>().join(":");
         let mut command = Command::new("mergerfs");
         command.args(["-f", "-o", &options, &union]).arg(&mount);
         command
@@ -202,19 +214,26 @@ fn start_pool(lab: &Lab, system: System, branches: &[PathBuf; 2], rules: Rules) 
     MountDaemon::start(&command, &mount, &lab.base().join("daemon.log"))
 }
 
-fn configuration(mount: &Path, branches: &[PathBuf; 2], rules: Rules, system: System) -> String {
+fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: System) -> String {
     let transport = if system == System::UmbrellaDev { "dev" } else { "io_uring" };
     let passthrough = system != System::UmbrellaMediated;
     // What no rule names goes back to a default list of one, and stays where it is on one of several.
-    let default = if let Rules::BySize { .. } = rules { "\"a\"" } else { "\"a\", \"b\"" };
+    let default = match rules {
+        Rules::BySize { .. } => "\"a\"",
+        Rules::MostFree(_) => "\"disks\"",
+        _ => "\"a\", \"b\"",
+    };
     let mount = mount.display();
     let mut text = format!("mount = \"{mount}\"\ndefault = [{default}]\ntransport = \"{transport}\"\n");
-    for (name, path) in ["a", "b"].into_iter().zip(branches) {
+    for (name, path) in rules.branches().iter().zip(branches) {
         let _ =
             writeln!(text, "[[branch]]\nname = \"{name}\"\npath = \"{}\"\npassthrough = {passthrough}", path.display());
     }
     match rules {
         Rules::None => {}
+        Rules::MostFree(_) => {
+            text.push_str("[[group]]\nname = \"disks\"\nbranches = \"disk*\"\nspread = \"most-free\"\n");
+        }
         Rules::SmallFiles => {
             text.push_str("[[rule]]\nname = \"small files\"\nwhen = { size = \"< 64KiB\" }\nto = [\"b\", \"any\"]\n");
         }

@@ -93,7 +93,7 @@ fn always(key: &str) -> Option<Fate> {
         "flush-on-close" => Missing("closing a file flushes nothing; fsync does"),
         "debug" => Missing("use `umbrella mount --trace-requests FILE`"),
         "log.file" => Missing("use the mount option `log=FILE`"),
-        "allow-idmap" => Missing("the pool cannot be mounted with other owners (idmapped mounts); the branches can"),
+        "allow-idmap" => Needless("the pool can be mounted with other owners (idmapped mounts, Linux 6.12)"),
         _ => return None,
     })
 }

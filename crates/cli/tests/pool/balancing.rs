@@ -195,3 +195,31 @@ fn a_branch_that_is_added_with_balance_gets_its_share_at_once() {
     let said = pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--group", "all", "--balance"]);
     assert!(said.contains("USED BEFORE") && files_on(&new) >= 5, "{said}");
 }
+
+#[test]
+fn what_came_recently_is_not_balanced() {
+    let disks = ["a", "b", "c"].map(|_| Disk::tmpfs(64 * MIB));
+    let mut builder = Pool::builder().default(&["all"]);
+    for (name, disk) in ["a", "b", "c"].iter().zip(&disks) {
+        builder = builder.branch_with(name, disk.path(), "min_stay = \"1h\"");
+    }
+    let group = |rule: &str| {
+        format!("[[group]]\nname = \"all\"\nbranches = [\"a\", \"b\"]\n[[rule]]\nwhen = {{}}\nto = {rule}\n")
+    };
+    let mut pool = builder.rules(&group("[\"c\", \"any\"]")).mount();
+    for name in films(8) {
+        fs::write(pool.join(name), bytes(1, 4 * MIB)).unwrap();
+    }
+    pool.settle_closed();
+    pool.load_rules(&group("[\"a\", \"any\"]"));
+    assert_eq!(pool.enforce().files_moved, 8);
+    pool.load_rules(&group("[\"all\", \"any\"]"));
+    let (moved, _) = balance(&pool, &[]);
+    assert_eq!((moved.len(), files_on(&disks[0])), (0, 8), "they came a moment ago");
+    for name in ["a", "b", "c"] {
+        pool.write_branch(name, "");
+    }
+    pool.say(["rules", "reload"]);
+    let (moved, _) = balance(&pool, &[]);
+    assert!(moved.len() >= 3, "{moved:?}");
+}

@@ -250,3 +250,35 @@ fn a_rule_says_whether_data_passes_the_daemon_by() {
     assert_eq!(opened("a.mkv"), (0, 1), "through the daemon");
     assert_eq!(opened("a"), (1, 1), "past it");
 }
+
+#[test]
+fn a_rule_says_that_its_files_wait_in_memory() {
+    let rules = "[[rule]]\nname = \"parts\"\nwhen = { name = \"*.part\" }\nstaging = \"always\"\n";
+    let (_disks, pool) = kept(rules, "[staging]\nmode = \"auto\"\nmax_age = \"1h\"");
+    for name in ["a.part", "b"] {
+        fs::write(pool.join(name), "x").unwrap();
+    }
+    assert_eq!(pool.found_on("a.part"), [] as [&str; 0], "it waits in memory");
+    assert_eq!(pool.found_on("b"), ["hdd"], "no rule needs more than its name");
+    pool.say(["sync"]);
+    assert_eq!(pool.found_on("a.part"), ["hdd"]);
+}
+
+#[test]
+fn a_rule_says_how_long_its_files_stay() {
+    let to = |branch: &str| format!("[[rule]]\nname = \"to\"\nwhen = {{}}\nto = [\"{branch}\"]\n");
+    let stay = "[[rule]]\nname = \"letters\"\nwhen = { name = \"*.txt\" }\nmin_stay = \"1h\"\n";
+    let (_disks, mut pool) = kept(&to("hdd"), "");
+    for name in ["a.txt", "b.jpg"] {
+        fs::write(pool.join(name), "x").unwrap();
+    }
+    pool.settle_closed();
+    let lenient = |branch: &str| stay.to_owned() + &to(branch).replace("\"]", "\", \"any\"]");
+    pool.load_rules(&lenient("ssd"));
+    pool.enforce();
+    pool.expect_on("ssd", "a.txt");
+    pool.load_rules(&lenient("hdd"));
+    pool.enforce();
+    pool.expect_on("hdd", "b.jpg");
+    pool.expect_stays_on("ssd", "a.txt");
+}

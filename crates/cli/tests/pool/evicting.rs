@@ -20,19 +20,19 @@ when = { path = "/**" }
 to = ["ssd", "hdd"]
 "#;
 
-/// A small ssd with a fill level in front of a large disk.
-fn pool(evict: &str) -> (Pool, [Disk; 2]) {
+/// A small ssd with a fill level in front of a large disk. The pool goes before its disks, which are busy until then.
+fn pool(evict: &str) -> ([Disk; 2], Pool) {
     pool_with(&format!("evict = {{ {evict} }}"))
 }
 
-fn pool_with(keys: &str) -> (Pool, [Disk; 2]) {
+fn pool_with(keys: &str) -> ([Disk; 2], Pool) {
     let disks = [Disk::ext4(64 * MIB), Disk::ext4(256 * MIB)];
     let pool = Pool::builder()
         .branch_with("ssd", disks[0].path(), keys)
         .branch("hdd", disks[1].path())
         .rules(SSD_FIRST)
         .mount();
-    (pool, disks)
+    (disks, pool)
 }
 
 fn level(pool: &Pool) -> EvictStatus {
@@ -59,7 +59,7 @@ fn stays(status: &EvictStatus, why: EvictStay) -> u64 {
 
 #[test]
 fn an_ssd_under_a_steady_stream_keeps_between_its_marks_and_the_oldest_leave_first() {
-    let (pool, [ssd, hdd]) = pool(r#"above = "80%", until = "70%""#);
+    let ([ssd, hdd], pool) = pool(r#"above = "80%", until = "70%""#);
     let name = |at: u64| format!("{at:03}");
     let mut highest = 0.0_f64;
     for at in 0..90 {
@@ -84,7 +84,7 @@ fn an_ssd_under_a_steady_stream_keeps_between_its_marks_and_the_oldest_leave_fir
 
 #[test]
 fn at_night_everything_leaves_but_what_is_in_use() {
-    let (pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%", window = "00:00-24:00""#);
+    let ([ssd, hdd], pool) = pool(r#"above = "0%", until = "0%", window = "00:00-24:00""#);
     fs::create_dir_all(pool.join("a/b")).unwrap();
     for at in 0..30 {
         fs::write(pool.join(format!("a/b/{at}")), bytes(at, 10_000 * at)).unwrap();
@@ -114,7 +114,7 @@ fn at_night_everything_leaves_but_what_is_in_use() {
 
 #[test]
 fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
-    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "50%""#);
+    let ([ssd, _hdd], pool) = pool(r#"above = "60%", until = "50%""#);
     aged(&pool, "tiny", 1, 4, 30);
     aged(&pool, "large", 2, 20 * MIB, 20);
     aged(&pool, "newer", 3, 16 * MIB, 10);
@@ -129,7 +129,7 @@ fn a_file_of_four_bytes_does_not_satisfy_a_fill_level() {
 
 #[test]
 fn what_left_comes_back_only_when_it_changes_itself() {
-    let (mut pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
+    let ([ssd, _hdd], mut pool) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }
@@ -154,7 +154,7 @@ fn what_left_comes_back_only_when_it_changes_itself() {
 
 #[test]
 fn what_changes_comes_back_only_up_to_the_low_mark() {
-    let (pool, [ssd, _hdd]) = pool(r#"above = "60%", until = "30%""#);
+    let ([ssd, _hdd], pool) = pool(r#"above = "60%", until = "30%""#);
     for at in 0..4 {
         aged(&pool, &format!("{at}"), at, 11 * MIB, 10 - at as i64);
     }
@@ -171,7 +171,7 @@ fn what_changes_comes_back_only_up_to_the_low_mark() {
 
 #[test]
 fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
-    let (mut pool, [ssd, hdd]) = pool(r#"above = "0%", until = "0%""#);
+    let ([ssd, hdd], mut pool) = pool(r#"above = "0%", until = "0%""#);
     let name = |at: u64| format!("d{}/{at}", at % 3);
     for dir in 0..3 {
         fs::create_dir(pool.join(format!("d{dir}"))).unwrap();
@@ -203,7 +203,7 @@ fn outside_of_its_hours_a_fill_level_waits_unless_less_than_min_free_is_free() {
     let evict = format!(
         "evict = {{ above = \"50%\", until = \"40%\", window = \"{other_day} 01:00-02:00\" }}\nmin_free = \"30%\""
     );
-    let (pool, [ssd, _hdd]) = pool_with(&evict);
+    let ([ssd, _hdd], pool) = pool_with(&evict);
     fs::write(pool.join("old"), bytes(1, 24 * MIB)).unwrap();
     fs::write(pool.join("new"), bytes(2, 12 * MIB)).unwrap();
     eventually("it waits", || level(&pool).state == EvictState::AwaitsHours);
@@ -235,4 +235,195 @@ fn what_may_not_leave_is_counted() {
     assert_eq!(stays(&level(&pool), EvictStay::Nowhere), 1);
     pool.expect_stays_on("ssd", "secret/a");
     assert!(means("secret/a").contains("it may not leave above 20% of \"ssd\""), "{}", means("secret/a"));
+}
+
+/// What the fill level of the first branch says from now on; it is in force at once.
+fn reload(pool: &mut Pool, keys: &str) {
+    pool.write_branch("ssd", keys);
+    pool.say(["rules", "reload"]);
+}
+
+/// A pool over file systems whose space is counted to the page, and whose ssd has no fill level yet.
+fn unlimited() -> ([Disk; 3], Pool) {
+    let disks = [Disk::tmpfs(64 * MIB), Disk::tmpfs(128 * MIB), Disk::tmpfs(128 * MIB)];
+    let mut builder = Pool::builder();
+    for (name, disk) in ["ssd", "hdd", "second"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let rules = SSD_FIRST.replace("\"hdd\"]", "\"hdd\", \"second\"]");
+    (disks, builder.rules(&rules).mount())
+}
+
+/// Sets how many days ago a file was read and changed.
+fn set_days(pool: &Pool, name: &str, read: i64, changed: i64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+    let ago = |days: i64| Timespec { tv_sec: now - days * 86_400, tv_nsec: 0 };
+    let times = Timestamps { last_access: ago(read), last_modification: ago(changed) };
+    rustix::fs::utimensat(CWD, pool.join(name), &times, AtFlags::empty()).unwrap();
+}
+
+#[test]
+fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
+    let (_disks, mut pool) = pool(r#"above = "0%", until = "0%", min_age = "1d""#);
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    pool.settle_closed();
+    eventually("it rests", || level(&pool).state == EvictState::Rests);
+    assert_eq!(pool.found_on("file"), ["ssd"], "it is too young");
+    reload(&mut pool, r#"evict = { above = "0%", until = "0%" }"#);
+    // A rest lasts a minute.
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+#[test]
+fn a_list_that_is_reloaded_lets_files_leave_at_once() {
+    let (_disks, mut pool) = pool(r#"above = "0%", until = "0%""#);
+    pool.load_rules("[[rule]]\nwhen = {}\nto = [\"ssd\"]\n");
+    fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
+    eventually("it rests", || level(&pool).state == EvictState::Rests && stays(&level(&pool), EvictStay::Nowhere) == 1);
+    pool.load_rules(SSD_FIRST);
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+#[test]
+fn each_order_has_another_file_that_leaves_first() {
+    for (order, first) in [("largest", "large"), ("least-recently-used", "unread"), ("oldest", "old")] {
+        let (_disks, mut pool) = unlimited();
+        for (name, mib, read, changed) in [("large", 16, 1, 1), ("unread", 8, 30, 2), ("old", 8, 1, 30)] {
+            fs::write(pool.join(name), bytes(mib, mib * MIB)).unwrap();
+            set_days(&pool, name, read, changed);
+        }
+        pool.settle_closed();
+        reload(&mut pool, &format!("evict = {{ above = \"45%\", until = \"40%\", order = \"{order}\" }}"));
+        pool.expect_on("hdd", first);
+        eventually("it has ended", || level(&pool).state == EvictState::Below);
+        for other in ["large", "unread", "old"].into_iter().filter(|other| *other != first) {
+            pool.expect_stays_on("ssd", other);
+        }
+    }
+}
+
+#[test]
+fn only_and_min_age_say_what_leaves_and_to_where() {
+    let (_disks, mut pool) = unlimited();
+    fs::create_dir(pool.join("films")).unwrap();
+    for (name, days) in [("films/old", 3), ("films/new", 0), ("letter", 3)] {
+        aged(&pool, name, 1, MIB, days);
+    }
+    pool.settle_closed();
+    let evict = r#"above = "0%", until = "0%", only = { path = "/films/**" }, min_age = "1d", to = ["second"]"#;
+    reload(&mut pool, &format!("evict = {{ {evict} }}"));
+    pool.expect_on("second", "films/old");
+    eventually("all that may leave has left", || level(&pool).state == EvictState::Rests);
+    for other in ["films/new", "letter"] {
+        pool.expect_stays_on("ssd", other);
+    }
+}
+
+#[test]
+fn what_came_recently_stays_unless_less_than_min_free_is_free() {
+    let (_disks, mut pool) = unlimited();
+    pool.load_rules("[[rule]]\nwhen = {}\nto = [\"hdd\"]\n");
+    fs::write(pool.join("file"), bytes(1, 8 * MIB)).unwrap();
+    pool.settle_closed();
+    let stay = "min_stay = \"1h\"\n";
+    reload(&mut pool, stay);
+    pool.load_rules(SSD_FIRST);
+    pool.enforce();
+    pool.expect_on("ssd", "file");
+    let evict = "evict = { above = \"0%\", until = \"0%\" }\n";
+    reload(&mut pool, &format!("{stay}{evict}"));
+    eventually("it is held", || stays(&level(&pool), EvictStay::Held) == 1);
+    pool.expect_stays_on("ssd", "file");
+    reload(&mut pool, &format!("{stay}{evict}min_free = \"60MiB\""));
+    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    assert!(left.is_some(), "{:?}", level(&pool));
+}
+
+/// Two small disks, a group with a fill level of its own, in front of a large one.
+fn grouped(evict: &str) -> ([Disk; 3], Pool) {
+    let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(128 * MIB)];
+    let mut builder = Pool::builder().keys("probe_interval = \"1s\"");
+    for (name, disk) in ["a", "b", "hdd"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let group = format!("[[group]]\nname = \"fast\"\nbranches = [\"a\", \"b\"]\nevict = {{ {evict} }}\n");
+    (disks, builder.rules(&(group + &SSD_FIRST.replace("\"ssd\"", "\"fast\""))).mount())
+}
+
+#[test]
+fn a_group_is_as_full_as_its_members_together() {
+    let ([a, b, _hdd], pool) = grouped(r#"above = "60%", until = "40%""#);
+    // A member that is nearly full, and an empty one: less than half of both.
+    for at in 0..3 {
+        fs::write(a.join(format!("{at}")), bytes(at, 9 * MIB)).unwrap();
+        set_days(&pool, &format!("{at}"), 0, 30 - at as i64);
+    }
+    pool.settle_room();
+    fs::write(pool.join("young"), bytes(4, 8 * MIB)).unwrap();
+    pool.expect_stays_on("b", "young");
+    assert_eq!((level(&pool).state, level(&pool).files_moved), (EvictState::Below, 0));
+    fs::write(pool.join("younger"), bytes(5, 8 * MIB)).unwrap();
+    for old in ["0", "1"] {
+        pool.expect_on("hdd", old);
+    }
+    eventually("it has ended", || level(&pool).state == EvictState::Below);
+    assert_eq!((pool.found_on("2"), b.files().len(), level(&pool).of), (vec!["a".to_owned()], 2, "fast".to_owned()));
+}
+
+#[test]
+fn a_group_with_a_member_away_goes_by_the_others() {
+    let ([_a, b, _hdd], pool) = grouped(r#"above = "60%", until = "40%""#);
+    b.vanish();
+    eventually("it is offline", || !pool.is_online("b"));
+    for at in 0..3 {
+        aged(&pool, &format!("{at}"), at, 7 * MIB, 30 - at as i64);
+    }
+    pool.expect_on("hdd", "0");
+    eventually("it has ended", || level(&pool).state == EvictState::Below);
+    let status = level(&pool);
+    assert_eq!((status.total.0, pool.found_on("2")), (32 * MIB, vec!["a".to_owned()]), "{status:?}");
+}
+
+#[test]
+fn at_night_pipes_sockets_and_devices_leave_too() {
+    let ([ssd, _hdd, _second], mut pool) = unlimited();
+    nix::unistd::mkfifo(&pool.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(pool.join("socket")).unwrap());
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(CWD, pool.join("null"), rustix::fs::FileType::CharacterDevice, mode, rustix::fs::makedev(1, 3))
+        .unwrap();
+    fs::write(pool.join("file"), "x").unwrap();
+    pool.settle_closed();
+    reload(&mut pool, "evict = { above = \"0%\", until = \"0%\" }");
+    for name in ["pipe", "socket", "null", "file"] {
+        pool.expect_on("hdd", name);
+    }
+    assert_eq!(ssd.files(), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn a_season_leaves_for_one_disk() {
+    let disks = [64, 64, 64].map(|size| Disk::tmpfs(size * MIB));
+    let mut builder = Pool::builder();
+    for (name, disk) in ["ssd", "a", "b"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let group = "[[group]]\nname = \"hdd\"\nbranches = [\"a\", \"b\"]\nspread = \"random\"\ntogether = \"/TV/*/*\"\n";
+    let mut pool = builder.rules(&(group.to_owned() + SSD_FIRST)).mount();
+    let seasons = ["TV/Show/S1", "TV/Show/S2"];
+    let episodes: Vec<String> =
+        seasons.iter().flat_map(|at| (0..4).map(move |number| format!("{at}/{number}"))).collect();
+    for season in seasons {
+        fs::create_dir_all(pool.join(season)).unwrap();
+    }
+    for episode in &episodes {
+        fs::write(pool.join(episode), bytes(1, MIB)).unwrap();
+    }
+    pool.settle_closed();
+    reload(&mut pool, "evict = { above = \"0%\", until = \"0%\" }");
+    eventually("all have left", || episodes.iter().all(|episode| pool.found_on(episode) != ["ssd"]));
+    let places: Vec<String> = episodes.iter().map(|episode| pool.found_on(episode).concat()).collect();
+    assert!(places.chunks(4).all(|season| season.iter().all(|on| *on == season[0])), "{places:?}");
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, assert_errno, bytes};
+use crate::support::{MIB, assert_errno, bytes, eventually};
 use crate::{On, last_read_days_ago};
 
 /// A pool over tmpfs branches of these sizes, in MiB; new files go to the group of all of them, which has these keys.
@@ -314,4 +314,75 @@ fn a_pool_that_is_full_is_a_problem_with_the_command_that_makes_room() {
     let problem = "problem  pool: no room: all branches of the default list (all) are full\n\
         \x20        -> delete files, or add a disk with `umbrella branch add NAME PATH --group all --save`\n";
     assert!(said.contains(problem), "{said}");
+}
+
+#[test]
+fn more_free_space_is_a_better_chance() {
+    let pool = grouped([("a", 16), ("b", 64)], "spread = \"random-by-free\"");
+    for number in 0..200 {
+        fs::write(pool.join(number.to_string()), "x").unwrap();
+    }
+    let [few, most] = [0, 1].map(|at| pool.disks[at].files().len());
+    assert!(few > 0 && most > few, "a fifth and four fifths: {few} and {most}");
+}
+
+/// Young files of any rule leave `ssd` for `hdd` while this holds.
+fn told(condition: &str) -> ([Disk; 4], Pool) {
+    let disks =
+        [(32, 1000), (8, 400), (24, 400), (32, 1000)].map(|(size, inodes)| Disk::tmpfs_with_inodes(size * MIB, inodes));
+    let mut builder = Pool::builder().default(&["ssd"]).keys("probe_interval = \"1s\"");
+    for (name, disk) in ["ssd", "a", "b", "hdd"].iter().zip(&disks) {
+        builder = builder.branch(name, disk.path());
+    }
+    let group = "[[group]]\nname = \"both\"\nbranches = [\"a\", \"b\"]\n";
+    let rule = format!("[[rule]]\nname = \"told\"\nwhen = {{ {condition} }}\nto = [\"hdd\"]\n");
+    (disks, builder.rules(&format!("{group}{rule}")).mount())
+}
+
+/// Whether a rule with this condition takes a new file.
+fn takes(pool: &Pool, name: &str) -> bool {
+    pool.settle_room();
+    fs::write(pool.join(name), "x").unwrap();
+    pool.found_on(name) == ["hdd"]
+}
+
+#[test]
+fn a_rule_asks_for_the_space_of_a_group() {
+    // 32 MiB in both, of which 8 in the smaller one.
+    for condition in ["free = { both = \"< 50%\" }", "used = { both = \"> 16MiB\" }"] {
+        let ([_ssd, a, b, _hdd], pool) = told(condition);
+        let _full = fs::write(a.join("filler"), bytes(1, 7 * MIB));
+        assert!(!takes(&pool, "one"), "{condition}: a full member is less than half of both");
+        fs::write(b.join("filler"), bytes(1, 12 * MIB)).unwrap();
+        assert!(takes(&pool, "two"), "{condition}");
+    }
+}
+
+#[test]
+fn a_rule_asks_for_the_inodes_of_a_group() {
+    let ([_ssd, a, b, _hdd], pool) = told("inodes = { both = \"> 50%\" }");
+    let fill = |disk: &Disk, count: u64| (0..count).for_each(|at| fs::write(disk.join(format!("i{at}")), "").unwrap());
+    fill(&a, 300);
+    assert!(!takes(&pool, "one"));
+    fill(&b, 200);
+    assert!(takes(&pool, "two"));
+}
+
+#[test]
+fn a_group_is_online_with_any_member_and_offline_without_all() {
+    for (condition, expected) in
+        [("online = \"both\"", [true, true, false]), ("offline = \"both\"", [false, false, true])]
+    {
+        let ([_ssd, a, b, _hdd], pool) = told(condition);
+        fs::write(pool.join("0"), "x").unwrap();
+        let mut found = vec![pool.found_on("0") == ["hdd"]];
+        for (at, (name, disk)) in [("a", &a), ("b", &b)].into_iter().enumerate() {
+            disk.vanish();
+            eventually("it is offline", || !pool.is_online(name));
+            let file = (at + 1).to_string();
+            fs::write(pool.join(&file), "x").unwrap();
+            found.push(pool.found_on(&file) == ["hdd"]);
+        }
+        assert_eq!(found, expected, "{condition}");
+    }
 }

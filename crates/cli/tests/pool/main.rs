@@ -46,6 +46,7 @@ mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod told;
+mod unraid;
 mod waiting;
 
 use std::fs::OpenOptions;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use umbrella_policy::placement::spec::{
-    DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec, StagingMode,
+    DestinationSpec, EvictOrder, EvictSpec, GroupSpec, NameEntrySpec, RuleKindSpec, RuleSpec, RulesSpec, StagingMode,
 };
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize, format_duration};
@@ -123,10 +123,7 @@ impl Difference {
         let RulesSpec { rules, default, groups, evicts } = old;
         self.live("default", default, &new.default);
         self.of_list("group", groups, &new.groups, |it| &it.name, Difference::of_group);
-        let compare = |it: &mut Difference, was: &EvictSpec, is: &EvictSpec| {
-            it.changed(&format!("evict of {:?}", was.of), was != is);
-        };
-        self.of_list("evict of", evicts, &new.evicts, |it| &it.of, compare);
+        self.of_list("evict of", evicts, &new.evicts, |it| &it.of, Difference::of_evict);
         self.of_list("rule", rules, &new.rules, |it| &it.name, Difference::of_rule);
     }
 
@@ -162,6 +159,18 @@ impl Difference {
         self.changed(&key("spread"), spread != &new.spread);
         self.live(&key("together"), together, &new.together);
         self.changed(&key("together_spill"), together_full != &new.together_full);
+    }
+
+    fn of_evict(&mut self, old: &EvictSpec, new: &EvictSpec) {
+        let EvictSpec { of, above, until, order, to, only, min_age, window } = old;
+        let key = |key: &str| format!("evict.{key} of {of:?}");
+        self.live(&key("above"), above, &new.above);
+        self.live(&key("until"), until, &new.until);
+        self.live(&key("order"), order, &new.order);
+        self.live(&key("to"), to, &new.to);
+        self.changed(&key("only"), only != &new.only);
+        self.live(&key("min_age"), min_age, &new.min_age);
+        self.live(&key("window"), window, &new.window);
     }
 
     fn of_rule(&mut self, old: &RuleSpec, new: &RuleSpec) {
@@ -275,6 +284,17 @@ impl Value for DirectoryRule {
         match self {
             DirectoryRule::Safe => "safe".to_owned(),
             DirectoryRule::First => "first".to_owned(),
+        }
+    }
+}
+
+impl Value for EvictOrder {
+    fn text(&self) -> String {
+        match self {
+            EvictOrder::Oldest => "oldest".to_owned(),
+            EvictOrder::LeastRecentlyUsed => "least-recently-used".to_owned(),
+            EvictOrder::Largest => "largest".to_owned(),
+            EvictOrder::Coldest => "coldest".to_owned(),
         }
     }
 }

@@ -77,7 +77,10 @@ impl Admin {
         for branch in &new.branches {
             match live.iter().find(|known| known.spec.name == branch.name) {
                 Some(known) => difference.of_branch(&known.settings(), branch),
-                None => others.push(format!("branch {:?}, which is new", branch.name)),
+                None => others.push(format!(
+                    "branch {:?}, which is new (`umbrella branch add` takes it in at once)",
+                    branch.name
+                )),
             }
         }
         let is_gone = |known: &&Arc<Branch>| new.branches.iter().all(|branch| branch.name != known.spec.name);
@@ -159,6 +162,7 @@ impl Admin {
         if before.staging != now.staging {
             self.change_staging(now.staging.as_ref());
         }
+        self.migrate.forget_rests();
         // Branches that were opened anew are shown at once.
         self.tell_changes();
         self.branches.attention.call();

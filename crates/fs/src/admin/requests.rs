@@ -40,7 +40,9 @@ impl Admin {
             }
             Request::BranchAdd { branch, to_default, to_group } => self.add_to(branch, to_default, to_group.as_deref()),
             Request::BranchRemove { name, force } => self.remove_branch(&name, force),
-            Request::BranchReplace { name, path, force } => self.replace_branch(&name, path, force),
+            Request::BranchReplace { name, path, force } => {
+                self.replace_branch(&name, path, force).inspect(|()| self.migrate.forget_rests())
+            }
             Request::BranchDrainStop { name } => self.migrate.stop_drain(&name),
             Request::BranchClearErrors { name } => self.clear_errors(&name),
             Request::WriteBackSet { branch, write_back } => self.write_back.set_write_back(&branch, write_back),
@@ -66,6 +68,7 @@ impl Admin {
         if to_default {
             self.placement.append_to_default(&name)?;
         }
+        self.migrate.forget_rests();
         Ok(())
     }
 }

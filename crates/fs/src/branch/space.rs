@@ -44,6 +44,9 @@ pub(super) struct CachedSpace {
     /// `changes` when the reading of `value` began: one that began earlier and ends later does not replace it.
     pub(super) value_began: u64,
     pub(super) refreshing: bool,
+    /// How often the file system was asked.
+    #[cfg(test)]
+    pub(super) readings: u64,
 }
 
 /// A reading that is under way. However it ends, the next may begin.
@@ -104,7 +107,12 @@ impl Branch {
     /// until then.
     fn read_space(&self) -> Space {
         let (changes, is_known) = {
-            let cache = self.space.lock();
+            #[cfg_attr(not(test), expect(unused_mut, reason = "only tests count"))]
+            let mut cache = self.space.lock();
+            #[cfg(test)]
+            {
+                cache.readings += 1;
+            }
             (cache.changes, cache.value.total.0 > 0)
         };
         let made = self.made.load(Ordering::Relaxed);

@@ -569,6 +569,23 @@ fn space_is_read_anew_when_it_was_invalidated_and_kept_when_the_branch_is_offlin
 }
 
 #[test]
+fn space_that_is_asked_for_at_each_create_is_read_ten_times_a_second() {
+    let place = Place::new();
+    let state = place.state();
+    let branches: Vec<_> = (0..4).map(|at| place.branch(&format!("disk{at}"), &state)).collect();
+    for branch in &branches {
+        branch.bring_online().unwrap();
+    }
+    let readings = || branches.iter().map(|branch| branch.space.lock().readings).sum::<u64>();
+    let (began, before) = (Instant::now(), readings());
+    for _ in 0..5_000 {
+        assert!(branches.iter().all(|branch| branch.view().free.0 > 0));
+    }
+    let most = branches.len() as u64 * (began.elapsed().as_millis() as u64 / 100 + 1);
+    assert!(readings() - before <= most, "{} readings, {most} at most", readings() - before);
+}
+
+#[test]
 fn space_that_is_asked_now_waits_for_no_reading_that_began_before() {
     let place = Place::new();
     let branch = place.branch("disk", &place.state());

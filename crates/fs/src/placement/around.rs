@@ -33,7 +33,11 @@ impl Placement {
 
     /// A file is sent to a branch, and its directory with it, where that is kept together. True: another file was faster, and went elsewhere.
     pub(crate) fn begin(&self, active: &ActiveRules, path: &[u8], decision: Decision) -> bool {
-        let Choice::Place(branch) = decision.choice else { return false };
+        matches!(decision.choice, Choice::Place(branch) if self.begin_on(active, path, branch))
+    }
+
+    /// As [`Placement::begin`], for a file that goes to this branch.
+    pub(crate) fn begin_on(&self, active: &ActiveRules, path: &[u8], branch: BranchId) -> bool {
         let with = active.rules.groups().iter().filter(|group| group.members.contains(&branch));
         let mut dirs = with.filter_map(|group| group.kept_together(path));
         dirs.any(|dir| self.holdings.begin(dir, branch))

@@ -90,7 +90,6 @@ impl Placement {
         for entry in before.rules.entries() {
             self.context.unwarn(&Subject::List(entry.name.clone()));
         }
-        self.branches.levels.call();
         Ok(())
     }
 

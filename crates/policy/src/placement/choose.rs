@@ -13,6 +13,7 @@
 use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
+use super::leaving::Members;
 use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules, Views};
 use super::slot::Slot;
 use super::spec::Offline;
@@ -95,8 +96,9 @@ impl Rules {
         if is_listed && resident.is_some_and(|resident| resident.is_evicted && !(promotes && resident.is_opened)) {
             return (Choice::Stay, Because::Evicted);
         }
-        let mut limited = Views::new();
-        let branches = if (is_listed || home.is_some() && promotes) && !self.evicts.is_empty() {
+        let (mut limited, mut up_to_low_mark) = (Views::new(), Members::new());
+        let branches = if self.is_limited(info, home) {
+            up_to_low_mark = self.with_levels();
             limited.extend_from_slice(branches);
             self.limit_arrivals(&mut limited);
             &limited
@@ -108,13 +110,19 @@ impl Rules {
         } else {
             let room = if resident.is_some() { BranchView::has_room_to_move } else { BranchView::has_room };
             let (path, need) = (facts.path, facts.need());
-            let question = Question { path, need, branches, excluding: &[], room, around };
+            let up_to_low_mark = &up_to_low_mark;
+            let question = Question { path, need, branches, excluding: &[], room, up_to_low_mark, around };
             self.along(info, &question, home)
         };
         match choice {
             Choice::NoRoom if is_listed => (Choice::Stay, Because::Home),
             choice => (choice, because),
         }
+    }
+
+    /// Whether a file that is on `home` finds room on branches with a fill level only below their low mark: it could stay where it is.
+    pub(super) fn is_limited(&self, info: &EntryInfo, home: Option<BranchId>) -> bool {
+        !self.evicts.is_empty() && home.is_some_and(|home| info.contains(home) || info.warm_from.is_some())
     }
 
     /// Goes along a list, up to the entry that a file is on already.
@@ -152,7 +160,8 @@ impl Rules {
             return None;
         }
         let with = |room: fn(&BranchView, ByteSize) -> bool| {
-            self.along(info, &Question { path: facts.path, need, branches, excluding, room, around }, None)
+            let question = Question { path: facts.path, need, branches, excluding, room, up_to_low_mark: &[], around };
+            self.along(info, &question, None)
         };
         let found = match with(BranchView::has_room) {
             (Choice::NoRoom, Because::Full) => with(|view, need| view.has_inode() && view.free >= need),

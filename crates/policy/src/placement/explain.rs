@@ -261,8 +261,14 @@ impl Rules {
             Because::Full => info.to.len(),
             _ => 0,
         };
-        let mut said: Vec<String> =
-            info.to.iter().take(passed).map(|slot| self.obstacle_of(slot, facts, branches)).collect();
+        let home_id =
+            resident.map(|resident| resident.branch).filter(|home| view(branches, *home).is_some_and(BranchView::open));
+        let limited = self.is_limited(info, home_id);
+        let obstacle = |branch| {
+            let level = limited.then(|| self.low_mark_in_the_way(branch, facts, branches)).flatten();
+            level.unwrap_or_else(|| self.obstacle(branch, facts, branches))
+        };
+        let mut said: Vec<String> = info.to.iter().take(passed).map(|slot| obstacle_of(slot, &obstacle)).collect();
         let slot = info.to.get(passed).map_or("", |slot| slot.name.as_str());
         said.push(match because {
             Because::HomeOffline => format!("it is on {home}, which is offline: nothing can be moved from there"),
@@ -330,14 +336,16 @@ impl Rules {
         }
     }
 
-    /// Why no branch of an entry can take a file.
-    fn obstacle_of(&self, slot: &Slot, facts: &FileFacts<'_>, branches: &[BranchView]) -> String {
-        let each: Vec<String> = slot.members().map(|branch| self.obstacle(branch, facts, branches)).collect();
-        match each.as_slice() {
-            [] => format!("\"{}\" has no branch left", slot.name),
-            [one] => one.clone(),
-            several => format!("no branch of \"{}\" can take it: {}", slot.name, several.join(", ")),
-        }
+    /// For a file that could stay where it is: the fill level whose low mark it would pass, where nothing else is in its way.
+    fn low_mark_in_the_way(&self, branch: BranchId, facts: &FileFacts<'_>, branches: &[BranchView]) -> Option<String> {
+        view(branches, branch).filter(|view| view.takes_new() && view.has_room_to_move(facts.need()))?;
+        let levels = self.evicts.iter().filter(|evict| evict.members.contains(&branch));
+        let (evict, room) =
+            levels.filter_map(|evict| Some((evict, evict.room(branches)?))).min_by_key(|(_, room)| *room)?;
+        let (name, of, until, need) = (self.branch_name(branch), &evict.of, evict.until, facts.need());
+        Some(format!(
+            "{name} takes files from elsewhere only until {until} of \"{of}\" are used (evict): {room} left, {need} needed"
+        ))
     }
 
     /// Why a branch cannot take a file.
@@ -359,6 +367,16 @@ impl Rules {
                 format!("{name} has no room ({} free, {} kept free, {} needed)", view.free, view.min_free, facts.need())
             }
         }
+    }
+}
+
+/// Why no branch of an entry can take a file.
+fn obstacle_of(slot: &Slot, obstacle: &dyn Fn(BranchId) -> String) -> String {
+    let each: Vec<String> = slot.members().map(obstacle).collect();
+    match each.as_slice() {
+        [] => format!("\"{}\" has no branch left", slot.name),
+        [one] => one.clone(),
+        several => format!("no branch of \"{}\" can take it: {}", slot.name, several.join(", ")),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where a file goes that leaves a branch because of its fill level ([`super::evict`]).
 
+use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
 
 use super::condition::{Verdict, age};
@@ -10,6 +11,9 @@ use super::slot::Set;
 use super::spec::TimeField;
 use super::spread::{Pick, Question};
 use super::surroundings::Surroundings;
+
+/// Branches.
+pub(super) type Members = SmallVec<[BranchId; 8]>;
 
 /// Whether a file may leave, and where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +71,21 @@ impl Rules {
             branches: &limited,
             excluding: &[],
             room: BranchView::has_room_to_move,
+            up_to_low_mark: &self.with_levels(),
             around,
+        };
+        // Where only a hysteresis holds it to this list, another list may count elsewhere, and a rule would bring it back.
+        let lasts = |target: &BranchId| {
+            let there = Resident { branch: *target, ..*resident };
+            let entry = |resident| self.entry_for(facts, branches, Some(resident)).entry;
+            !found.by_band || self.entries[entry(&there).index()].contains(*target)
         };
         let mut leaving = Leaving::Nowhere;
         for set in info.destinations(evict, resident.branch) {
+            let set = Set { members: set.members.into_iter().filter(lasts).collect(), ..set };
+            if set.members.is_empty() {
+                continue;
+            }
             match set.pick(&self.groups, &question) {
                 Pick::Member(branch, _) => return Leaving::To(branch),
                 Pick::Full | Pick::TogetherFull(_) | Pick::PathFull => leaving = Leaving::NoRoom,
@@ -97,6 +112,11 @@ impl Rules {
         let found = self.entry_for(facts, branches, Some(resident));
         let info = &self.entries[found.entry.index()];
         info.contains(target) && !info.blocked(branches)
+    }
+
+    /// The branches that have a fill level.
+    pub(super) fn with_levels(&self) -> Members {
+        self.evicts.iter().flat_map(|evict| evict.members.iter().copied()).collect()
     }
 
     /// Leaves branches with a fill level only the room that is below their low mark: for files that exist, and come because a list prefers it so.

@@ -28,6 +28,8 @@ pub(super) struct Question<'a> {
     pub(super) excluding: &'a [BranchId],
     /// Whether a branch has room for so much.
     pub(super) room: fn(&BranchView, ByteSize) -> bool,
+    /// Branches that take files from elsewhere only up to the low mark of a fill level, also those of a directory that they hold.
+    pub(super) up_to_low_mark: &'a [BranchId],
     pub(super) around: &'a dyn Surroundings,
 }
 
@@ -95,7 +97,7 @@ impl Set {
         let held = question.open(&self.members).map(|member| (question.around.held_below(dir, member.0), member));
         let holds: SmallVec<[(Held, Member<'_>); 8]> = held.filter(|(held, _)| *held > Held::default()).collect();
         let (_, (holder, view)) = holds.into_iter().rev().max_by_key(|(held, _)| *held)?;
-        if !question.excluding.contains(&holder) && question.fits(view) {
+        if !question.excluding.contains(&holder) && question.fits(holder, view) {
             return Some(Pick::Member(holder, How::Together));
         }
         (group.together_full == TogetherFull::NoRoom).then_some(Pick::TogetherFull(holder))
@@ -137,9 +139,10 @@ impl<'a> Question<'a> {
         self.open(members).filter(has_room).collect()
     }
 
-    /// Whether a file fits at all, `min_free` or not. A file of no bytes is there to be written.
-    fn fits(&self, view: &BranchView) -> bool {
-        let view = BranchView { min_free: ByteSize(0), ..*view };
+    /// Whether a file fits at all, `min_free` or not, but below the low mark. A file of no bytes is there to be written.
+    fn fits(&self, id: BranchId, view: &BranchView) -> bool {
+        let min_free = if self.up_to_low_mark.contains(&id) { view.min_free } else { ByteSize(0) };
+        let view = BranchView { min_free, ..*view };
         view.has_room(self.need) && (self.room)(&view, self.need)
     }
 

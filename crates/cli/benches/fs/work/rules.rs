@@ -1,4 +1,4 @@
-//! What it costs to judge a new file by many rules: once at create, once at close.
+//! What it costs to judge a new file by many rules, once at create and once at close, or to choose among the branches of a group.
 
 use anyhow::Result;
 
@@ -16,6 +16,14 @@ pub(crate) fn run_32(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<
 
 pub(crate) fn run_1000(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     run(lab, stack, "create-1000-rules", samples)
+}
+
+pub(crate) fn run_most_free_4(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    run(lab, stack, "create-most-free-4", samples)
+}
+
+pub(crate) fn run_most_free_24(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    run(lab, stack, "create-most-free-24", samples)
 }
 
 fn run(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {

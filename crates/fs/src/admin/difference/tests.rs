@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use umbrella_policy::placement::spec::{Offline, Spread, StagingMode, TogetherFull, Treatment};
+use umbrella_policy::placement::spec::{Condition, EvictOrder, Offline, Spread, StagingMode, TogetherFull, Treatment};
 
 use super::*;
 use crate::spec::{AccessTimes, Transport};
@@ -165,4 +165,32 @@ fn rules_and_groups_that_come_go_change_or_swap_places_are_told() {
     let mut nothing = Difference::default();
     nothing.of_rules(&old, &old);
     assert_eq!(lines(&nothing), [""; 0]);
+}
+
+#[test]
+fn every_key_of_a_fill_level_is_compared() {
+    let rules = |evict| RulesSpec { evicts: vec![evict], ..RulesSpec::default() };
+    let old = EvictSpec::new("ssd", "80%".parse().unwrap(), "70%".parse().unwrap());
+    let new = EvictSpec {
+        of: "ssd".to_owned(),
+        above: "20GiB".parse().unwrap(),
+        until: "10GiB".parse().unwrap(),
+        order: EvictOrder::LeastRecentlyUsed,
+        to: vec!["hdds".to_owned()],
+        only: vec![Condition::All(Vec::new())],
+        min_age: Duration::from_secs(3600),
+        window: Schedule(vec!["03:00-06:00".parse().unwrap()]),
+    };
+    let mut difference = Difference::default();
+    difference.of_rules(&rules(old), &rules(new));
+    let expected = [
+        "evict.above of \"ssd\": 80% -> 20 GiB",
+        "evict.until of \"ssd\": 70% -> 10 GiB",
+        "evict.order of \"ssd\": oldest -> least-recently-used",
+        "evict.to of \"ssd\": [] -> [\"hdds\"]",
+        "evict.only of \"ssd\": changed",
+        "evict.min_age of \"ssd\": 0s -> 1h",
+        "evict.window of \"ssd\": not set -> 03:00-06:00",
+    ];
+    assert_eq!(lines(&difference), expected);
 }

@@ -111,12 +111,10 @@ impl Walker<'_> {
                 }
                 let Ok(meta) = dir.stat(&entry.name) else { continue };
                 let path = [&path, &b"/"[..], entry.name.as_bytes()].concat();
-                match meta.kind {
-                    FileKind::Directory => {
-                        stack.push(ToVisit { dir: dir.clone(), below: Some(entry.name), path });
-                    }
-                    FileKind::File | FileKind::Symlink => self.meet(&branch, meta, path),
-                    _ => {}
+                if meta.kind == FileKind::Directory {
+                    stack.push(ToVisit { dir: dir.clone(), below: Some(entry.name), path });
+                } else {
+                    self.meet(&branch, meta, path);
                 }
             }
         }

@@ -12,6 +12,7 @@ mod moving;
 mod run;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use umbrella_policy::placement::{Evict, Level, Urgency};
@@ -35,6 +36,8 @@ const LOOK_FOR_FREED: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Evicts {
     runs: RankedMutex<rank::EvictRuns, BTreeMap<String, Run>>,
+    /// How often another configuration came in force: a rest ends with the one that it began under.
+    changes: AtomicU64,
 }
 
 /// One fill level.
@@ -110,13 +113,28 @@ fn in_hours(evict: &Evict) -> bool {
 impl Migrations {
     /// Looks at all fill levels, and lets files leave where that is due. When it is to be called again although nobody uses the pool.
     pub(crate) fn keep_levels(&self) -> Option<Instant> {
+        // Before the rules: a rest by older ones is not kept.
+        let changes = self.evicts.changes.load(Ordering::Acquire);
         let active = self.placement.rules.load_full();
         let evicts = active.rules.evicts();
         self.evicts.runs.lock().retain(|name, _| evicts.iter().any(|evict| evict.of == *name));
         evicts
             .iter()
-            .filter_map(|evict| [self.keep_level(&active, evict), begin_of_hours(evict)].into_iter().flatten().min())
+            .filter_map(|evict| {
+                [self.keep_level(&active, evict, changes), begin_of_hours(evict)].into_iter().flatten().min()
+            })
             .min()
+    }
+
+    /// Other rules, branches or settings are in force: what could not leave is looked at again at once.
+    pub(crate) fn forget_rests(&self) {
+        self.evicts.changes.fetch_add(1, Ordering::AcqRel);
+        for run in self.evicts.runs.lock().values_mut() {
+            run.rest = None;
+            run.next.clear();
+            run.stays = Stays::default();
+        }
+        self.branches.levels.call();
     }
 
     /// Whether any branch has a fill level.

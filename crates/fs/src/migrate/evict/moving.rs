@@ -150,7 +150,12 @@ impl<'a> Mover<'a> {
         let xattrs = placement.xattrs(path, &file.meta, &branch);
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..placement.facts(path, &file.meta, &branch) };
         let around = placement.around(self.active);
-        self.active.rules.leaving((self.evict, urgency), &facts, views, &resident, &around)
+        let leaving = || self.active.rules.leaving((self.evict, urgency), &facts, views, &resident, &around);
+        match leaving() {
+            // Others of its directory that leave with it follow; another was faster.
+            Leaving::To(target) if placement.begin_on(self.active, path, target) => leaving(),
+            first => first,
+        }
     }
 
     /// Moves files to a branch. Those that found no room there, as others took it, are to be looked at again.

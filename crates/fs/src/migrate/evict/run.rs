@@ -1,6 +1,7 @@
 //! When a fill level begins, goes on, rests and ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
@@ -36,7 +37,8 @@ pub(super) struct Round {
 
 impl Migrations {
     /// Looks at one fill level; returns when files that are to leave have left. When it goes on by itself.
-    pub(super) fn keep_level(&self, active: &Arc<ActiveRules>, evict: &Evict) -> Option<Instant> {
+    /// `changes`: of the configuration, before `active` was taken.
+    pub(super) fn keep_level(&self, active: &Arc<ActiveRules>, evict: &Evict, changes: u64) -> Option<Instant> {
         let level = evict.level(&self.placement.views())?;
         let urgency = match self.note_level(evict, level) {
             Due::Nothing => return None,
@@ -48,7 +50,7 @@ impl Migrations {
         let rest = self.evict(active, evict, urgency);
         self.with_run(evict, |run| {
             run.is_moving = false;
-            run.rest = rest;
+            run.rest = rest.filter(|_| self.evicts.changes.load(Ordering::Acquire) == changes);
         });
         self.context.unwarn(&Subject::Evict(evict.of.clone()));
         rest.and_then(|rest| rest.wakes_at())

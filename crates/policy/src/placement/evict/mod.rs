@@ -63,16 +63,19 @@ pub enum Urgency {
 }
 
 impl Evict {
-    /// How full it is; `None` while a member is offline, as the sum over the others says nothing.
+    /// How full it is, by its branches that are online; `None` while none is.
     pub fn level(&self, branches: &[BranchView]) -> Option<Level> {
-        let mut level = Level::default();
-        for id in &self.members {
-            let view = view(branches, *id).filter(|view| view.online)?;
-            level.total.0 = level.total.0.saturating_add(view.total.0);
-            level.used.0 = level.used.0.saturating_add(view.total.0.saturating_sub(view.free.0));
-            level.short.0 = level.short.0.saturating_add(view.min_free.0.saturating_sub(view.free.0));
-        }
-        Some(level)
+        let views = self.members.iter().filter_map(|id| view(branches, *id)).filter(|view| view.online);
+        let levels = views.map(|view| Level {
+            total: view.total,
+            used: ByteSize(view.total.0.saturating_sub(view.free.0)),
+            short: ByteSize(view.min_free.0.saturating_sub(view.free.0)),
+        });
+        levels.reduce(|one, other| Level {
+            total: ByteSize(one.total.0.saturating_add(other.total.0)),
+            used: ByteSize(one.used.0.saturating_add(other.used.0)),
+            short: ByteSize(one.short.0.saturating_add(other.short.0)),
+        })
     }
 
     /// Whether files are to leave.

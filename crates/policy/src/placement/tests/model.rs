@@ -10,7 +10,7 @@ use crate::placement::spec::{Narrow, Spread, SpreadOrder, TimeField, TogetherFul
 use conditions::{holds, kinds};
 
 /// A pattern of the name table: its parts, and its text in the rules.
-type Pattern = Vec<naive::Part>;
+pub(super) type Pattern = Vec<naive::Part>;
 
 #[derive(Debug, Clone)]
 struct World {
@@ -384,7 +384,7 @@ mod naively {
 }
 
 /// Names of the groups of these worlds.
-const GROUPS: [&str; 2] = ["all", "some"];
+pub(super) const GROUPS: [&str; 2] = ["all", "some"];
 
 fn names(words: &'static [&'static str], least: usize) -> impl Strategy<Value = Vec<String>> {
     let all: Vec<String> = [&NAMES[..], &GROUPS[..], words].concat().into_iter().map(str::to_owned).collect();
@@ -427,7 +427,7 @@ fn destinations() -> impl Strategy<Value = DestinationSpec> {
 }
 
 /// Rules with one name table, in which every pattern can be read.
-fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
+pub(super) fn specs() -> impl Strategy<Value = (RulesSpec, Vec<Pattern>)> {
     let metadata = || prop::collection::vec((prop::collection::vec(conditions::trees(), 0..3), destinations()), 0..4);
     let readable = naive::patterns()
         .prop_filter("must be readable", |pattern| crate::placement::glob::Glob::new(&naive::text(pattern)).is_ok());
@@ -619,7 +619,7 @@ proptest! {
     }
 }
 
-fn asks_for_space(spec: &RulesSpec) -> bool {
+pub(super) fn asks_for_space(spec: &RulesSpec) -> bool {
     spec.rules.iter().any(|rule| match &rule.kind {
         RuleKindSpec::When { conditions, .. } => {
             Condition::leaves(conditions).iter().any(|one| matches!(one, Condition::Space { .. }))
