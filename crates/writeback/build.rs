@@ -1,4 +1,5 @@
-//! Compiles the programs that run in the kernel (`src/bpf/dirty_pages.bpf.c`) with clang, against the headers of the libbpf that is linked in.
+//! Compiles the programs that run in the kernel (`src/bpf/dirty_pages.bpf.c`) with clang, against the headers of the
+//! libbpf that is linked in.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -21,7 +22,8 @@ fn compile() -> Result<(), String> {
     let variable = |name| env::var(name).map_err(|error| format!("{name}: {error}"));
     let object = Path::new(&variable("OUT_DIR")?).join("dirty_pages.bpf.o");
     let output = Command::new("clang")
-        // -g writes the kernel's types (BTF), which libbpf needs; the build folder is left out, so that every build is alike.
+        // -g writes the kernel's types (BTF), which libbpf needs; the build folder is left out, so that every build is
+        // alike.
         .args(["-target", "bpf", "-O2", "-g", "-fdebug-compilation-dir=.", "-fno-stack-protector", "-Wall", "-Werror"])
         .arg("-I")
         .arg(variable("DEP_BPF_INCLUDE")?)

@@ -1,7 +1,7 @@
 //! The native half of the Python package `umbrella_lab`: traces and runs. `python/umbrella_lab` has what users call.
 //!
-//! Requests for runs come in as JSON and rows of results go out as JSON, so that both halves share one list of names with
-//! the command line. A trace's columns go out through Arrow's C data interface, without copies.
+//! Requests for runs come in as JSON and rows of results go out as JSON, so that both halves share one list of names
+//! with the command line. A trace's columns go out through Arrow's C data interface, without copies.
 
 #![allow(clippy::needless_pass_by_value, reason = "functions for Python take what is converted for them")]
 

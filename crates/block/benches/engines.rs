@@ -1,6 +1,8 @@
-//! What the engines themselves cost, in processor time and system calls: on files of this machine, without a model. `cargo bench -p umbrella-block --bench engines`.
+//! What the engines themselves cost, in processor time and system calls: on files of this machine, without a model.
+//! `cargo bench -p umbrella-block --bench engines`.
 //!
-//! `scripts/engines-beside.py` runs two builds of it in turn. It uses only what a build from before checksums and marks has as well, but for the name of [`OpenMode`].
+//! `scripts/engines-beside.py` runs two builds of it in turn. It uses only what a build from before checksums and marks
+//! has as well, but for the name of [`OpenMode`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

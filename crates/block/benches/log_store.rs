@@ -1,7 +1,8 @@
-//! What a log store gains, and what it costs: on an emulated disk, in its own time. `cargo bench -p umbrella-block --bench log_store`.
+//! What a log store gains, and what it costs: on an emulated disk, in its own time.
+//! `cargo bench -p umbrella-block --bench log_store`.
 //!
-//! Every figure is of virtual time, and of two devices in turn in one run. The host's own work is part of it: `--factor` says how much slower than
-//! true the emulation runs, and so how little it weighs.
+//! Every figure is of virtual time, and of two devices in turn in one run. The host's own work is part of it:
+//! `--factor` says how much slower than true the emulation runs, and so how little it weighs.
 
 mod emulated;
 
@@ -52,7 +53,8 @@ enum Part {
     Random,
     /// Sequential writes, and reads of what was written sequentially or at random.
     Sequential,
-    /// Ten random rewrites of all that is promised, by utilisation: write amplification (in memory, no time; 95 % need 2 GiB).
+    /// Ten random rewrites of all that is promised, by utilisation: write amplification (in memory, no time; 95 % need
+    /// 2 GiB).
     Full,
 }
 

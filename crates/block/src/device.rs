@@ -4,12 +4,14 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use crate::error::BlockError;
 
-/// What a device is like; of it only the capacity changes while the device is open, and only by [`BlockDevice::refresh`].
+/// What a device is like; of it only the capacity changes while the device is open, and only by
+/// [`BlockDevice::refresh`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// How many sectors it has.
     pub capacity: Lba,
-    /// The least that it reads or writes, in bytes: a power of two, at least [`SECTOR_BYTES`]. Addresses and lengths are multiples.
+    /// The least that it reads or writes, in bytes: a power of two, at least [`SECTOR_BYTES`]. Addresses and lengths
+    /// are multiples.
     pub logical_block: u32,
     /// What it reads and writes without extra work, in bytes: a power of two, at least the logical block.
     pub physical_block: u32,
@@ -74,9 +76,9 @@ pub enum Allocation {
 
 /// Something that holds sectors. Calls block, and may come from many threads at once.
 ///
-/// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a
-/// write under way sees either; what [`flush`](BlockDevice::flush) was called for after it returned is durable once that returns. After a flush
-/// failed nothing written before it can be relied on, and the device refuses writes.
+/// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a write
+/// under way sees either; what [`flush`](BlockDevice::flush) was called for after it returned is durable once that
+/// returns. After a flush failed nothing written before it can be relied on, and the device refuses writes.
 pub trait BlockDevice: Send + Sync {
     /// What it is like.
     fn geometry(&self) -> Geometry;
@@ -92,8 +94,8 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` from sector `at` on.
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError>;
 
-    /// Makes all writes that have returned durable. Of several at once only one may be told that something was lost: who flushes from several threads has
-    /// them take turns.
+    /// Makes all writes that have returned durable. Of several at once only one may be told that something was lost:
+    /// who flushes from several threads has them take turns.
     fn flush(&self) -> Result<(), BlockError>;
 
     /// The contents of the range are not needed any more; reads return the old contents or zeroes.
@@ -104,8 +106,8 @@ pub trait BlockDevice: Send + Sync {
         false
     }
 
-    /// How a range begins that is not empty: its first part that is allocated in one way, or a beginning of that; never empty itself. What is written meanwhile may
-    /// be seen or not. All data where it cannot say.
+    /// How a range begins that is not empty: its first part that is allocated in one way, or a beginning of that; never
+    /// empty itself. What is written meanwhile may be seen or not. All data where it cannot say.
     fn first_extent(&self, range: SectorRange) -> Result<(SectorRange, Allocation), BlockError> {
         self.geometry().check_range(range)?;
         Ok((range, Allocation::Data))
@@ -115,7 +117,8 @@ pub trait BlockDevice: Send + Sync {
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError>;
 }
 
-/// The methods of [`BlockDevice`] that a device hands on to the one in its field as they are: `forward!(inner: geometry, read, flush);`.
+/// The methods of [`BlockDevice`] that a device hands on to the one in its field as they are:
+/// `forward!(inner: geometry, read, flush);`.
 #[macro_export]
 macro_rules! forward {
     ($inner:tt: $($method:ident),+) => { $($crate::forward!(@ $method $inner);)+ };

@@ -1,8 +1,9 @@
 //! Block devices: what reads and writes sectors, what stands before a disk, and who offers it to programs.
 //!
-//! [`BlockDevice`] is the one interface. Below it: a [`file`](mod@file) or real device, [`memory`], an [`emulated`] disk with true timing; around
-//! it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk, a flash log before a disk that
-//! sleeps; the [`log_store`], which writes one after the other what comes at random. [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
+//! [`BlockDevice`] is the one interface. Below it: a [`file`](mod@file) or real device, [`memory`], an [`emulated`]
+//! disk with true timing; around it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk,
+//! a flash log before a disk that sleeps; the [`log_store`], which writes one after the other what comes at random.
+//! [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
 
 mod checksum;
 mod device;

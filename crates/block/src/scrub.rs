@@ -1,4 +1,5 @@
-//! Scrubbing: all data that has a checksum is read and compared with it, so that damage is known while a backup still has what it hit.
+//! Scrubbing: all data that has a checksum is read and compared with it, so that damage is known while a backup still
+//! has what it hit.
 //!
 //! Nothing is repaired: there is no second copy to repair it from. Writing a damaged block again mends it.
 
@@ -25,8 +26,9 @@ pub trait Scrub: Send + Sync {
     /// How much has checksums now.
     fn checksummed(&self) -> ByteSize;
 
-    /// Reads the first data at or behind a sector that has checksums, as much of it as the buffer holds (at least one block of 4 KiB), and compares it. Which range that
-    /// was, and what came of it; `None` if there is no more. It does not count as an access of users.
+    /// Reads the first data at or behind a sector that has checksums, as much of it as the buffer holds (at least one
+    /// block of 4 KiB), and compares it. Which range that was, and what came of it; `None` if there is no more. It does
+    /// not count as an access of users.
     fn scrub(&self, from: Lba, buffer: &mut [u8]) -> Option<(SectorRange, Result<(), BlockError>)>;
 }
 
@@ -47,7 +49,8 @@ pub struct Scrubbing {
 }
 
 impl Scrubbing {
-    /// Reads the next part; how much that was, nothing at the end. What cannot be read as a whole is read block by block, in steps of their own.
+    /// Reads the next part; how much that was, nothing at the end. What cannot be read as a whole is read block by
+    /// block, in steps of their own.
     pub fn step(&mut self, device: &dyn Scrub, buffer: &mut Buffer) -> Option<ByteSize> {
         let is_suspect = self.position < self.suspect_until;
         let most = if is_suspect { (BLOCK_SECTORS * SECTOR_BYTES) as usize } else { STEP };

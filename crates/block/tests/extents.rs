@@ -1,4 +1,5 @@
-//! What a hybrid disk and a log store say of their holes: whatever is done to them, a hole reads as zeroes, and what was never written is one.
+//! What a hybrid disk and a log store say of their holes: whatever is done to them, a hole reads as zeroes, and what
+//! was never written is one.
 
 use std::sync::Arc;
 

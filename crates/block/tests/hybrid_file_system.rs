@@ -1,4 +1,5 @@
-//! Real programs on ext4 on a hybrid disk, which falls asleep and is drained under them. Needs root, FUSE, the loop driver, postmark and fio.
+//! Real programs on ext4 on a hybrid disk, which falls asleep and is drained under them. Needs root, FUSE, the loop
+//! driver, postmark and fio.
 
 mod support;
 

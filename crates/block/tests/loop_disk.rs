@@ -169,8 +169,8 @@ fn the_kernel_is_told_of_sectors_scheduler_and_rotation() {
     disk.take_apart();
 }
 
-/// Neighbours that are written by many while the disk is busy reach it as few requests: with few places in the queue they wait where they can
-/// be joined.
+/// Neighbours that are written by many while the disk is busy reach it as few requests: with few places in the queue
+/// they wait where they can be joined.
 #[test]
 fn what_a_short_queue_does_not_take_is_joined_meanwhile() {
     const PAGES: u64 = 128;

@@ -1,7 +1,9 @@
-//! How fast small files move to another branch, beside a copy by hand: `make bench-moves`, or `cargo bench -p umbrella --bench moves -- --help`.
+//! How fast small files move to another branch, beside a copy by hand: `make bench-moves`, or
+//! `cargo bench -p umbrella --bench moves -- --help`.
 //!
-//! Two fresh ext4 images for each run. By hand: `cp -a`, a sync of the new disk, `rm`, a sync of the old one. By the pool: `umbrella enforce` from one
-//! branch to another. Both take turns; the ratio is that of the medians. All mounts live in a private mount namespace.
+//! Two fresh ext4 images for each run. By hand: `cp -a`, a sync of the new disk, `rm`, a sync of the old one. By the
+//! pool: `umbrella enforce` from one branch to another. Both take turns; the ratio is that of the medians. All mounts
+//! live in a private mount namespace.
 #![expect(dead_code, reason = "the other benchmarks use the rest of what they share")]
 
 #[path = "common/daemon.rs"]

@@ -1,7 +1,8 @@
 //! Speaks to a daemon, a pool's or a disk's: one request a connection, any number of progress lines, one final answer.
 //!
-//! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
-//! questions have a deadline. Long work has none: while nothing comes, the daemon is asked from time to time whether it lives.
+//! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and
+//! short questions have a deadline. Long work has none: while nothing comes, the daemon is asked from time to time
+//! whether it lives.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
@@ -220,7 +221,8 @@ impl<L: Language> ClientOf<L> {
         self.converse(request, Limit::Answer(Instant::now() + self.patience), &mut |_| {})
     }
 
-    /// Starts long work, and shows how far it is. A daemon that says nothing for long, and not that it lives either, is given up.
+    /// Starts long work, and shows how far it is. A daemon that says nothing for long, and not that it lives either, is
+    /// given up.
     pub(crate) fn work(
         &self,
         request: &L::Request,
@@ -229,8 +231,8 @@ impl<L: Language> ClientOf<L> {
         self.converse(request, Limit::Life, on_progress)
     }
 
-    /// As [`ClientOf::work`], with work that a first Ctrl-C (or SIGTERM) stops: the daemon answers how far it came. A second one ends the program.
-    /// Beside the answer: the signal that came.
+    /// As [`ClientOf::work`], with work that a first Ctrl-C (or SIGTERM) stops: the daemon answers how far it came. A
+    /// second one ends the program. Beside the answer: the signal that came.
     pub(crate) fn work_until_stopped(
         &self,
         request: &L::Request,
@@ -247,7 +249,8 @@ impl<L: Language> ClientOf<L> {
         }
     }
 
-    /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent is given up.
+    /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent
+    /// is given up.
     pub(crate) fn work_with_pulse(
         &self,
         request: &L::Request,
@@ -306,7 +309,8 @@ impl<L: Language> ClientOf<L> {
         !matches!(self.ask(&L::sign_of_life()), Err(ClientError::Silent { .. }))
     }
 
-    /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits for long is told so, once.
+    /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits
+    /// for long is told so, once.
     fn read_line(
         &self,
         replies: &mut BufReader<UnixStream>,
@@ -426,7 +430,8 @@ mod tests {
 
     use super::*;
 
-    /// Lets a daemon of one conversation say `reply`; gives the client's outcome, its progress and what the daemon heard.
+    /// Lets a daemon of one conversation say `reply`; gives the client's outcome, its progress and what the daemon
+    /// heard.
     fn converse(reply: &'static [u8]) -> (Result<Answer, ClientError>, Vec<u64>, Request) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");

@@ -1,4 +1,5 @@
-//! Branches that are hidden: what is below the empty directory at their path, and who may not take that directory for the branch.
+//! Branches that are hidden: what is below the empty directory at their path, and who may not take that directory for
+//! the branch.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +27,9 @@ pub(crate) fn refuse(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// From now on this process sees what is below the covers of these branches: it gets a table of mounts of its own, without them. What others see stays
-/// as it is. Threads that run already see no change. Where the kernel refuses that, it fails.
+/// From now on this process sees what is below the covers of these branches: it gets a table of mounts of its own,
+/// without them. What others see stays as it is. Threads that run already see no change. Where the kernel refuses that,
+/// it fails.
 pub(crate) fn look_below(branches: &[BranchSpec]) -> anyhow::Result<()> {
     let covers = cover::all();
     let is_covered = |path: &PathBuf| covers.iter().any(|cover| cover.path == *path);

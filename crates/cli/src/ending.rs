@@ -1,7 +1,8 @@
-//! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so whoever wants these waits:
-//! `umount DIR` returns before the daemon has let go.
+//! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so
+//! whoever wants these waits: `umount DIR` returns before the daemon has let go.
 //!
-//! A pool that was detached and is still in use ends when its last user does, and nobody knows when: it is not waited for.
+//! A pool that was detached and is still in use ends when its last user does, and nobody knows when: it is not waited
+//! for.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ use crate::pool::{self, GLANCE, Pool};
 use crate::text::visible_path;
 use crate::{client, mounts, render};
 
-/// How long a detached pool may still seem to be in use: whoever looked something up in it when it was unmounted holds it for a moment.
+/// How long a detached pool may still seem to be in use: whoever looked something up in it when it was unmounted holds
+/// it for a moment.
 const LAST_USERS: Duration = Duration::from_secs(1);
 /// How often a daemon that does not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -43,7 +45,8 @@ fn is_locked(branch: &Path) -> bool {
     own.is_ok_and(|own| rustix::fs::flock(&own, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
-/// Waits for daemons of other mount points that have one of these branches. One whose tree is still in use is left alone.
+/// Waits for daemons of other mount points that have one of these branches. One whose tree is still in use is left
+/// alone.
 pub(crate) fn wait_for_branches(branches: &[PathBuf]) -> anyhow::Result<()> {
     let attached = mounts::pools();
     let is_known = |status: &Status, path: &Path| status.branches.iter().any(|known| known.path == path);
@@ -112,7 +115,8 @@ fn wait_for(
     }
 }
 
-/// Waits a moment for a process to end. One that cannot be watched (of another process namespace) has ended when nobody answers.
+/// Waits a moment for a process to end. One that cannot be watched (of another process namespace) has ended when nobody
+/// answers.
 fn has_ended(process: Option<&OwnedFd>) -> anyhow::Result<bool> {
     let Some(process) = process else {
         std::thread::sleep(ASK_AGAIN);

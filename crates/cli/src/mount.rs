@@ -1,7 +1,8 @@
 //! One mounted pool, from the first look at its directories to the last signal.
 //!
-//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that turns signals into requests to
-//! the pool's own control socket, and what happens once the mount is ready (mount flags, word to systemd and to the starter).
+//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that
+//! turns signals into requests to the pool's own control socket, and what happens once the mount is ready (mount flags,
+//! word to systemd and to the starter).
 
 use std::fs::DirBuilder;
 use std::io;
@@ -152,8 +153,8 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
     }
 }
 
-/// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the configuration of a daemon, and
-/// ends a foreground mount, whose terminal is gone.
+/// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the configuration
+/// of a daemon, and ends a foreground mount, whose terminal is gone.
 fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();

@@ -1,8 +1,9 @@
 //! Called by mount(8): `mount -t fuse.umbrella CONFIG DIR -o OPTIONS`, by hand or from fstab.
 //!
-//! mount(8) runs `/sbin/mount.fuse.umbrella CONFIG DIR [-sfnv] [-o OPTIONS] [-t TYPE]` if that exists (a link to this program);
-//! otherwise mount.fuse runs `umbrella CONFIG DIR -o OPTIONS`. Both become `umbrella mount CONFIG --daemon --at DIR`. Options for
-//! mount(8), fstab and systemd are known and passed over; one that is refused or unknown is an error, unless `-s` asks for tolerance.
+//! mount(8) runs `/sbin/mount.fuse.umbrella CONFIG DIR [-sfnv] [-o OPTIONS] [-t TYPE]` if that exists (a link to this
+//! program); otherwise mount.fuse runs `umbrella CONFIG DIR -o OPTIONS`. Both become
+//! `umbrella mount CONFIG --daemon --at DIR`. Options for mount(8), fstab and systemd are known and passed over; one
+//! that is refused or unknown is an error, unless `-s` asks for tolerance.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,8 @@
-//! The general options of mount(8), and what each means for a pool: honoured, without effect here, or refused with what to do instead.
+//! The general options of mount(8), and what each means for a pool: honoured, without effect here, or refused with what
+//! to do instead.
 //!
-//! The order counts, as for mount(8): of two that contradict each other the last holds, so that `user,exec` is `nosuid,nodev`.
+//! The order counts, as for mount(8): of two that contradict each other the last holds, so that `user,exec` is
+//! `nosuid,nodev`.
 
 use rustix::mount::MountFlags;
 use thiserror::Error;
@@ -112,7 +114,8 @@ pub(crate) enum OptionError {
 }
 
 impl OptionError {
-    /// Whether `mount -s` may go on: without the option the mount is what it would have been. A remount would be another mount.
+    /// Whether `mount -s` may go on: without the option the mount is what it would have been. A remount would be
+    /// another mount.
     pub(crate) fn may_be_tolerated(&self) -> bool {
         !matches!(self, OptionError::Refused { why: CANNOT_BE_REMOUNTED, .. })
     }

@@ -87,7 +87,8 @@ fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
     mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
 }
 
-/// Whether a path lies on a file system whose calls may hang: a network's, or a daemon's. Asks the kernel only, never the file system.
+/// Whether a path lies on a file system whose calls may hang: a network's, or a daemon's. Asks the kernel only, never
+/// the file system.
 pub(crate) fn may_hang(path: &Path) -> bool {
     guarded_above(&all(), path).is_some()
 }
@@ -150,7 +151,8 @@ fn leads_by(mounts: &[(PathBuf, Mounted)], path: &Path) -> Leads {
     Leads::Here
 }
 
-/// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not answer is kept as it is.
+/// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not
+/// answer is kept as it is.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     match leads(path) {
         Leads::Here => umbrella_fs::spec::resolve(path),
@@ -189,7 +191,8 @@ pub(crate) fn is_block_device(path: &Path) -> bool {
     matches!(found_at(path), Reply::Yes(found) if found.is_block)
 }
 
-/// Whether two paths are one file, also by another name (a hard link) or through another mount. `identity` is the first's.
+/// Whether two paths are one file, also by another name (a hard link) or through another mount. `identity` is the
+/// first's.
 pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool {
     if one == other {
         return true;
@@ -256,8 +259,8 @@ fn fusermount(path: &Path) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 ended with {status}"))) }
 }
 
-/// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the options of the
-/// mount are the sixth, and the type is the first after the lone dash.
+/// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the
+/// options of the mount are the sixth, and the type is the first after the lone dash.
 fn last_at(table: &[u8], path: &Path) -> Option<Mounted> {
     let mut lines = table.split(|byte| *byte == b'\n').filter_map(parse);
     lines.rfind(|(mount_point, _)| mount_point == path).map(|(_, mounted)| mounted)

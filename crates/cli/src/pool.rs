@@ -1,8 +1,8 @@
 //! Which pool is meant, and where its daemon is spoken to.
 //!
-//! A POOL on the command line is a mount point, any path inside a mount, or a configuration file; with exactly one pool mounted
-//! it may be left out. The control socket of the pool at `/srv/pool` is `/run/umbrella/srv-pool.sock`: the mount point escaped
-//! as `systemd-escape --path` does it, so that no two mount points share a name.
+//! A POOL on the command line is a mount point, any path inside a mount, or a configuration file; with exactly one pool
+//! mounted it may be left out. The control socket of the pool at `/srv/pool` is `/run/umbrella/srv-pool.sock`: the
+//! mount point escaped as `systemd-escape --path` does it, so that no two mount points share a name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -291,7 +291,8 @@ pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// No daemon listens: nothing is mounted, or what is has lost its daemon. The mounts themselves are not asked, since that may hang.
+/// No daemon listens: nothing is mounted, or what is has lost its daemon. The mounts themselves are not asked, since
+/// that may hang.
 fn none_alive() -> PoolError {
     let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
     let dead: Vec<PathBuf> = dead.collect();
@@ -305,7 +306,8 @@ fn none_alive() -> PoolError {
     }
 }
 
-/// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not another's.
+/// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not
+/// another's.
 fn of_others() -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() { Vec::new() } else { mounts::pools() }
 }
@@ -373,7 +375,8 @@ pub(crate) fn log_dir() -> PathBuf {
     own_dir("UMBRELLA_LOG_DIR", "/var/log/umbrella", "XDG_STATE_HOME", Some(".local/state"))
 }
 
-/// `variable` if set; the system's directory for root; else the user's, from `user_variable` or below the home directory.
+/// `variable` if set; the system's directory for root; else the user's, from `user_variable` or below the home
+/// directory.
 fn own_dir(variable: &str, system: &str, user_variable: &str, below_home: Option<&str>) -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(dir) = set(variable) {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The text with control characters (and those that change the direction of writing) escaped, so that a file name or a daemon's
-/// answer cannot steer the terminal.
+/// The text with control characters (and those that change the direction of writing) escaped, so that a file name or a
+/// daemon's answer cannot steer the terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

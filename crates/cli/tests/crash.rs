@@ -1,5 +1,5 @@
-//! The daemon is killed at random moments while files move and names change. Whatever was acknowledged is there after the
-//! next mount, every file once and whole, and nothing half-made is visible. `UMBRELLA_CRASH_ROUNDS` sets how often,
+//! The daemon is killed at random moments while files move and names change. Whatever was acknowledged is there after
+//! the next mount, every file once and whole, and nothing half-made is visible. `UMBRELLA_CRASH_ROUNDS` sets how often,
 //! `UMBRELLA_CRASH_SEED` where it begins.
 #![allow(
     clippy::duration_suboptimal_units,
@@ -422,7 +422,8 @@ fn all_on(branch: &str) -> String {
     format!("[[rule]]\nname = \"all\"\nmatch = [{{ glob = \"/**\", to = [\"{branch}\"] }}]\n")
 }
 
-/// Users go on while thousands of small files move in batches to one branch, then back, and so on, and each walk is cut short.
+/// Users go on while thousands of small files move in batches to one branch, then back, and so on, and each walk is cut
+/// short.
 fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
     const FILES: u64 = 2_000;
     let mut pool = Pool::builder()

@@ -1,4 +1,5 @@
-//! `umbrella disk` as its users call it: disks that are made, served, attached, looked at, and taken away, in order or not.
+//! `umbrella disk` as its users call it: disks that are made, served, attached, looked at, and taken away, in order or
+//! not.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 #[path = "disk/damage.rs"]

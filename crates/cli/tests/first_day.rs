@@ -1,4 +1,5 @@
-//! The commands of the first day: a look at used disks, a first configuration, what mergerfs becomes, and what a machine lacks.
+//! The commands of the first day: a look at used disks, a first configuration, what mergerfs becomes, and what a
+//! machine lacks.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 mod support;

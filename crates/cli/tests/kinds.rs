@@ -1,5 +1,5 @@
-//! Branches of every kind in one pool: local, in memory, encrypted and remote. What a branch cannot keep is found out and
-//! said, and nothing is lost by moving there.
+//! Branches of every kind in one pool: local, in memory, encrypted and remote. What a branch cannot keep is found out
+//! and said, and nothing is lost by moving there.
 #![allow(
     clippy::format_push_string,
     clippy::unnecessary_debug_formatting,

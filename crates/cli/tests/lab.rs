@@ -1,5 +1,5 @@
-//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat, errors that
-//! say what to do next, and results that no Ctrl-C and no full disk takes away.
+//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat,
+//! errors that say what to do next, and results that no Ctrl-C and no full disk takes away.
 
 #[path = "support/program.rs"]
 mod program;
@@ -844,13 +844,15 @@ fn takes(child: &Child, signal: i32) {
     panic!("the program never caught signal {signal}");
 }
 
-/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine does.
+/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine
+/// does.
 fn works_for(child: &Child, time: Duration) {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let until = Instant::now() + Duration::from_secs(300);
     while Instant::now() < until {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("the program runs");
-        // What follows the name begins with the third field; the times as a user and in the kernel are the fields 14 and 15.
+        // What follows the name begins with the third field; the times as a user and in the kernel are the fields 14
+        // and 15.
         let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name").1.split(' ').collect();
         let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a time")).sum();
         if Duration::from_millis(ticks * 1000 / ticks_a_second) >= time {

@@ -1,4 +1,5 @@
-//! `umbrella lab trace` as a user calls it: figures, conversions that are whole or not there, and a recording of a real (loop) disk.
+//! `umbrella lab trace` as a user calls it: figures, conversions that are whole or not there, and a recording of a real
+//! (loop) disk.
 
 use std::fs::{self, File};
 use std::io::Write as _;

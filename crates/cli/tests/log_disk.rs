@@ -1,5 +1,5 @@
-//! Log stores as their users have them: made, served and attached by the program, with real file systems and programs on them, grown,
-//! killed and damaged. Needs root, FUSE, the loop driver, fio, postmark, fsx, nbdcopy and qemu-img.
+//! Log stores as their users have them: made, served and attached by the program, with real file systems and programs
+//! on them, grown, killed and damaged. Needs root, FUSE, the loop driver, fio, postmark, fsx, nbdcopy and qemu-img.
 
 #[path = "log_disk/file_systems.rs"]
 mod file_systems;

@@ -1,5 +1,6 @@
-//! `umbrella disk attach --front ublk` on a machine that has the driver: Debian's 6.12 kernel, emulated by qemu, with nothing on it but a few tools and
-//! `umbrella`. What is done there stands in `ublk/init.sh`, and each of its steps has to be reported as done.
+//! `umbrella disk attach --front ublk` on a machine that has the driver: Debian's 6.12 kernel, emulated by qemu, with
+//! nothing on it but a few tools and `umbrella`. What is done there stands in `ublk/init.sh`, and each of its steps has
+//! to be reported as done.
 #![cfg(feature = "ublk")]
 
 use std::fs;
@@ -117,7 +118,8 @@ fn copy(from: &Path, to: &Path) {
     fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
 }
 
-/// Runs the machine until it switches itself off, at most for [`LIMIT`]. Returns its verdicts; all that it says is printed.
+/// Runs the machine until it switches itself off, at most for [`LIMIT`]. Returns its verdicts; all that it says is
+/// printed.
 fn boot(image: &Path, archive: &Path) -> Vec<String> {
     let mut machine = Command::new("timeout")
         .args([

@@ -254,7 +254,8 @@ fn users_other_than_root_are_told_why_not() {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     // The folder that programs are built in may be closed to others.
     let program = run_dir.path().join("umbrella");
-    // By another process: a test beside this one that forks while the copy is open for writing would keep it from being run.
+    // By another process: a test beside this one that forks while the copy is open for writing would keep it from being
+    // run.
     let copied = Command::new("install").args(["-m", "755", PROGRAM]).arg(&program).status().expect("install starts");
     assert!(copied.success());
     let mut command = Command::new(&program);

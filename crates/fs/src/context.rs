@@ -1,4 +1,5 @@
-//! What all rooms of one mounted pool use: its configuration, its figures, what a person should look at, the kernel's side, and its end.
+//! What all rooms of one mounted pool use: its configuration, its figures, what a person should look at, the kernel's
+//! side, and its end.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,8 +22,8 @@ use crate::node::{NodeId, PassthroughToken};
 use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
 use crate::warning::{Subject, Warning};
 
-/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`, `drop_attributes` and `drop_names`, which wait for
-/// nobody.
+/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`,
+/// `drop_attributes` and `drop_names`, which wait for nobody.
 pub trait Kernel: Send + Sync {
     /// Forget the attributes and ACLs of one node. Waits for nothing.
     fn drop_attributes(&self, node: NodeId);
@@ -148,7 +149,8 @@ impl Context {
         }
     }
 
-    /// Keeps something for the status; the newest of a subject wins, and their number is bounded. The log has all of them.
+    /// Keeps something for the status; the newest of a subject wins, and their number is bounded. The log has all of
+    /// them.
     pub(crate) fn warn(&self, subject: Subject, warning: &Warning) {
         const MOST: usize = 1000;
         // Of files that cannot move there may be many: what is said of anything else must not go under.

@@ -1,5 +1,5 @@
-//! What can go wrong. Operations of the tree return [`OpError`], which `fuse` alone turns into an errno; setting a pool up
-//! and long work return [`enum@Error`], which is shown to people.
+//! What can go wrong. Operations of the tree return [`OpError`], which `fuse` alone turns into an errno; setting a pool
+//! up and long work return [`enum@Error`], which is shown to people.
 
 use std::path::PathBuf;
 
@@ -38,8 +38,9 @@ impl OpError {
         matches!(self, OpError::Sys(Errno::NOSPC | Errno::DQUOT))
     }
 
-    /// Whether a descriptor was lacking: to the daemon, to the machine, or to what serves the branch. Which of them cannot be told from the error, so
-    /// it never speaks against a branch; probes, which need no descriptor, tell a branch that lacks them.
+    /// Whether a descriptor was lacking: to the daemon, to the machine, or to what serves the branch. Which of them
+    /// cannot be told from the error, so it never speaks against a branch; probes, which need no descriptor, tell a
+    /// branch that lacks them.
     pub(crate) fn is_want_of_descriptors(self) -> bool {
         matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE))
     }
@@ -125,7 +126,8 @@ pub enum Comes {
     InPlace,
 }
 
-/// Why the pool as a whole, or long work on it, failed. What to do about it in commands, the program says: see [`crate::set_advice`].
+/// Why the pool as a whole, or long work on it, failed. What to do about it in commands, the program says: see
+/// [`crate::set_advice`].
 #[derive(Debug, Error)]
 pub enum Error {
     /// A branch that is not optional cannot be used.

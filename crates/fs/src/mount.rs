@@ -26,7 +26,8 @@ pub struct Options {
     pub ready: Box<dyn FnOnce() + Send>,
     /// Branches that may be missing besides the optional ones.
     pub allow_missing: Vec<String>,
-    /// What the table of mounts has as the source, so that mount(8) recognises the line of fstab; `None`: the mount point.
+    /// What the table of mounts has as the source, so that mount(8) recognises the line of fstab; `None`: the mount
+    /// point.
     pub source: Option<PathBuf>,
     /// The file that describes the pool, absolute; for `umbrella status`.
     pub config: PathBuf,
@@ -38,15 +39,15 @@ pub struct Options {
     pub first_look: Option<FirstLook>,
 }
 
-/// Looks at branches as long as it is told to go on, and says what a person should know. They come by name and open root: their
-/// paths may be hidden.
+/// Looks at branches as long as it is told to go on, and says what a person should know. They come by name and open
+/// root: their paths may be hidden.
 pub type FirstLook = Box<dyn FnOnce(&[(String, OwnedFd)], &dyn Fn() -> bool) -> Option<String> + Send>;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
-/// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover drops the copy
-/// under way, or finishes its commit; 4. the branches are let go; 5. the control socket: while it is there, the next mount knows whom it
-/// waits for.
+/// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover
+/// drops the copy under way, or finishes its commit; 4. the branches are let go; 5. the control socket: while it is
+/// there, the next mount knows whom it waits for.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_limits();
     crate::ground::lease::ignore_signal();
@@ -115,8 +116,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
         .map_err(|source| Error::NoThread { name: name.to_owned(), source })
 }
 
-/// Directories and open files hold descriptors. How long a file may grow is the caller's limit, which the kernel has looked at before it asks:
-/// one that the daemon inherited must not end it.
+/// Directories and open files hold descriptors. How long a file may grow is the caller's limit, which the kernel has
+/// looked at before it asks: one that the daemon inherited must not end it.
 fn raise_limits() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let free = Rlimit { current: None, maximum: None };

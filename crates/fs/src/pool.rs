@@ -1,8 +1,10 @@
 //! The pool: one method a request. What it does is in its rooms, each of which stands on those before it:
 //!
-//! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`: what waits in memory
+//! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`:
+//!   what waits in memory
 //! - `write_back`: who writes a branch back; `placement`: where a file belongs
-//! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that leave memory
+//! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that
+//!   leave memory
 //! - `io`: open files and attributes; `names`: changes of names; `admin`: branches that come and go, status
 //!
 //! Knows nothing of FUSE.
@@ -133,7 +135,8 @@ impl Pool {
         &self.context
     }
 
-    /// Notes that the pool is in use. Returns the names of its threads and their work, which goes on until the pool ends.
+    /// Notes that the pool is in use. Returns the names of its threads and their work, which goes on until the pool
+    /// ends.
     pub(crate) fn begin(&self) -> Vec<(String, Work)> {
         self.migrate.begin_use();
         if let Some(short) = self.admin.descriptor_warning() {
@@ -201,7 +204,8 @@ impl Pool {
         self.tree.begin_listing(node)
     }
 
-    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
+    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it
+    /// was given this one.
     pub fn end_listing(&self, node: NodeId) {
         self.tree.end_listing(node);
     }
@@ -232,13 +236,14 @@ impl Pool {
         self.migrate.enforce(walk, tell)
     }
 
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until that is taken back.
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining`
+    /// stays on, over unmounts too, until that is taken back.
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// wait for it.
     pub fn move_all_queued(&self) {
         self.migrate.move_all_queued();
     }
@@ -268,7 +273,8 @@ impl Pool {
         self.io.read(handle, buffer, offset)
     }
 
-    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on
+    /// there.
     pub fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
         self.io.write(handle, data, offset, drop_bits)
     }
@@ -470,8 +476,8 @@ impl Pool {
         self.admin.shut_down();
     }
 
-    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
-    /// it and vanish from the tree.
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its
+    /// files stay on it and vanish from the tree.
     pub fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         self.admin.remove_branch(name, force)
     }

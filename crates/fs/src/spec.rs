@@ -24,11 +24,13 @@ pub struct PoolSpec {
     /// What is shown of a directory whose copies differ.
     #[serde(default)]
     pub directories: DirectoryRule,
-    /// How long the kernel may keep names and attributes. Zero for pools whose branches are changed behind the mount's back.
+    /// How long the kernel may keep names and attributes. Zero for pools whose branches are changed behind the mount's
+    /// back.
     pub cache_timeout: Duration,
     /// Schedule and limits of the enforcer.
     pub enforce: EnforceSpec,
-    /// How often branches are asked whether they live; an answer that takes longer than `probe_timeout` takes them offline.
+    /// How often branches are asked whether they live; an answer that takes longer than `probe_timeout` takes them
+    /// offline.
     pub probe_interval: Duration,
     /// See `probe_interval`.
     pub probe_timeout: Duration,
@@ -48,8 +50,8 @@ pub struct PoolSpec {
     pub access_times: AccessTimes,
 }
 
-/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a few requests at once cannot
-/// choose the nearest.
+/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a
+/// few requests at once cannot choose the nearest.
 const LEAST_THREADS: usize = 16;
 
 impl PoolSpec {
@@ -119,8 +121,8 @@ pub enum AtimeUpdate {
 pub struct StagingSpec {
     /// Which files wait, where no rule says otherwise.
     pub mode: StagingMode,
-    /// Where: for volatile staging an empty directory to mount a tmpfs on (`None`: one below the state directory), otherwise one on
-    /// memory that keeps its contents.
+    /// Where: for volatile staging an empty directory to mount a tmpfs on (`None`: one below the state directory),
+    /// otherwise one on memory that keeps its contents.
     pub path: Option<PathBuf>,
     /// A power loss empties it.
     pub volatile: bool,
@@ -180,8 +182,8 @@ pub struct BranchSpec {
     pub path: PathBuf,
     /// New files are not placed here when less than this is free.
     pub min_free: Amount,
-    /// Below this much free space, files are not opened in passthrough for writing, so that they can still move when the
-    /// branch fills up. `None`: a tenth of the branch, at least 1 GiB, never less than `min_free`.
+    /// Below this much free space, files are not opened in passthrough for writing, so that they can still move when
+    /// the branch fills up. `None`: a tenth of the branch, at least 1 GiB, never less than `min_free`.
     pub headroom: Option<Amount>,
     /// Nothing is written, moved or deleted here.
     pub read_only: bool,
@@ -295,7 +297,8 @@ pub struct WriteBackChange {
 }
 
 impl WriteBackChange {
-    /// What holds after it, where `before` held. A background threshold that is kept goes where it is not below the new limit.
+    /// What holds after it, where `before` held. A background threshold that is kept goes where it is not below the new
+    /// limit.
     pub fn of(self, before: Option<&WriteBackSpec>) -> WriteBackSpec {
         let limit = self.limit.of(before.and_then(|before| before.limit));
         let background = self.background.of(before.and_then(|before| before.background));
@@ -355,7 +358,8 @@ pub const STAGING: &str = "(staging)";
 /// Names stand in tables and messages: no longer than this many characters.
 pub const LONGEST_NAME: usize = 64;
 
-/// Whether a branch or group may be called so. Without `/`, since names are shown beside paths; and no word of the rules' lists.
+/// Whether a branch or group may be called so. Without `/`, since names are shown beside paths; and no word of the
+/// rules' lists.
 #[must_use]
 pub fn is_branch_name(name: &str) -> bool {
     is_name(name) && !name.contains('/') && ![STAGING, DEFAULT, ANY].contains(&name)

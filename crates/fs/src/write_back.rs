@@ -1,8 +1,9 @@
 //! Branches with a write-back policy: what the pool tells their flushers, and who waits for them.
 //!
-//! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change to a file's pages that
-//! passes through the daemon is told after it was made. What goes past it (passthrough, which such a branch gives to readers, and to writers that come while one reads, and
-//! changes behind the mount's back) is left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
+//! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change
+//! to a file's pages that passes through the daemon is told after it was made. What goes past it (passthrough, which
+//! such a branch gives to readers, and to writers that come while one reads, and changes behind the mount's back) is
+//! left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -115,8 +116,8 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like any writer.
-/// A copy that is synced when it is made is clean then.
+/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like
+/// any writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
     holds: Holds,
@@ -259,7 +260,8 @@ impl WriteBack {
         flusher.rearranged(id, range);
     }
 
-    /// Syncs a file with `sync`, and tells that it is synced. An error that the flusher saw before the caller did is the caller's now.
+    /// Syncs a file with `sync`, and tells that it is synced. An error that the flusher saw before the caller did is
+    /// the caller's now.
     pub(crate) fn syncing(&self, file: &FileAt, sync: impl FnOnce() -> OpResult<()>) -> OpResult<()> {
         let Some((flusher, id)) = self.flusher_of(file) else {
             return sync().and_then(|()| if self.failed_before(file) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) });
@@ -361,7 +363,8 @@ impl WriteBack {
         Ok(chosen.unwrap_or_else(|| branch.settings().write_back.clone()))
     }
 
-    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the record ends.
+    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the
+    /// record ends.
     pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;
         let failed = |reason: String| Error::WriteBack { name: name.to_owned(), reason };

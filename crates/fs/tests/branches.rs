@@ -1,4 +1,5 @@
-//! Branches on real file systems: mounts that are missing, swapped, read-only or hung, and what each file system can keep.
+//! Branches on real file systems: mounts that are missing, swapped, read-only or hung, and what each file system can
+//! keep.
 //!
 //! Needs root, for loop devices and mounts. Whatever a test mounts it unmounts.
 

@@ -6,8 +6,8 @@
 //! valgrind --tool=callgrind target/release/examples/bookkeeping entries 2
 //! ```
 //!
-//! The difference is one round of 50,000 entries (`zones`, `pages`). Each of the 50,000 of `pages` either enters a page or takes it
-//! out, so that both take twice as much. The constants that come of it are in docs/models.md.
+//! The difference is one round of 50,000 entries (`zones`, `pages`). Each of the 50,000 of `pages` either enters a page
+//! or takes it out, so that both take twice as much. The constants that come of it are in docs/models.md.
 
 use std::hint::black_box;
 
@@ -68,8 +68,8 @@ struct Zone {
     segments: u32,
 }
 
-/// TESA's choice: the mean of dirty pages, then the longest mean segment among zones that have at least as many, or the zone with
-/// most pages.
+/// TESA's choice: the mean of dirty pages, then the longest mean segment among zones that have at least as many, or the
+/// zone with most pages.
 fn choose(zones: &[Zone], alpha: u32) -> usize {
     let mean = zones.iter().map(|zone| u64::from(zone.pages)).sum::<u64>() / zones.len().max(1) as u64;
     let (mut longest, mut fullest) = ((0, 0), (0, 0));

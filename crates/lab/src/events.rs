@@ -1,8 +1,8 @@
-//! A run that was recorded live, decided again: by the policy that decided then, which has to answer the same bit for bit, or by another, to see
-//! what it would have written.
+//! A run that was recorded live, decided again: by the policy that decided then, which has to answer the same bit for
+//! bit, or by another, to see what it would have written.
 //!
-//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write as much. What was written in
-//! between stays as it was recorded: the record says when pages became dirty, not why.
+//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write as
+//! much. What was written in between stays as it was recorded: the record says when pages became dirty, not why.
 
 use std::io::{BufRead, Read};
 
@@ -133,7 +133,8 @@ pub struct Replayed {
     pub left: u64,
 }
 
-/// Decides a record again: by `other`, or by the policy that decided then. A difference from what that one did is an error.
+/// Decides a record again: by `other`, or by the policy that decided then. A difference from what that one did is an
+/// error.
 pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, EventsError> {
     let mut reader = Reader::new();
     let mut steps = Vec::new();
@@ -160,7 +161,8 @@ pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, 
         }
         let Some(run) = &mut run else { continue };
         match steps.drain(..).filter(|_| differs.is_none()).try_for_each(|step| run.step(step)) {
-            // The rest is read all the same: if it does not add up, the record is damaged, and the policy is not to blame.
+            // The rest is read all the same: if it does not add up, the record is damaged, and the policy is not to
+            // blame.
             Err(error @ EventsError::Differs { .. }) => differs = Some(error),
             other => other?,
         }

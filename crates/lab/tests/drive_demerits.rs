@@ -1,5 +1,5 @@
-//! The disk model against real drives: the folder that `UMBRELLA_DRIVES` names holds, for each, parameters in DiskSim's format and
-//! requests with measured response times. Without the folder the tests say so and pass.
+//! The disk model against real drives: the folder that `UMBRELLA_DRIVES` names holds, for each, parameters in DiskSim's
+//! format and requests with measured response times. Without the folder the tests say so and pass.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

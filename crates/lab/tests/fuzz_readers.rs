@@ -1,6 +1,7 @@
 //! Damaged traces by the thousand, for a fixed time: no reader may panic, hang, or give a record that cannot be.
 //!
-//! UMBRELLA_FUZZ_SECONDS is the time for all readers together (default 60); UMBRELLA_FUZZ_SEED repeats a run, UMBRELLA_FUZZ_INPUT runs one file.
+//! UMBRELLA_FUZZ_SECONDS is the time for all readers together (default 60); UMBRELLA_FUZZ_SEED repeats a run,
+//! UMBRELLA_FUZZ_INPUT runs one file.
 
 #[path = "fixtures/list.rs"]
 mod list;

@@ -1,5 +1,5 @@
-//! What every policy does with three small workloads, written down: a change of a policy, of the index or of a model shows
-//! in review as a change of `golden/policies.txt`.
+//! What every policy does with three small workloads, written down: a change of a policy, of the index or of a model
+//! shows in review as a change of `golden/policies.txt`.
 
 use std::fmt::Write;
 use std::path::Path;

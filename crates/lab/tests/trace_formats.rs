@@ -1,4 +1,5 @@
-//! Every format: what its fixture holds, that written traces are read back, and that bad input is told of and never worse.
+//! Every format: what its fixture holds, that written traces are read back, and that bad input is told of and never
+//! worse.
 
 #[path = "fixtures/list.rs"]
 mod list;

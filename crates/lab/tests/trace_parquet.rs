@@ -1,4 +1,5 @@
-//! Parquet: files of several row groups, and damaged ones. What columns may be is tried with pandas itself (python/tests/test_trace.py).
+//! Parquet: files of several row groups, and damaged ones. What columns may be is tried with pandas itself
+//! (python/tests/test_trace.py).
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};

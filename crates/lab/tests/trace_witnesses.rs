@@ -1,4 +1,5 @@
-//! The programs whose formats are read here, as witnesses: what blkparse prints of each kind of event, and when fio does what an iolog says.
+//! The programs whose formats are read here, as witnesses: what blkparse prints of each kind of event, and when fio
+//! does what an iolog says.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Write as _};

@@ -1,4 +1,5 @@
-//! What a decision costs with 1, 32 and 1,000 rules or patterns, and with 4, 24 and 100 branches, alone and in a group. Aim: below 300 ns for one rule, a few microseconds for a thousand.
+//! What a decision costs with 1, 32 and 1,000 rules or patterns, and with 4, 24 and 100 branches, alone and in a group.
+//! Aim: below 300 ns for one rule, a few microseconds for a thousand.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -233,7 +234,8 @@ fn groups(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a rule on sizes adds to a create (a guess) and to a close, with as many directories and extensions as are remembered.
+/// What a rule on sizes adds to a create (a guess) and to a close, with as many directories and extensions as are
+/// remembered.
 fn last_sizes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("last sizes");
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);

@@ -1,5 +1,5 @@
-//! What the index of dirty pages costs with a million of them, for what each policy needs: time per event and per selected
-//! page, and bytes per dirty page. Aims: 200 ns per dirty event, 64 bytes per page.
+//! What the index of dirty pages costs with a million of them, for what each policy needs: time per event and per
+//! selected page, and bytes per dirty page. Aims: 200 ns per dirty event, 64 bytes per page.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Hours of the week in which work may be done: `"02:00-05:00"`, `"Sat,Sun 02:00-09:00"`, `"Mon-Fri 22:00-06:00"`.
 //!
-//! Local time, in minutes. A window that ends before it begins passes midnight, and belongs to the day on which it begins.
+//! Local time, in minutes. A window that ends before it begins passes midnight, and belongs to the day on which it
+//! begins.
 
 use std::fmt;
 use std::str::FromStr;

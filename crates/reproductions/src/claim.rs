@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A difference that a text tells without a number has to be as large as this to count, in percent, in percentage points, or
-/// in whatever a claim is in. What is smaller has no sign.
+/// A difference that a text tells without a number has to be as large as this to count, in percent, in percentage
+/// points, or in whatever a claim is in. What is smaller has no sign.
 pub const VISIBLE: f64 = 1.0;
 
 /// What a claim has to meet to hold.
@@ -15,8 +15,8 @@ pub enum Expect {
         /// Percentage points.
         points: f64,
     },
-    /// "By so much to so much": from so many points below the published value, the lower of two, to so many above the upper one. The sign and at
-    /// least half of the lower value as well.
+    /// "By so much to so much": from so many points below the published value, the lower of two, to so many above the
+    /// upper one. The sign and at least half of the lower value as well.
     Between {
         /// The upper value.
         to: f64,

@@ -132,7 +132,8 @@ pub struct Judged<M: Machine> {
     pub outcomes: Vec<M::Outcome>,
 }
 
-/// Runs the cells of several figures, those that figures share once, and judges each figure whose cells all have outcomes.
+/// Runs the cells of several figures, those that figures share once, and judges each figure whose cells all have
+/// outcomes.
 fn run_cells<M: Machine>(
     of_figures: Vec<Vec<Cell<M>>>,
     threads: usize,
@@ -158,8 +159,8 @@ fn run_cells<M: Machine>(
     Ok(judged.collect())
 }
 
-/// Runs the figures of a paper, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
-/// finished, because the observer stopped them, are left out.
+/// Runs the figures of a paper, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were
+/// not all finished, because the observer stopped them, are left out.
 pub fn run(
     paper: &'static str,
     figures: &[&'static Figure],

@@ -99,8 +99,8 @@ pub(crate) fn with_traces<I>(
     Ok(inputs.into_iter().map(Arc::new).collect())
 }
 
-/// Runs the figures of a paper on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures whose runs were not all
-/// finished, because the observer stopped them, are left out.
+/// Runs the figures of a paper on these inputs, `threads` runs at a time. Runs that figures share are run once. Figures
+/// whose runs were not all finished, because the observer stopped them, are left out.
 pub fn run<M: Machine + PartialEq>(
     paper: &'static str,
     figures: &[&'static InputFigure<M>],

@@ -1,6 +1,6 @@
 //! What bookkeeping took on the papers' processors: instructions, counted on our own short versions of it
-//! (crates/lab/examples/bookkeeping.rs, under valgrind's callgrind), at one instruction a cycle. Assumed is that one: a scan of
-//! a directory that is larger than the processor's cache takes longer.
+//! (crates/lab/examples/bookkeeping.rs, under valgrind's callgrind), at one instruction a cycle. Assumed is that one: a
+//! scan of a directory that is larger than the processor's cache takes longer.
 
 use umbrella_lab::machine::Bookkeeping;
 use umbrella_units::Nanos;

@@ -1,5 +1,5 @@
-//! What `umbrella lab paper NAME --quick --json` says of each paper is kept in `golden/NAME-quick.json`, values rounded to a
-//! tenth. A change of a policy, a model or a workload shows there.
+//! What `umbrella lab paper NAME --quick --json` says of each paper is kept in `golden/NAME-quick.json`, values rounded
+//! to a tenth. A change of a policy, a model or a workload shows there.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,8 @@ fn round(row: &mut Value) {
     }
 }
 
-/// The claims of the figures as the command writes them; of the hybrid disk and the log, with the synthetic inputs alone.
+/// The claims of the figures as the command writes them; of the hybrid disk and the log, with the synthetic inputs
+/// alone.
 fn measured(name: &str) -> Vec<Value> {
     let (open, quick) = (OpenOptions::default(), Effort::Quick);
     if name == nvcache::NAME {

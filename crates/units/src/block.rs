@@ -150,7 +150,8 @@ impl PageKey {
     }
 }
 
-/// A moment, or a length of time, of a clock that begins at zero; in nanoseconds. Virtual in a model, monotonic when live.
+/// A moment, or a length of time, of a clock that begins at zero; in nanoseconds. Virtual in a model, monotonic when
+/// live.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);

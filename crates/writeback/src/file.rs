@@ -7,7 +7,8 @@ use umbrella_units::{PAGE_BYTES, PageIndex, Pages};
 /// Bytes that a handle has at most (`MAX_HANDLE_SZ`).
 pub(crate) const HANDLE_BYTES: usize = 128;
 
-/// What the kernel calls a file handle: names an inode of one file system for as long as it lives, without holding it open.
+/// What the kernel calls a file handle: names an inode of one file system for as long as it lives, without holding it
+/// open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHandle {
     pub(crate) kind: i32,
@@ -15,8 +16,8 @@ pub struct FileHandle {
 }
 
 impl FileHandle {
-    /// The handle of an inode by number and generation (`FILEID_INO32_GEN`), as ext4 and xfs read it. `None` for numbers that do not
-    /// fit in 32 bits.
+    /// The handle of an inode by number and generation (`FILEID_INO32_GEN`), as ext4 and xfs read it. `None` for
+    /// numbers that do not fit in 32 bits.
     pub fn from_inode(ino: u64, generation: u32) -> Option<FileHandle> {
         const FILEID_INO32_GEN: i32 = 1;
         let ino = u32::try_from(ino).ok()?;
@@ -44,8 +45,8 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// The pages that hold `length` bytes from `offset` on; none for no byte. What lies beyond the last page that a file can have is
-    /// left out.
+    /// The pages that hold `length` bytes from `offset` on; none for no byte. What lies beyond the last page that a
+    /// file can have is left out.
     pub fn of_bytes(offset: u64, length: u64) -> PageRange {
         let first = offset / PAGE_BYTES;
         let end = offset.saturating_add(length).div_ceil(PAGE_BYTES);

@@ -1,5 +1,5 @@
-//! The files that were written: how each can be reached, where it lies, when it was written last. Bounded: files without dirty pages are
-//! forgotten when there are too many.
+//! The files that were written: how each can be reached, where it lies, when it was written last. Bounded: files
+//! without dirty pages are forgotten when there are too many.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -168,8 +168,8 @@ impl Files {
     }
 }
 
-/// A few descriptors of files that are written back, the last used first. All are closed when there is nothing to do, so that no deleted file
-/// keeps its space for long.
+/// A few descriptors of files that are written back, the last used first. All are closed when there is nothing to do,
+/// so that no deleted file keeps its space for long.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     files: Vec<(FileId, Life, Arc<OwnedFd>)>,

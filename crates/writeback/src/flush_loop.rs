@@ -1,18 +1,22 @@
 //! The thread that writes back.
 //!
-//! Steps, for as long as more is dirty than the background threshold, or something is so old that all has to go ([`Round`](crate::round::Round)):
+//! Steps, for as long as more is dirty than the background threshold, or something is so old that all has to go
+//! ([`Round`](crate::round::Round)):
 //!
 //! 1. The policy chooses about [`BATCH`] pages (some choose whole zones). They count as on their way.
-//! 2. Pages that follow each other in a file and on the disk become one run, which stands where the first of them stood.
-//! 3. Each run is handed to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait for it.
-//! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the oldest is waited for (`WAIT_BEFORE`).
+//! 2. Pages that follow each other in a file and on the disk become one run, which stands where the first of them
+//!    stood.
+//! 3. Each run is handed to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait
+//!    for it.
+//! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the oldest is waited for
+//!    (`WAIT_BEFORE`).
 //! 5. What is on disk makes room for writers.
 //!
-//! Between batches, and once a second, it does what else there is to do: it asks the page cache whether files that are believed dirty still are
-//! (the kernel's own write-back runs too), and writes the record.
+//! Between batches, and once a second, it does what else there is to do: it asks the page cache whether files that are
+//! believed dirty still are (the kernel's own write-back runs too), and writes the record.
 //!
-//! A write-back that fails is counted; the kernel tells it to those who sync the file, and for files whose error was seen here first
-//! [`Shared::take_error`] does.
+//! A write-back that fails is counted; the kernel tells it to those who sync the file, and for files whose error was
+//! seen here first [`Shared::take_error`] does.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,8 +55,8 @@ pub(crate) struct Run {
     pub(crate) range: PageRange,
 }
 
-/// Joins pages that follow each other in a file and on the disk, however they were mixed with others' (where files grow side by side, their
-/// expected places overlap). A run stands where its first page stood.
+/// Joins pages that follow each other in a file and on the disk, however they were mixed with others' (where files grow
+/// side by side, their expected places overlap). A run stands where its first page stood.
 pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     let mut ordered: Vec<(usize, &DirtyPage)> = pages.iter().enumerate().collect();
     ordered.sort_unstable_by_key(|(_, dirty)| dirty.page);
@@ -74,7 +78,8 @@ pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     runs.into_iter().map(|(.., run)| run).collect()
 }
 
-/// Leaves of runs in their order those whose turn it is, from this page on and then from the beginning; where the next turn begins.
+/// Leaves of runs in their order those whose turn it is, from this page on and then from the beginning; where the next
+/// turn begins.
 fn take_turns(runs: &mut Vec<Run>, from: PageKey) -> PageKey {
     let key = |run: &Run| PageKey { file: run.file, index: run.range.first };
     let place = runs.partition_point(|run| key(run) < from);
@@ -200,7 +205,8 @@ impl FlushLoop<'_> {
         let fd = match self.open(run.file) {
             Ok(fd) => fd,
             Err(error) => {
-                // No write-back failed: somebody has a lease on the file, or there are too many open. The kernel will write it.
+                // No write-back failed: somebody has a lease on the file, or there are too many open. The kernel will
+                // write it.
                 if error.raw_os_error() == Some(libc::ESTALE) {
                     self.failed(run.file, &error);
                 }

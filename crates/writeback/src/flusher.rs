@@ -36,8 +36,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Turn);
 
-/// See the module. Events are told after the call that they tell of. Nothing here waits for a disk, except that a file's places may have to be
-/// read.
+/// See the module. Events are told after the call that they tell of. Nothing here waits for a disk, except that a
+/// file's places may have to be read.
 pub struct Flusher {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -55,8 +55,8 @@ impl Flusher {
         Flusher::begin(root, settings, Waits::Reporting)
     }
 
-    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync their files: they are not seen here, and
-    /// [`Flusher::take_error`] knows none.
+    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync
+    /// their files: they are not seen here, and [`Flusher::take_error`] knows none.
     pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
         Flusher::begin(root, settings, Waits::Silent)
     }
@@ -192,7 +192,8 @@ impl Flusher {
         self.change(|state| state.deleted(self.shared.now(), file));
     }
 
-    /// What was written up to now. To be taken before a sync begins, so that what is written meanwhile is not taken for synced.
+    /// What was written up to now. To be taken before a sync begins, so that what is written meanwhile is not taken for
+    /// synced.
     pub fn mark(&self) -> Mark {
         Mark(self.shared.state.lock().turn)
     }
@@ -207,8 +208,8 @@ impl Flusher {
         self.change(|state| state.synced_all(self.shared.now(), mark.0));
     }
 
-    /// Whether a write-back of the file failed and nobody was told yet. Who asks is told now: to be asked after a sync of the file, which may
-    /// not report an error that was seen here first.
+    /// Whether a write-back of the file failed and nobody was told yet. Who asks is told now: to be asked after a sync
+    /// of the file, which may not report an error that was seen here first.
     pub fn take_error(&self, file: FileId) -> bool {
         self.shared.take_error(file)
     }
@@ -218,7 +219,8 @@ impl Flusher {
         self.shared.take_errors()
     }
 
-    /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never blocks.
+    /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never
+    /// blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
     }
@@ -262,7 +264,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Starts to record events and selections into a new file of about so many bytes at most. A record that was being written ends.
+    /// Starts to record events and selections into a new file of about so many bytes at most. A record that was being
+    /// written ends.
     pub fn record_to(&self, path: &Path, most: ByteSize) -> Result<(), FlusherError> {
         let journal = Journal::create(path, most)?;
         self.end_record()?;

@@ -1,11 +1,11 @@
 //! Where writers wait: nobody's thread does, only the answer to a write.
 //!
-//! Below the set point an answer goes out at once. Between set point and limit answers go out in order, at the pace of the disk: at twice its
-//! rate just above the set point, at its rate in the middle, at none at the limit. So the disk's pace is felt by each write a little
-//! instead of by one for long.
+//! Below the set point an answer goes out at once. Between set point and limit answers go out in order, at the pace of
+//! the disk: at twice its rate just above the set point, at its rate in the middle, at none at the limit. So the disk's
+//! pace is felt by each write a little instead of by one for long.
 //!
-//! No writer is stuck: when nothing reached the disk for [`PATIENCE`], when the policy has nothing to offer, and when the flusher stops, all
-//! go, and the kernel's own limits are what is left.
+//! No writer is stuck: when nothing reached the disk for [`PATIENCE`], when the policy has nothing to offer, and when
+//! the flusher stops, all go, and the kernel's own limits are what is left.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -216,7 +216,8 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the flusher stops, and calls `tick` now and then. With nothing dirty, and nobody who waits, it sleeps.
+    /// Lets writers go until the flusher stops, and calls `tick` now and then. With nothing dirty, and nobody who
+    /// waits, it sleeps.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! The file that a record goes to. Text waits in memory until the flusher has time for it; no write of a user ever waits for it.
+//! The file that a record goes to. Text waits in memory until the flusher has time for it; no write of a user ever
+//! waits for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -82,7 +82,8 @@ impl Ledger {
         }
     }
 
-    /// Begins a record. The policy begins anew with all that is dirty, since a record has to begin where its replay does.
+    /// Begins a record. The policy begins anew with all that is dirty, since a record has to begin where its replay
+    /// does.
     pub(crate) fn begin_record(&mut self, now: Nanos) -> Result<(), FlusherError> {
         let next = self.settings.check()?;
         self.recorder = Some(Recorder::new(&self.settings.policy));

@@ -1,7 +1,8 @@
 //! Writes dirty pages back in a policy's order, before the kernel would. Observers report the dirty pages, and the file
 //! system says where they lie.
 //!
-//! Never harmful: it calls `sync_file_range` and nothing else that writes. What it misses, the kernel's own write-back takes care of.
+//! Never harmful: it calls `sync_file_range` and nothing else that writes. What it misses, the kernel's own write-back
+//! takes care of.
 //!
 //! - `flusher`: the interface; `state`: what is known, and what each event does to it
 //! - `ledger`: the policy with its record, which `journal` writes to a file

@@ -4,8 +4,8 @@
 //! without a place may have got one: after a write-back of the file, or when the answer is some seconds old.
 //!
 //! A page without a place is assumed to follow the last page before it that has one. A file without any gets an assumed
-//! stretch where the file system would look first ([`Geometry`]). Stretches are handed out one after the other, so files
-//! that were made one after the other lie side by side, as they will.
+//! stretch where the file system would look first ([`Geometry`]). Stretches are handed out one after the other, so
+//! files that were made one after the other lie side by side, as they will.
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex};
 
@@ -16,8 +16,8 @@ use crate::sys::Mapped;
 const MOST_EXTENTS: usize = 4096;
 /// What is asked for at once begins at a multiple of so many pages: 128 MiB.
 const WINDOW: u64 = 1 << 15;
-/// Of a file in so many pieces that one answer does not reach that far, it begins so few pages before the page that is asked for: their extents
-/// fit into one answer, and the one before the page is most likely among them.
+/// Of a file in so many pieces that one answer does not reach that far, it begins so few pages before the page that is
+/// asked for: their extents fit into one answer, and the one before the page is most likely among them.
 const NEAR: u64 = 64;
 /// After so long, pages without a place are asked for again: the kernel may have written them.
 const OLD: Nanos = Nanos::from_secs(5);

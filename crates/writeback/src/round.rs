@@ -1,8 +1,10 @@
-//! When all that is dirty has to go, however little it is: before it is so old that the kernel writes it by itself, file by file.
+//! When all that is dirty has to go, however little it is: before it is so old that the kernel writes it by itself,
+//! file by file.
 //!
-//! The oldest dirty page is as old as the last moment at which nothing was dirty, or at which all that was older had gone. When that is half
-//! as long ago as the kernel lets dirty pages wait, a round begins: as many pages are chosen as were dirty then. Which ones, the policy says;
-//! what it leaves for newer pages has its turn in the next round, or is the kernel's.
+//! The oldest dirty page is as old as the last moment at which nothing was dirty, or at which all that was older had
+//! gone. When that is half as long ago as the kernel lets dirty pages wait, a round begins: as many pages are chosen as
+//! were dirty then. Which ones, the policy says; what it leaves for newer pages has its turn in the next round, or is
+//! the kernel's.
 
 use umbrella_units::{Nanos, Pages};
 

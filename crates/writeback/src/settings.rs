@@ -11,8 +11,9 @@ pub const LEAST_LIMIT: Pages = Pages(256);
 /// How much may be dirty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Writers are held back so that no more than this is dirty or on its way. `None`: three quarters of what the kernel lets be dirty
-    /// before it writes by itself, less what others have dirty, shared among all flushers of the process.
+    /// Writers are held back so that no more than this is dirty or on its way. `None`: three quarters of what the
+    /// kernel lets be dirty before it writes by itself, less what others have dirty, shared among all flushers of the
+    /// process.
     pub limit: Option<ByteSize>,
     /// Write-back begins above this. `None`: half of the limit.
     pub background: Option<ByteSize>,

@@ -1,4 +1,5 @@
-//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that come from outside.
+//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that
+//! come from outside.
 
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
@@ -70,8 +71,8 @@ impl State {
         self.comparing = Some(Comparing { file, range, written: false });
     }
 
-    /// It answered; whether the answer holds still. Other pages of the file may have been written: one that is always written to, a database's
-    /// say, would never be compared.
+    /// It answered; whether the answer holds still. Other pages of the file may have been written: one that is always
+    /// written to, a database's say, would never be compared.
     pub(crate) fn compared(&mut self) -> bool {
         self.comparing.take().is_some_and(|comparing| !comparing.written)
     }
@@ -81,7 +82,8 @@ impl State {
         Pages(self.ledger.dirty().0 + self.in_flight.0)
     }
 
-    /// Takes a file in that can be reached so. False: it cannot be written back in order, because too many files are kept open already.
+    /// Takes a file in that can be reached so. False: it cannot be written back in order, because too many files are
+    /// kept open already.
     pub(crate) fn meet(&mut self, file: FileId, reach: Reach) -> bool {
         if self.files.get(file).is_none() {
             if self.files.is_full() {
@@ -150,7 +152,8 @@ impl State {
         self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
     }
 
-    /// Pages are gone, or on disk. Of a range that reaches farther than the file has dirty pages, all behind its beginning are.
+    /// Pages are gone, or on disk. Of a range that reaches farther than the file has dirty pages, all behind its
+    /// beginning are.
     pub(crate) fn drop_range(&mut self, now: Nanos, file: FileId, range: PageRange) {
         const MOST: u64 = 1 << 16;
         if range.pages.0 > MOST {
@@ -201,8 +204,8 @@ impl State {
         self.files.iter().map(|(file, _)| file).filter(|file| self.ledger.dirty_in(*file).0 > 0)
     }
 
-    /// Appends what is to be written next: about `want` pages. When all that is dirty is active, the active list ages, as memory that gets
-    /// short would make it.
+    /// Appends what is to be written next: about `want` pages. When all that is dirty is active, the active list ages,
+    /// as memory that gets short would make it.
     pub(crate) fn choose(&mut self, now: Nanos, want: Pages, out: &mut Vec<DirtyPage>) {
         let before = out.len();
         self.ledger.select(now, want, out);

@@ -1,5 +1,5 @@
-//! How much may be dirty: below the kernel's own background threshold, so that the kernel's flusher, which knows nothing of the order, stays
-//! out of it.
+//! How much may be dirty: below the kernel's own background threshold, so that the kernel's flusher, which knows
+//! nothing of the order, stays out of it.
 //!
 //! | at | happens |
 //! | --- | --- |
@@ -42,8 +42,8 @@ impl Thresholds {
     }
 }
 
-/// What all others but this flusher have dirty is not known; what the process's flushers have is. Of its disk's own share of the threshold
-/// (`millionths` of it), in which others have no part, three quarters are the most.
+/// What all others but this flusher have dirty is not known; what the process's flushers have is. Of its disk's own
+/// share of the threshold (`millionths` of it), in which others have no part, three quarters are the most.
 fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths: u64) -> Pages {
     let Some(kernel) = kernel else { return UNTOLD };
     let others = kernel.dirty.0.saturating_sub(ours.0);

@@ -48,7 +48,8 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// After so long a flusher may have looked what is dirty, and found nothing: this file system never says that it has dirty pages.
+/// After so long a flusher may have looked what is dirty, and found nothing: this file system never says that it has
+/// dirty pages.
 const NOBODY_LOOKED: Duration = Duration::from_millis(900);
 
 #[test]

@@ -34,8 +34,8 @@ fn one_that_pauses_above_its_threshold_sleeps_and_notes_what_others_wrote_beside
         let range = PageRange { first: PageIndex(first), pages: Pages(pages) };
         flusher.wrote(FileId(1), FileRef::Open(file.as_fd()), range);
     };
-    // The kernel has nothing of it dirty: all is written, so to speak. More pieces than are compared at once, and at the end so much that the
-    // kernel has less dirty, whatever else this machine does.
+    // The kernel has nothing of it dirty: all is written, so to speak. More pieces than are compared at once, and at
+    // the end so much that the kernel has less dirty, whatever else this machine does.
     for piece in 1..10_000 {
         told(2 * piece, 1);
     }

@@ -1,7 +1,7 @@
 //! The disk's own thread: it alone holds the model, hands it what callers want, and answers them when the model says.
 //!
-//! What happens inside the model happens at its exact virtual time, however late the thread wakes up: requests arrive at the time at which
-//! their callers made them, a place that gets free is filled at the time at which it got free.
+//! What happens inside the model happens at its exact virtual time, however late the thread wakes up: requests arrive
+//! at the time at which their callers made them, a place that gets free is filled at the time at which it got free.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

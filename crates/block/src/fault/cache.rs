@@ -125,7 +125,8 @@ impl VolatileWrites {
         Ok(())
     }
 
-    /// The power is cut: leaves on the medium what is to land, and forgets everything. Blocks of `grain` sectors stay whole.
+    /// The power is cut: leaves on the medium what is to land, and forgets everything. Blocks of `grain` sectors stay
+    /// whole.
     pub(super) fn lose(
         &mut self,
         medium: &impl BlockDevice,

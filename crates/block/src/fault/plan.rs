@@ -205,7 +205,8 @@ impl Rule {
     }
 }
 
-/// All that is to go wrong with a device. Of the rules that strike a call the first counts; those that only make it wait all do.
+/// All that is to go wrong with a device. Of the rules that strike a call the first counts; those that only make it
+/// wait all do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     pub(super) seed: u64,

@@ -1,13 +1,16 @@
-//! The locks by which QEMU's programs know that an image is in use: qemu-system, qemu-img, qemu-nbd, qemu-storage-daemon.
+//! The locks by which QEMU's programs know that an image is in use: qemu-system, qemu-img, qemu-nbd,
+//! qemu-storage-daemon.
 //!
-//! They do not look at `flock`, so an image needs both kinds. QEMU locks single bytes of the image itself, shared, for the open file ("open file
-//! description locks"); what the bytes hold does not matter. Bit `p` of its permissions stands for two of them:
+//! They do not look at `flock`, so an image needs both kinds. QEMU locks single bytes of the image itself, shared, for
+//! the open file ("open file description locks"); what the bytes hold does not matter. Bit `p` of its permissions
+//! stands for two of them:
 //!
-//! - byte 100 + `p` is locked by who uses the image in that way: 0 reads what stays as it is, 1 writes, 3 changes the size;
+//! - byte 100 + `p` is locked by who uses the image in that way: 0 reads what stays as it is, 1 writes, 3 changes the
+//!   size;
 //! - byte 200 + `p` is locked by who bears no other that uses it so.
 //!
-//! Who opens an image locks its own bytes first, and then looks for locks of others that contradict: of two that come at once neither may pass the other. Source: QEMU,
-//! `block/file-posix.c`, `raw_check_lock_bytes`.
+//! Who opens an image locks its own bytes first, and then looks for locks of others that contradict: of two that come
+//! at once neither may pass the other. Source: QEMU, `block/file-posix.c`, `raw_check_lock_bytes`.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;
@@ -24,7 +27,8 @@ const READ: i64 = 0;
 const WRITE: i64 = 1;
 const RESIZE: i64 = 3;
 
-/// Locks an open image against QEMU's programs; false if one of them has it open in a way that contradicts. The locks go with the open file.
+/// Locks an open image against QEMU's programs; false if one of them has it open in a way that contradicts. The locks
+/// go with the open file.
 ///
 /// Where the file system has no such locks, nobody has any.
 pub(super) fn lock(file: &File, access: Access) -> Result<bool, Errno> {

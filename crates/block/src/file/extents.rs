@@ -35,7 +35,8 @@ impl Iterator for Extents<'_> {
 }
 
 impl FileDevice {
-    /// Fills the buffer if that takes no waiting: all of it is in the page cache. False if not, or if the system cannot tell.
+    /// Fills the buffer if that takes no waiting: all of it is in the page cache. False if not, or if the system cannot
+    /// tell.
     pub fn read_cached(&self, at: Lba, buffer: &mut [u8]) -> Result<bool, BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
         self.transfer.read_cached(offset(at), buffer).map_err(|source| self.failed_read(range, source))
@@ -84,8 +85,8 @@ impl FileDevice {
         Ok((SectorRange::between(range.start, end), Allocation::Data))
     }
 
-    /// Where a hole ends that has no data behind it: where the range or the file does. A file that somebody has cut has no hole in the
-    /// place of what is gone.
+    /// Where a hole ends that has no data behind it: where the range or the file does. A file that somebody has cut has
+    /// no hole in the place of what is gone.
     fn hole_at_end(&self, range: SectorRange, block: u64) -> Result<Lba, BlockError> {
         let failed = |source| self.failed(Operation::Read, Some(range), source);
         let size = size(self.as_fd(), self.kind).map_err(failed)?;

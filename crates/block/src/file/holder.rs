@@ -48,7 +48,8 @@ fn locker(locks: &str, file: &str) -> Option<u32> {
     })
 }
 
-/// Another process that has locks on bytes of that file. In the list of all locks they belong to no process: only the open file has them.
+/// Another process that has locks on bytes of that file. In the list of all locks they belong to no process: only the
+/// open file has them.
 fn byte_locker(file: &str) -> Option<u32> {
     let own = std::process::id();
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
@@ -59,7 +60,8 @@ fn byte_locker(file: &str) -> Option<u32> {
     })
 }
 
-/// Whether the kernel says of an open file that it has a lock on bytes of that file: `lock: 1: OFDLCK ADVISORY READ -1 fe:00:77 100 100`.
+/// Whether the kernel says of an open file that it has a lock on bytes of that file:
+/// `lock: 1: OFDLCK ADVISORY READ -1 fe:00:77 100 100`.
 fn has_byte_lock(about: &str, file: &str) -> bool {
     about.lines().any(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();

@@ -1,8 +1,8 @@
 //! Opening: kind, lock, and geometry.
 //!
 //! 1. Open, with O_EXCL for a device that is to be written: the kernel refuses a disk that is mounted or in use.
-//! 2. Lock: a writer alone, readers together. Locks on the open file, so they go with it however the program ends: `flock`, and those that QEMU's
-//!    programs look at.
+//! 2. Lock: a writer alone, readers together. Locks on the open file, so they go with it however the program ends:
+//!    `flock`, and those that QEMU's programs look at.
 //! 3. Size and blocks, from the file system or the device.
 
 use std::fs::File;
@@ -50,8 +50,8 @@ pub struct OpenOptions {
 impl FileDevice {
     /// Opens a regular file or a block device.
     ///
-    /// A file's size is rounded down to whole blocks. Where the file system refuses direct I/O, the page cache is used and a
-    /// warning logged.
+    /// A file's size is rounded down to whole blocks. Where the file system refuses direct I/O, the page cache is used
+    /// and a warning logged.
     pub fn open(path: &Path, options: OpenOptions) -> Result<FileDevice, OpenError> {
         let refused = |source: Errno| match source {
             Errno::BUSY => OpenError::InUse { path: path.to_owned(), by: holder(path) },

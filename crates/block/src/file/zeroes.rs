@@ -23,7 +23,8 @@ pub(super) enum Fallback {
 }
 
 impl FileDevice {
-    /// Makes the range read as zeroes if that takes no longer than telling the file system; false if it would have to write them.
+    /// Makes the range read as zeroes if that takes no longer than telling the file system; false if it would have to
+    /// write them.
     pub fn zero_quickly(&self, range: SectorRange, zeroes: Zeroes) -> Result<bool, BlockError> {
         self.geometry().check_range(range)?;
         self.writable()?;
@@ -59,7 +60,8 @@ impl FileDevice {
         let told = match (self.kind, zeroes) {
             (Kind::Regular, Zeroes::Unmap) => self.allocate(unmap, range).or_else(|_| self.allocate(keep, range)),
             (Kind::Regular, Zeroes::Keep) => self.allocate(keep, range),
-            // A device's punched hole is zeroed by the device or refused; what is kept may be written out by the kernel.
+            // A device's punched hole is zeroed by the device or refused; what is kept may be written out by the
+            // kernel.
             (Kind::Block, Zeroes::Unmap) => self.allocate(unmap, range),
             (Kind::Block, Zeroes::Keep) => Err(Errno::OPNOTSUPP),
         };

@@ -1,7 +1,8 @@
 //! The record that is being put together.
 //!
-//! Each entry has a checksum, and what is wrong with it is lost as a whole should the log be damaged when it is opened. So a long write is several entries: of a block
-//! each, or of as few as the header has room for (four blocks, in a record of 1 MiB).
+//! Each entry has a checksum, and what is wrong with it is lost as a whole should the log be damaged when it is opened.
+//! So a long write is several entries: of a block each, or of as few as the header has room for (four blocks, in a
+//! record of 1 MiB).
 
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
@@ -78,7 +79,8 @@ impl Building {
         Building { bytes, ..Building::default() }
     }
 
-    /// The record's header, which has its entries now, and all of its bytes. Nothing if the data is not as long as the writes.
+    /// The record's header, which has its entries now, and all of its bytes. Nothing if the data is not as long as the
+    /// writes.
     pub(super) fn finish(mut self, header: Header) -> Option<(Header, Vec<u8>)> {
         let zeroes = self.zeroes.iter().map(|&range| RecordEntry { range, content: Content::Zeroes });
         // Without data there is no room for a header either yet.

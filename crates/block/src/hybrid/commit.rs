@@ -65,7 +65,8 @@ impl BlockDevice for Hybrid {
         self.shared.flush_all()
     }
 
-    /// Only what the log has nothing of, and only while the disk spins: nobody wakes a disk to tell it what it need not know.
+    /// Only what the log has nothing of, and only while the disk spins: nobody wakes a disk to tell it what it need not
+    /// know.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
         let mut state = self.shared.state.lock();
@@ -150,8 +151,8 @@ impl HybridShared {
         error
     }
 
-    /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes at the same time
-    /// either may win, but the winner must not change later.
+    /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes
+    /// at the same time either may win, but the winner must not change later.
     fn goes_to_disk(&self, state: &HybridState, range: SectorRange) -> bool {
         state.disk == Motion::Spinning
             && state.log.route(range, true) == WriteRoute::Disk
@@ -197,7 +198,8 @@ impl HybridShared {
         if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
             return Ok(Joined::Again);
         }
-        // While an older write to the same sectors is on its way to the disk, this one must not be drained before it arrives.
+        // While an older write to the same sectors is on its way to the disk, this one must not be drained before it
+        // arrives.
         if state.direct_writes.iter().any(|other| other.overlaps(piece.range)) {
             self.room.wait(state);
             return Ok(Joined::Again);
@@ -221,7 +223,8 @@ impl HybridShared {
         Ok(Joined::Waiting(number))
     }
 
-    /// The log is full: it is drained, by the keeper or, where there is none, here. If that fails, what the log has nothing of goes to the disk.
+    /// The log is full: it is drained, by the keeper or, where there is none, here. If that fails, what the log has
+    /// nothing of goes to the disk.
     fn wait_for_room(
         &self,
         state: &mut MutexGuard<'_, HybridState>,

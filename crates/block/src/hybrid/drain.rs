@@ -1,10 +1,12 @@
 //! Bringing the log to the disk: the steps 1 to 7 at the head of [`super`].
 //!
-//! A block of the log that is damaged stops no drain: its sectors are lost (`lose`), and all others go to the disk. One that the flash fails to read may be read later: all others
-//! go to the disk, but the log keeps everything, and the drain fails.
+//! A block of the log that is damaged stops no drain: its sectors are lost (`lose`), and all others go to the disk. One
+//! that the flash fails to read may be read later: all others go to the disk, but the log keeps everything, and the
+//! drain fails.
 //!
-//! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others want the disk too, draining
-//! rests after each write, so that it takes its share of the time and no more; a full log takes all.
+//! With two buffers, a second thread fills one from flash while this one writes the other to the disk. While others
+//! want the disk too, draining rests after each write, so that it takes its share of the time and no more; a full log
+//! takes all.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -92,7 +94,8 @@ impl HybridShared {
         Ok(())
     }
 
-    /// Brings the oldest part of the log to the disk, and frees it: a large log is not full all the time that draining it takes.
+    /// Brings the oldest part of the log to the disk, and frees it: a large log is not full all the time that draining
+    /// it takes.
     fn drain_pass(&self, state: &mut MutexGuard<'_, HybridState>, end: LogSector) -> Result<(), HybridError> {
         let until = end.min(pass_end(&state.log));
         let planner = Planner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
@@ -117,7 +120,8 @@ impl HybridShared {
         self.checkpoint(state, until)
     }
 
-    /// Memory for the buffers: each a multiple of the format's block, so that a disk with such blocks can be written from it.
+    /// Memory for the buffers: each a multiple of the format's block, so that a disk with such blocks can be written
+    /// from it.
     fn memory(&self) -> ByteSize {
         let each = self.options.memory.0 / self.options.algorithm.buffers();
         let block = BLOCK_BYTES as u64;
@@ -179,7 +183,8 @@ impl HybridShared {
         failed.first.map_or(Ok(()), Err)
     }
 
-    /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is damaged. If it is, it is lost.
+    /// Where something is damaged: writes the newest that the log has of these sectors, which need not be what is
+    /// damaged. If it is, it is lost.
     fn write_newest(&self, range: SectorRange, failed: &mut UnreadableBlocks) -> Result<(), HybridError> {
         let mut at = range.start;
         while at < range.end() {
@@ -208,7 +213,8 @@ impl HybridShared {
         Ok(())
     }
 
-    /// The log goes on without what it has damaged, where nothing newer was written meanwhile. Fails if the superblock has no room for that; then it stays in the log.
+    /// The log goes on without what it has damaged, where nothing newer was written meanwhile. Fails if the superblock
+    /// has no room for that; then it stays in the log.
     fn lose(&self, damaged: &Piece) -> Result<(), HybridError> {
         let mut state = self.state.lock();
         // The list is of what durable records hold.

@@ -1,7 +1,8 @@
 //! The engine's state, and who waits for what.
 //!
-//! One lock holds all state; no call to a device is made under it. Who has to wait does so on one of four condition variables: `committed`
-//! (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started or stopped), `keeper`.
+//! One lock holds all state; no call to a device is made under it. Who has to wait does so on one of four condition
+//! variables: `committed` (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started
+//! or stopped), `keeper`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -126,7 +127,8 @@ pub(super) struct HybridShared {
     pub(super) keeper: Condvar,
 }
 
-/// A disk with a flash log before it. Close it with [`Hybrid::close`]; what is dropped without is as after a crash, and loses nothing.
+/// A disk with a flash log before it. Close it with [`Hybrid::close`]; what is dropped without is as after a crash, and
+/// loses nothing.
 pub struct Hybrid {
     pub(super) shared: Arc<HybridShared>,
     pub(super) keeper: Option<JoinHandle<()>>,
@@ -134,7 +136,8 @@ pub struct Hybrid {
 }
 
 impl Hybrid {
-    /// Opens a pair; the disk is awake then. With `spin_down` it is put to sleep and drained by itself, in a thread; without, when the caller says so.
+    /// Opens a pair; the disk is awake then. With `spin_down` it is put to sleep and drained by itself, in a thread;
+    /// without, when the caller says so.
     pub fn open(
         disk: Half,
         flash: Half,
@@ -254,8 +257,8 @@ impl Hybrid {
         self.shared.keeper.notify_all();
     }
 
-    /// Ends the drain under way after the chunk that it is at, if there is one; that drain returns [`HybridError::Stopped`]. What it has
-    /// not brought to the disk stays in the log.
+    /// Ends the drain under way after the chunk that it is at, if there is one; that drain returns
+    /// [`HybridError::Stopped`]. What it has not brought to the disk stays in the log.
     pub fn stop_drain(&self) {
         let mut state = self.shared.state.lock();
         state.stop_drain = state.draining;
@@ -267,8 +270,9 @@ impl Hybrid {
         self.shared.drain()
     }
 
-    /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes later is not taken for
-    /// a write that was cut off, and a disk that was changed is recognised. What the log has stays there for the next opening.
+    /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes
+    /// later is not taken for a write that was cut off, and a disk that was changed is recognised. What the log has
+    /// stays there for the next opening.
     pub fn close(mut self) -> Result<(), HybridError> {
         self.stop_keeper();
         self.shared.flush_all()?;
@@ -279,7 +283,8 @@ impl Hybrid {
         self.shared.write_label(&mut state, Some)
     }
 
-    /// Ends it: all that the log has goes to the disk, and the disk says so. It can be used without the flash from then on, and the two still belong together.
+    /// Ends it: all that the log has goes to the disk, and the disk says so. It can be used without the flash from then
+    /// on, and the two still belong together.
     ///
     /// Where sectors are lost the disk does not say so: alone it would show what was there before. Returns them.
     pub fn detach(mut self) -> Result<Vec<SectorRange>, HybridError> {
@@ -319,7 +324,8 @@ impl Hybrid {
         self.shared.state.lock().lost.ranges().to_vec()
     }
 
-    /// What damaged records held that were skipped at the opening: it is lost if the last flush before was answered, which nobody knows.
+    /// What damaged records held that were skipped at the opening: it is lost if the last flush before was answered,
+    /// which nobody knows.
     pub fn perhaps_lost(&self) -> &Losses {
         &self.perhaps_lost
     }

@@ -1,4 +1,5 @@
-//! Which ranges read as zeroes: what the log has as zeroes, and what neither the log nor the disk's file has as data. Wakes no disk.
+//! Which ranges read as zeroes: what the log has as zeroes, and what neither the log nor the disk's file has as data.
+//! Wakes no disk.
 
 use umbrella_policy::flash_cache::Source;
 use umbrella_units::SectorRange;

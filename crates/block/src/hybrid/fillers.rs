@@ -1,13 +1,15 @@
 //! Fillers: headers that take the places of damaged records, so that the log goes on behind them.
 //!
-//! The header of a damaged record may be whole, and says what a flush had promised. A power cut that tears the filler, 4 KiB in place of it, would
-//! take that away, and with it what is whole of the record. So fillers are written twice:
-//! 1. Copies of them go to the double-write area in front of the log, with the generation of the superblock. The flash is flushed.
-//! 2. They are written in place, and the flash is flushed. Whoever finds a header torn in place reads the copy, and writes it there before a superblock with another
-//!    generation ends the use of the copies ([`restore_torn`]).
+//! The header of a damaged record may be whole, and says what a flush had promised. A power cut that tears the filler,
+//! 4 KiB in place of it, would take that away, and with it what is whole of the record. So fillers are written twice:
+//! 1. Copies of them go to the double-write area in front of the log, with the generation of the superblock. The flash
+//!    is flushed.
+//! 2. They are written in place, and the flash is flushed. Whoever finds a header torn in place reads the copy, and
+//!    writes it there before a superblock with another generation ends the use of the copies ([`restore_torn`]).
 //!
-//! An opening that is cut off has told nobody what a filler replaces. The superblock says up to which record somebody was told ([`FlashSuperblock::told`]); fillers behind that
-//! are told as if they were the damage itself ([`super::recover`]).
+//! An opening that is cut off has told nobody what a filler replaces. The superblock says up to which record somebody
+//! was told ([`FlashSuperblock::told`]); fillers behind that are told as if they were the damage itself
+//! ([`super::recover`]).
 
 use umbrella_units::Lba;
 
@@ -53,7 +55,8 @@ fn place_of(header: &Header, superblock: &FlashSuperblock) -> Lba {
     Lba(LOG_START.0 + header.at.0 % superblock.log_size)
 }
 
-/// The copies of fillers that may be torn in place. None where the area is not whole: it was being written, and nothing in place was.
+/// The copies of fillers that may be torn in place. None where the area is not whole: it was being written, and nothing
+/// in place was.
 pub(super) fn read_copies(flash: &Half, superblock: &FlashSuperblock) -> Vec<Header> {
     let mut bytes = vec![0; (1 + MOST_COPIES) * BLOCK_BYTES];
     if flash.device.read(DOUBLE_WRITE, &mut bytes).is_err() {

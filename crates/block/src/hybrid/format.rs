@@ -1,4 +1,5 @@
-//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of what is before it.
+//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of what is
+//! before it.
 //!
 //! ```text
 //! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
@@ -15,13 +16,15 @@
 //!         4 KiB    data of the entries, one behind the other; filled up to a multiple of 4 KiB
 //! ```
 //!
-//! Version 1 has neither marks nor addresses of the record before, up to 167 entries, and says less in its labels. It is read; what is written is version 2,
-//! and an opening writes the labels.
+//! Version 1 has neither marks nor addresses of the record before, up to 167 entries, and says less in its labels. It
+//! is read; what is written is version 2, and an opening writes the labels.
 //!
-//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies, written and flushed one after
-//! the other: either is enough, should the other be damaged. Only a list of lost sectors is longer; of that a power cut may leave one copy torn, and the other one is whole.
-//! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a
-//! crash cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records count at the tail.
+//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies,
+//! written and flushed one after the other: either is enough, should the other be damaged. Only a list of lost sectors
+//! is longer; of that a power cut may leave one copy torn, and the other one is whole. Positions in the log and
+//! sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a crash
+//! cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records
+//! count at the tail.
 
 mod copies;
 mod record;
@@ -173,14 +176,15 @@ pub(super) struct FlashSuperblock {
     pub(super) untold: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
-    /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its flash changes it: a file
-    /// system does when it is mounted.
+    /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its
+    /// flash changes it: a file system does when it is mounted.
     pub(super) head: Option<u32>,
     /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
     pub(super) tail_epoch: Epoch,
     /// Whether the disk has the tag of this epoch.
     pub(super) tag: TagState,
-    /// Sectors that damage has taken, in order; what records behind `durable` hold of them is newer. At most [`MOST_LOST`] ranges.
+    /// Sectors that damage has taken, in order; what records behind `durable` hold of them is newer. At most
+    /// [`MOST_LOST`] ranges.
     pub(super) lost: Vec<SectorRange>,
 }
 
@@ -195,10 +199,11 @@ pub(super) struct DiskTag {
     pub(super) epoch: Epoch,
     /// Sectors that the hybrid disk offers.
     pub(super) capacity: Lba,
-    /// What the log's tail had reached when this was written: all before it is on the disk. A flash whose tail is behind it is an older
-    /// copy. Zero where an earlier program wrote it.
+    /// What the log's tail had reached when this was written: all before it is on the disk. A flash whose tail is
+    /// behind it is an older copy. Zero where an earlier program wrote it.
     pub(super) tail_sequence: RecordNo,
-    /// The log has nothing, and nothing was written to it since: the disk is whole alone, and whatever was written to it alone is newer.
+    /// The log has nothing, and nothing was written to it since: the disk is whole alone, and whatever was written to
+    /// it alone is newer.
     pub(super) log_is_empty: bool,
 }
 

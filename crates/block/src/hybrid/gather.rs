@@ -88,7 +88,8 @@ pub(super) fn gather(
     if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(GatherError::Disk) }
 }
 
-/// So many blocks that the flash fails to read are gone around, at most: of flash that fails altogether each may take long.
+/// So many blocks that the flash fails to read are gone around, at most: of flash that fails altogether each may take
+/// long.
 pub(super) const MOST_FAILED: usize = 16;
 
 /// A piece that was not brought to the disk, and why the log does not give it.
@@ -104,7 +105,8 @@ impl LeftOut {
     }
 }
 
-/// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out, block by block of the log, and returned.
+/// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out,
+/// block by block of the log, and returned.
 pub(super) fn copy_to_disk(
     disk: &Half,
     flash: &Half,

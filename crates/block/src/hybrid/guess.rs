@@ -1,8 +1,10 @@
-//! What a pair is, when both copies of a label are damaged: by the label of the other half, and by the records of the log. For whoever copies what is left; nothing is written.
+//! What a pair is, when both copies of a label are damaged: by the label of the other half, and by the records of the
+//! log. For whoever copies what is left; nothing is written.
 //!
 //! 1. A damaged tag: the superblock says all that it did. Whether it is the right disk nobody knows.
-//! 2. A damaged superblock: all headers of the log are looked for. Those of the flash that the tag names count; without a tag, those of the flash with the newest record. The log begins where
-//!    the tag says that it was emptied to; without a tag, where the numbers in front of the newest record are no longer one behind the other.
+//! 2. A damaged superblock: all headers of the log are looked for. Those of the flash that the tag names count; without
+//!    a tag, those of the flash with the newest record. The log begins where the tag says that it was emptied to;
+//!    without a tag, where the numbers in front of the newest record are no longer one behind the other.
 //!
 //! Nothing of that is proved. Sectors that the superblock listed as lost are not known any more.
 //!

@@ -1,8 +1,8 @@
 //! The superblock while the pair is open: one writes it at a time, from what the one before left.
 //!
-//! It says how the disk begins (`head`) while that is certain: from when the disk is put to sleep until the first write that changes its
-//! beginning. Who writes to the disk without its flash, mounting it for instance, changes that, so that the next
-//! opening recognises it: after an orderly end, and after a crash of a disk that slept.
+//! It says how the disk begins (`head`) while that is certain: from when the disk is put to sleep until the first write
+//! that changes its beginning. Who writes to the disk without its flash, mounting it for instance, changes that, so
+//! that the next opening recognises it: after an orderly end, and after a crash of a disk that slept.
 
 use parking_lot::MutexGuard;
 use umbrella_units::{SECTOR_BYTES, SectorRange};
@@ -14,7 +14,8 @@ use super::pair::{self, superblock_bytes, write_superblock};
 use crate::error::{BlockError, Operation};
 
 impl HybridShared {
-    /// Writes the superblock that `change` makes of the last one; nothing is written if it makes none. After a failure the disk refuses writes.
+    /// Writes the superblock that `change` makes of the last one; nothing is written if it makes none. After a failure
+    /// the disk refuses writes.
     pub(super) fn write_label(
         &self,
         state: &mut MutexGuard<'_, HybridState>,
@@ -45,7 +46,8 @@ impl HybridShared {
         })
     }
 
-    /// Before a write to that range of the disk: if it changes how the disk begins, the superblock must not say so any more.
+    /// Before a write to that range of the disk: if it changes how the disk begins, the superblock must not say so any
+    /// more.
     pub(super) fn forget_head(
         &self,
         state: &mut MutexGuard<'_, HybridState>,
@@ -58,7 +60,8 @@ impl HybridShared {
         self.write_label(state, forget).map_err(|error| error.on(&self.flash, Operation::Write))
     }
 
-    /// Says in the superblock how the disk begins. Nobody may write to the disk meanwhile, and all that was written to it is durable.
+    /// Says in the superblock how the disk begins. Nobody may write to the disk meanwhile, and all that was written to
+    /// it is durable.
     pub(super) fn note_head(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), HybridError> {
         if state.superblock.head.is_some() {
             return Ok(());
@@ -69,8 +72,8 @@ impl HybridShared {
 }
 
 impl HybridState {
-    /// Adds what every superblock says: what is durable, what is lost, and how much was written to flash up to there. The
-    /// next opening adds the records behind that.
+    /// Adds what every superblock says: what is durable, what is lost, and how much was written to flash up to there.
+    /// The next opening adds the records behind that.
     fn sign(&self, superblock: &mut FlashSuperblock) {
         let behind = self.records.iter().rev().take_while(|record| record.sequence > self.durable);
         let sectors: u64 = behind.map(|record| record.end.0 - record.begin.0).sum();

@@ -1,7 +1,8 @@
 //! What later records say of earlier ones: up to which record the log was durable, or promised (see [`super::marks`]).
 //!
-//! The headers behind a damaged record are looked at once, and only as far as it takes to answer. What they say is kept in heaps, the highest mark
-//! first. Who asks goes forward through the log, so that a header that does not count for one question counts for no later one.
+//! The headers behind a damaged record are looked at once, and only as far as it takes to answer. What they say is kept
+//! in heaps, the highest mark first. Who asks goes forward through the log, so that a header that does not count for
+//! one question counts for no later one.
 //!
 //! Cost: O(n log n) for all questions on a log of n blocks, whatever is in it.
 

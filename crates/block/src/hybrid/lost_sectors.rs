@@ -1,9 +1,11 @@
 //! The sectors of an open pair whose newest data damage has taken: they cannot be read until they are written again.
 //!
-//! A write of lost sectors goes to the log, also while the disk spins: its record takes them from the list at the next opening too, or a
-//! superblock that says that the record is durable. The list has room for [`MOST_LOST`] ranges, so that a write that would make more of them fails.
+//! A write of lost sectors goes to the log, also while the disk spins: its record takes them from the list at the next
+//! opening too, or a superblock that says that the record is durable. The list has room for [`MOST_LOST`] ranges, so
+//! that a write that would make more of them fails.
 //!
-//! A drain that finds a block of the log damaged adds its sectors to the list, and goes on. The superblock that moves the tail past it lists them.
+//! A drain that finds a block of the log damaged adds its sectors to the list, and goes on. The superblock that moves
+//! the tail past it lists them.
 
 use std::collections::VecDeque;
 
@@ -75,8 +77,8 @@ impl LostSectors {
         }
     }
 
-    /// These sectors are lost, whose newest data records up to `durable` hold. Adds none if the list would become too long: `last` is that of the last superblock, and so many
-    /// writes are on their way to the log.
+    /// These sectors are lost, whose newest data records up to `durable` hold. Adds none if the list would become too
+    /// long: `last` is that of the last superblock, and so many writes are on their way to the log.
     pub(super) fn add(
         &mut self,
         lost: &[SectorRange],

@@ -1,13 +1,15 @@
 //! What the log says of itself, so that damage near its end is told from a write that a power cut has cut off.
 //!
-//! Each header carries two marks ([`Marks`]): up to which record the log was durable when it was written (certain), and up to which it is durable once the
-//! flush is answered that was under way (promised).
+//! Each header carries two marks ([`Marks`]): up to which record the log was durable when it was written (certain), and
+//! up to which it is durable once the flush is answered that was under way (promised).
 //!
-//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one that was written with FUA, and one that came after
-//!   the record before it had been flushed: who flushes each write is expected to flush this one too. So does one that is as many records behind the last flush as each of the last two flushes
-//!   was behind the one before it. So a flush costs at most one write of 4 KiB more, and still one flush.
+//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one
+//!   that was written with FUA, and one that came after the record before it had been flushed: who flushes each write
+//!   is expected to flush this one too. So does one that is as many records behind the last flush as each of the last
+//!   two flushes was behind the one before it. So a flush costs at most one write of 4 KiB more, and still one flush.
 //! - What a record expected of itself in vain no other record repeats: nobody was promised anything.
-//! - Once the flush is answered, the next record says that it is certain. If none comes within [`MARK_WITHIN`], the keeper writes a mark.
+//! - Once the flush is answered, the next record says that it is certain. If none comes within [`MARK_WITHIN`], the
+//!   keeper writes a mark.
 //!
 //! Data always leaves room for both.
 
@@ -57,7 +59,8 @@ impl HybridShared {
                 self.refuse_if_poisoned(state)?;
                 continue;
             }
-            // Writes that wait for a record have room; they make it one. Without them only a log of an earlier program is so full.
+            // Writes that wait for a record have room; they make it one. Without them only a log of an earlier program
+            // is so full.
             if state.building.is_empty() && !state.log.has_room(BLOCK) {
                 break;
             }

@@ -2,13 +2,13 @@
 //!
 //! Opening, in this order, so that a power cut between any two steps is recognised by the next opening:
 //! 1. Both superblocks and both tags are read; the later valid one of each counts.
-//! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal, or the flash is one ahead and says that the
-//!    tag of that epoch is due: a crash between 4 and 5.
+//! 2. They name each other. The flash's tail is not behind the one that the disk's tag knows. Their epochs are equal,
+//!    or the flash is one ahead and says that the tag of that epoch is due: a crash between 4 and 5.
 //! 3. The log is read ([`super::recover`]). Fillers take the places of damaged records ([`super::fillers`]).
 //! 4. The superblock with the next epoch is written to flash, and flushed. It says that the disk's tag is due.
 //! 5. The tag with the same epoch is written to the disk, and flushed.
-//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now counts as told what is perhaps lost
-//!    ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
+//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now counts as
+//!    told what is perhaps lost ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
 //!
 //! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
@@ -69,7 +69,8 @@ fn tags(capacity: Lba) -> [Lba; 2] {
     [capacity, Lba(capacity.0 + BLOCK)]
 }
 
-/// How much of the beginning of a disk shows whether somebody wrote to it, in bytes: the superblocks of file systems lie in it.
+/// How much of the beginning of a disk shows whether somebody wrote to it, in bytes: the superblocks of file systems
+/// lie in it.
 const HEAD_BYTES: u64 = 128 << 10;
 
 /// Where it is.
@@ -78,8 +79,8 @@ pub(super) fn head_range(disk: &Half) -> SectorRange {
     SectorRange { start: Lba(0), sectors: capacity.0.min(HEAD_BYTES / SECTOR_BYTES) }
 }
 
-/// The checksum of the beginning of a disk: FNV-1a with 64 bits, folded to 32. No CRC: of a block that ends in its own CRC32C,
-/// such as a superblock of ext4, the CRC32C is the same whatever is in it.
+/// The checksum of the beginning of a disk: FNV-1a with 64 bits, folded to 32. No CRC: of a block that ends in its own
+/// CRC32C, such as a superblock of ext4, the CRC32C is the same whatever is in it.
 pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
     let mut head = vec![0; head_range(disk).bytes().0 as usize];
     disk.device.read(Lba(0), &mut head)?;
@@ -104,8 +105,8 @@ impl Labels {
         }
     }
 
-    /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one, the
-    /// disk is older than it should be. Newer superblocks say it themselves (step 6).
+    /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one,
+    /// the disk is older than it should be. Newer superblocks say it themselves (step 6).
     pub(super) fn refuse_records_of(&self, epoch: Epoch, disk: &Half, flash: &Half) -> Result<(), HybridError> {
         if epoch <= self.tag.epoch {
             return Ok(());
@@ -129,7 +130,8 @@ fn read_copy<T>(half: &Half, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage
     decode(&block)
 }
 
-/// Of two copies the valid one with the greater number. None if one is of a version that is not known: it may be the later one.
+/// Of two copies the valid one with the greater number. None if one is of a version that is not known: it may be the
+/// later one.
 fn later<T, N: Ord>(
     first: Result<T, Damage>,
     second: Result<T, Damage>,
@@ -178,8 +180,9 @@ const SEARCHED: u64 = (64 << 20) / SECTOR_BYTES;
 /// So much of that is read at once, in blocks.
 const SEARCHED_AT_ONCE: u64 = 256;
 
-/// The flash that has the newest data of a disk, if it is half of a pair whose log is in use. Fails if it may be one and cannot tell: its tag is damaged, of
-/// another version, or further in front, where it lies since the disk became larger.
+/// The flash that has the newest data of a disk, if it is half of a pair whose log is in use. Fails if it may be one
+/// and cannot tell: its tag is damaged, of another version, or further in front, where it lies since the disk became
+/// larger.
 pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
     let capacity = disk.device.geometry().capacity;
     if offered(capacity).0 == 0 || refuse_large_blocks(disk).is_err() {
@@ -210,8 +213,8 @@ pub fn has_tag(disk: &Half) -> bool {
     read_tag(disk).is_ok()
 }
 
-/// Where the tag of a disk lies that was smaller, within the last part of it. One that says that it belongs elsewhere is of an image that
-/// is stored on the disk; what cannot be read is none.
+/// Where the tag of a disk lies that was smaller, within the last part of it. One that says that it belongs elsewhere
+/// is of an image that is stored on the disk; what cannot be read is none.
 fn left_behind(disk: &Half) -> Option<Lba> {
     let end = offered(disk.device.geometry().capacity);
     let begin = end.0.saturating_sub(SEARCHED) / BLOCK * BLOCK;
@@ -413,8 +416,8 @@ pub(super) fn note_empty(disk: &Half, superblock: &FlashSuperblock) -> Result<()
     write_tag(&*disk.device, &DiskTag { log_is_empty: true, ..DiskTag::of(superblock) })
 }
 
-/// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between, [`read_labels`]
-/// says that the flash was detached, and doing it again finishes it.
+/// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between,
+/// [`read_labels`] says that the flash was detached, and doing it again finishes it.
 pub(super) fn part(disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> Result<(), HybridError> {
     let detached =
         FlashSuperblock { state: PairState::Detached, generation: superblock.generation + 1, ..superblock.clone() };
@@ -451,8 +454,8 @@ pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
     wipe(&*disk.device, tag)
 }
 
-/// Gives up what a flash has for a disk that went on without it, or is about to, so that it can be used again: the disk has its tag or none, and is as large as it was. Whether it
-/// was the flash of such a disk.
+/// Gives up what a flash has for a disk that went on without it, or is about to, so that it can be used again: the disk
+/// has its tag or none, and is as large as it was. Whether it was the flash of such a disk.
 pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
     let superblock = read_superblock(flash)?;
     let is_of = match read_tag(disk) {

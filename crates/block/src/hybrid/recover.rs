@@ -1,20 +1,24 @@
 //! Reads the log after a start: which records count.
 //!
-//! From the tail on, a record counts if it is whole (header and all data by their checksums), lies where it says, is of this flash, has the next
-//! sequence number and an epoch that is not before that of the record before it; for the first the superblock says which that was. Where the next one does not lie behind the last, it may lie at
-//! the start of the log, as a record that would have run over the end does.
+//! From the tail on, a record counts if it is whole (header and all data by their checksums), lies where it says, is of
+//! this flash, has the next sequence number and an epoch that is not before that of the record before it; for the first
+//! the superblock says which that was. Where the next one does not lie behind the last, it may lie at the start of the
+//! log, as a record that would have run over the end does.
 //!
-//! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it was durable. Unless
-//! somebody was: when the superblock, or a record behind it, says that it had been durable (the certain mark), then it was damaged later, and what it held is lost.
-//! An opening refuses that ([`recover`]); [`super::survey`] goes on behind it.
+//! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it
+//! was durable. Unless somebody was: when the superblock, or a record behind it, says that it had been durable (the
+//! certain mark), then it was damaged later, and what it held is lost. An opening refuses that ([`recover`]);
+//! [`super::survey`] goes on behind it.
 //!
-//! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised mark). What it held is perhaps lost: that is told, a filler is
-//! written in its place, and the log goes on behind it. Of two records that lie behind each other the second says what the first held. Of the last one nothing else speaks: there what is left
-//! of its own header has to do.
-//! Only marks of the last opening count here: what an earlier one left over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
+//! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised
+//! mark). What it held is perhaps lost: that is told, a filler is written in its place, and the log goes on behind it.
+//! Of two records that lie behind each other the second says what the first held. Of the last one nothing else speaks:
+//! there what is left of its own header has to do. Only marks of the last opening count here: what an earlier one left
+//! over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
 //! one tells it of the fillers ([`super::fillers`]).
 //!
-//! Cost: the log's contents are read once, and where something is damaged the headers behind it once more ([`super::later_marks`]).
+//! Cost: the log's contents are read once, and where something is damaged the headers behind it once more
+//! ([`super::later_marks`]).
 
 use std::collections::VecDeque;
 
@@ -64,7 +68,8 @@ pub(super) struct Gap {
     pub(super) sequence: RecordNo,
     pub(super) promise: Promise,
     fault: Fault,
-    /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged. Nothing if they do not fit there.
+    /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged. Nothing
+    /// if they do not fit there.
     pub(super) fillers: Option<Vec<Header>>,
     /// The checksums of the data of the first filler, if it has any that is not lost.
     pub(super) sums: Vec<LogChecksum>,
@@ -92,7 +97,8 @@ impl Gap {
 pub(super) enum LogStep<'a> {
     /// A record that counts, with the checksums of its data.
     Record(&'a Header, &'a [LogChecksum]),
-    /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows whether it is the newest.
+    /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows
+    /// whether it is the newest.
     Doubtful(&'a Header),
     Gap(&'a Gap),
 }
@@ -275,10 +281,11 @@ impl Walk<'_> {
         Gap { fillers, losses, behind: Some(behind), ..gap_at(expected, promise) }
     }
 
-    /// Where so many records can have been that lay before the one at `next`, and how many blocks each had. Nothing where they do not fit.
+    /// Where so many records can have been that lay before the one at `next`, and how many blocks each had. Nothing
+    /// where they do not fit.
     ///
-    /// None of them runs over the end of the log. As many as there are blocks are put behind it, where the rest of the old lap stays unused; if there are more, the
-    /// first of them lay before it, with a block each.
+    /// None of them runs over the end of the log. As many as there are blocks are put behind it, where the rest of the
+    /// old lap stays unused; if there are more, the first of them lay before it, with a block each.
     fn filler_places(&self, at: LogSector, next: LogSector, records: u64) -> Option<Vec<(LogSector, u64)>> {
         let most = 1 + MOST_DATA / BLOCK;
         let lap = self.scanner.next_lap(at);
@@ -366,7 +373,8 @@ impl RecoveredLog {
     }
 }
 
-/// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says what it is.
+/// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says
+/// what it is.
 pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
     let first = Expected::first(superblock);
     let mut found = RecoveredLog {

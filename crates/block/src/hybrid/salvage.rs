@@ -1,17 +1,22 @@
-//! What can be had of a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on without that.
+//! What can be had of a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on
+//! without that.
 //!
-//! Opening writes nothing. Reads of what is lost fail; everything else is read as from the whole pair, unless records are
-//! lost of which nobody knows what they held ([`Losses::unknown_records`]).
+//! Opening writes nothing. Reads of what is lost fail; everything else is read as from the whole pair, unless records
+//! are lost of which nobody knows what they held ([`Losses::unknown_records`]).
 //!
 //! Taking such a pair apart (`detach`), so that the disk goes on without what is lost:
-//! 1. The superblock forgets how the disk begins: from now on it is written. A crash from here on repeats all of it, which changes nothing.
+//! 1. The superblock forgets how the disk begins: from now on it is written. A crash from here on repeats all of it,
+//!    which changes nothing.
 //! 2. Everything that is not lost is written to the disk, and flushed.
 //! 3. The two part as after a drain.
 //!
 //! Going on with both halves (`salvage`), if it is known what is lost:
-//! 1. The flash is flushed: what was just read of the log may be in its cache only. Fillers that are torn are written again ([`super::fillers`]).
-//! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the damage again, and the same sectors.
-//! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is flushed. The pair can be opened from now on.
+//! 1. The flash is flushed: what was just read of the log may be in its cache only. Fillers that are torn are written
+//!    again ([`super::fillers`]).
+//! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the
+//!    damage again, and the same sectors.
+//! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is
+//!    flushed. The pair can be opened from now on.
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -64,8 +69,8 @@ impl DamagedPair {
         joined(self.survey.map.pieces_from(Lba(0)).map(|piece| piece.range))
     }
 
-    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so far, and stops it with
-    /// `false`: then all is as it was for who reads the pair.
+    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so
+    /// far, and stops it with `false`: then all is as it was for who reads the pair.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
         restore_torn(&self.flash, &self.survey.superblock)?;
         let changing = FlashSuperblock {
@@ -110,8 +115,8 @@ impl DamagedPair {
         losses.unknown_records == 0 && losses.at_risk.len() <= MOST_LOST && self.survey.fillers.is_some()
     }
 
-    /// Skips the damaged records for good; see the steps at the head of the module. The pair can be opened then, and what is lost is an error until it is
-    /// written again. An error if it cannot go on.
+    /// Skips the damaged records for good; see the steps at the head of the module. The pair can be opened then, and
+    /// what is lost is an error until it is written again. An error if it cannot go on.
     pub fn salvage(self) -> Result<(), HybridError> {
         let Some(fillers) = self.survey.fillers.as_ref().filter(|_| self.can_be_salvaged()) else {
             return Err(HybridError::LossUnknown { flash: self.flash.name.clone() });

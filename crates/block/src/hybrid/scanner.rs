@@ -83,7 +83,8 @@ pub(super) struct Scanner<'a> {
     window: (LogSector, u64),
     /// How many sectors are read at once, more each time.
     ahead: u64,
-    /// Where in the log blocks could not be read: those are as zeroes, which no record is. Nothing if that is to be an error.
+    /// Where in the log blocks could not be read: those are as zeroes, which no record is. Nothing if that is to be an
+    /// error.
     unreadable: Option<BTreeSet<LogSector>>,
     /// Fillers that may be torn in place.
     copies: Vec<Header>,
@@ -227,7 +228,8 @@ impl<'a> Scanner<'a> {
         Ok(Err(Unfit { fault, header: None }))
     }
 
-    /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole length from there on.
+    /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole
+    /// length from there on.
     fn record_from(&mut self, next: Expected) -> Result<Result<Header, Unfit>, BlockError> {
         let base = self.base;
         if next.sequence == self.superblock.tail_sequence {
@@ -253,7 +255,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Where the last record lies of which no more than a damaged header is left, if a flush of the last opening had promised it.
+    /// Where the last record lies of which no more than a damaged header is left, if a flush of the last opening had
+    /// promised it.
     pub(super) fn promised_remains(&mut self, expected: Expected) -> Result<Option<LogSector>, BlockError> {
         let FlashSuperblock { flash, epoch, .. } = *self.superblock;
         for at in self.places(expected.at) {

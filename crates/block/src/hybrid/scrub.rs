@@ -1,5 +1,5 @@
-//! What only the flash has, compared with its checksums. The disk is neither woken nor kept awake by it, and what cannot be read is only told: nobody has asked
-//! for it.
+//! What only the flash has, compared with its checksums. The disk is neither woken nor kept awake by it, and what
+//! cannot be read is only told: nobody has asked for it.
 
 use umbrella_policy::flash_cache::Source;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};

@@ -1,7 +1,9 @@
-//! The checksums of what the log holds, beside its map: what is read of it is compared with them, so that nothing is passed on that is not what was written.
+//! The checksums of what the log holds, beside its map: what is read of it is compared with them, so that nothing is
+//! passed on that is not what was written.
 //!
-//! A record's own checksums are for whole writes, which may be 1 MiB long. These are for each block of the log, so that a short read stays one. They are made when a record is
-//! written, and at an opening of what was found whole; nothing of them is stored. 4 bytes for each 4 KiB that the log holds.
+//! A record's own checksums are for whole writes, which may be 1 MiB long. These are for each block of the log, so that
+//! a short read stays one. They are made when a record is written, and at an opening of what was found whole; nothing
+//! of them is stored. 4 bytes for each 4 KiB that the log holds.
 
 use std::collections::VecDeque;
 

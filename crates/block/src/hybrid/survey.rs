@@ -1,12 +1,16 @@
 //! What the log of a pair holds, however damaged it is.
 //!
-//! It goes through the records as an opening does ([`super::recover`]), and on behind one that was durable and is damaged:
-//! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones replaced them.
-//! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does it come from the last opening, it counts, and so do all behind
-//!   it; else it may be left over from before a crash, behind something that was written in its place: what it holds is lost
-//!   as well, since nobody knows whether it is the newest.
+//! It goes through the records as an opening does ([`super::recover`]), and on behind one that was durable and is
+//! damaged:
+//! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones
+//!   replaced them.
+//! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does
+//!   it come from the last opening, it counts, and so do all behind it; else it may be left over from before a crash,
+//!   behind something that was written in its place: what it holds is lost as well, since nobody knows whether it is
+//!   the newest.
 //!
-//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock ([`super::lost_sectors`]), is lost until a later record replaces it.
+//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock
+//! ([`super::lost_sectors`]), is lost until a later record replaces it.
 
 use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};
@@ -48,7 +52,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Reads both halves and all of the log. An error if they are no pair, or the disk was written to without its flash.
+    /// Reads both halves and all of the log. An error if they are no pair, or the disk was written to without its
+    /// flash.
     pub(super) fn of(disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
         Survey::of_labels(&read_labels(disk, flash)?, disk, flash)
     }

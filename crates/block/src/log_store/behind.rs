@@ -1,14 +1,18 @@
-//! What is lost at the end of the log: told by the marks of flushes that later chunks carry, and by what each repeats of the chunk before it.
+//! What is lost at the end of the log: told by the marks of flushes that later chunks carry, and by what each repeats
+//! of the chunk before it.
 //!
-//! The log ends at the first chunk that is missing or not whole. If a mark says that this chunk had been flushed, flushed data is lost. If it was promised by a flush of which nobody knows whether
-//! it was answered, perhaps. Without either nobody was told that it is durable: so a power cut leaves the log. The very last chunk has no later one that speaks of it. There what is left of its own
-//! header has to do.
+//! The log ends at the first chunk that is missing or not whole. If a mark says that this chunk had been flushed,
+//! flushed data is lost. If it was promised by a flush of which nobody knows whether it was answered, perhaps. Without
+//! either nobody was told that it is durable: so a power cut leaves the log. The very last chunk has no later one that
+//! speaks of it. There what is left of its own header has to do.
 //!
 //! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
 //!
-//! Damage may hide more than one chunk. The search goes on for [`NEAR`] behind what was found last of each stream in its segment, and in the segments beside it that hold nothing.
+//! Damage may hide more than one chunk. The search goes on for [`NEAR`] behind what was found last of each stream in
+//! its segment, and in the segments beside it that hold nothing.
 //!
-//! Memory: 64 MiB at most, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost blocks. Headers are read again when they are needed.
+//! Memory: 64 MiB at most, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost
+//! blocks. Headers are read again when they are needed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -69,7 +73,8 @@ impl Replay<'_> {
         self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
 
-    /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream goes on.
+    /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream
+    /// goes on.
     fn promised_at_end(&self) -> Option<Sequence> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();
@@ -129,8 +134,8 @@ impl Replay<'_> {
         for_each_header((self.named, &self.core.superblock), segment, slots, counts, each);
     }
 
-    /// The segments beside these in which the log may go on. Where a chunk may fill its segment, its header alone says where it does; such segments are small, and so are stores of them: it is all
-    /// others.
+    /// The segments beside these in which the log may go on. Where a chunk may fill its segment, its header alone says
+    /// where it does; such segments are small, and so are stores of them: it is all others.
     fn beside(&self, begun: &BTreeSet<SegmentNo>) -> BTreeSet<SegmentNo> {
         let Shape { segments, segment_blocks } = self.core.layout.shape();
         let is_small = segment_blocks <= CHUNK_BLOCKS + 1;

@@ -1,4 +1,5 @@
-//! Chunks on their way to the disk: those being filled, one a stream, and those that are complete and wait to be written.
+//! Chunks on their way to the disk: those being filled, one a stream, and those that are complete and wait to be
+//! written.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use umbrella_policy::log_layout::{Place, SegmentNo, Stream};
 
 use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Repeat, Sequence, Superblock};
 
-/// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any more.
+/// Blocks of a chunk with its header. Fewer than a header could name, so that each has room for what is not mapped any
+/// more.
 pub(super) const CHUNK_BLOCKS: u32 = 241;
 /// Ranges that are not mapped any more that one chunk always has room for, beside the mark of flushes.
 pub(super) const MOST_UNMAPPED: usize = MAX_ENTRIES - (CHUNK_BLOCKS as usize - 1) - 1;
@@ -74,8 +76,8 @@ impl Filling {
         }
     }
 
-    /// Completes it: `header` has everything but the entries, `unmapped` come before the others, because they are older. Also what the chunk
-    /// after it repeats of it.
+    /// Completes it: `header` has everything but the entries, `unmapped` come before the others, because they are
+    /// older. Also what the chunk after it repeats of it.
     pub(super) fn seal(
         mut self,
         mut header: ChunkHeader,
@@ -169,7 +171,8 @@ impl Window {
         &mut self.bytes
     }
 
-    /// Room for the blocks from one slot to another, to be read into, behind all that is there; what lies between is not read.
+    /// Room for the blocks from one slot to another, to be read into, behind all that is there; what lies between is
+    /// not read.
     pub(super) fn extend(&mut self, first: u32, behind: u32) -> &mut [u8] {
         self.read += u64::from(behind - first);
         self.pad(behind);
@@ -198,7 +201,8 @@ impl Window {
         Some(ChunkHeader::parse(self.bytes.get(from..)?.get(..BLOCK_BYTES)?, superblock, at))
     }
 
-    /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not whole in here.
+    /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not
+    /// whole in here.
     pub(super) fn chunk(
         &self,
         slot: u32,

@@ -1,10 +1,13 @@
 //! Checking a store: whether superblock, checkpoint, log, map, summaries and usage agree. Nothing is written.
 //!
 //! 1. The store is opened as ever, but for reading only: both superblocks, the newest checkpoint, the log after it.
-//! 2. Every page of the map is read; a damaged one is rebuilt from the log, as an opening does. No two blocks may lie at one place, and none where nothing can be.
+//! 2. Every page of the map is read; a damaged one is rebuilt from the log, as an opening does. No two blocks may lie
+//!    at one place, and none where nothing can be.
 //! 3. Each segment's live blocks are counted and compared with the segment table.
-//! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data is checked too, their checksums must be right.
-//! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is what was written. The map is read once more to say which blocks that are.
+//! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data
+//!    is checked too, their checksums must be right.
+//! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is
+//!    what was written. The map is read once more to say which blocks that are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -44,7 +47,8 @@ pub struct CheckReport {
     pub clean: bool,
     /// Chunks found after the last checkpoint.
     pub replayed: u64,
-    /// Chunks found behind the end of the log, at least: never flushed, if it ended without being closed; else the log is damaged there.
+    /// Chunks found behind the end of the log, at least: never flushed, if it ended without being closed; else the log
+    /// is damaged there.
     pub abandoned: u64,
     /// What is promised.
     pub size: ByteSize,
@@ -362,7 +366,8 @@ impl Check<'_> {
         }
     }
 
-    /// How many of the blocks that the map has in a segment its headers name; `slot` is that of the header that was looked at last.
+    /// How many of the blocks that the map has in a segment its headers name; `slot` is that of the header that was
+    /// looked at last.
     fn named_in(&mut self, number: SegmentNo, slot: &mut u32) -> Result<u32, Problem> {
         let shape = self.recovered.core.layout.shape();
         let mut named = 0;

@@ -1,13 +1,15 @@
 //! Checkpoints: where the store stands, in one of two places in turn.
 //!
-//! 1. Under the lock: the changed pages of the map are put into the log, all chunks are completed, and the image is taken. Chunks that are completed later
-//!    say that they come after this checkpoint.
-//! 2. All chunks of the image are written, and the device is flushed: what a checkpoint names must be there when it counts.
+//! 1. Under the lock: the changed pages of the map are put into the log, all chunks are completed, and the image is
+//!    taken. Chunks that are completed later say that they come after this checkpoint.
+//! 2. All chunks of the image are written, and the device is flushed: what a checkpoint names must be there when it
+//!    counts.
 //! 3. The payload is written over that of the checkpoint before the last one, and flushed.
 //! 4. Its header, one sector, is written and flushed. From now on it counts.
 //! 5. Segments that were cleaned before step 1 are free.
 //!
-//! A crash before step 4 leaves the last checkpoint and all of the log after it; the chunks that already named the new one follow in the same order.
+//! A crash before step 4 leaves the last checkpoint and all of the log after it; the chunks that already named the new
+//! one follow in the same order.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{Layout, MapPage, Mark, Segment, State as TableState};
@@ -49,7 +51,8 @@ impl StoreShared {
         let _one_at_a_time = self.checkpointing.lock();
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
-        // Until the image is taken the lock is not let go of: what is written meanwhile would be neither in it nor in the log after it.
+        // Until the image is taken the lock is not let go of: what is written meanwhile would be neither in it nor in
+        // the log after it.
         let has_room = self.write_map(&mut state)?;
         if !has_room {
             self.wake_writers(&mut state);
@@ -98,7 +101,8 @@ impl StoreShared {
         Ok(true)
     }
 
-    /// Completes all chunks. What is not mapped any more may be left over: those pages of the map have just been written.
+    /// Completes all chunks. What is not mapped any more may be left over: those pages of the map have just been
+    /// written.
     pub(super) fn seal_at_once(&self, state: &mut StoreState) -> Result<(), LogStoreError> {
         match state.core.seal_all(false) {
             Ok(()) | Err(Blocked::Full) => Ok(()),

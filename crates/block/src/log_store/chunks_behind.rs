@@ -6,10 +6,12 @@ use umbrella_policy::log_layout::Place;
 
 use super::format::{ChunkHeader, Sequence};
 
-/// So many chunks are kept: about 32 MiB. With the checkpoints that a store makes by itself there are no more than 65,536; of a log that goes on for longer the rest counts as unknown.
+/// So many chunks are kept: about 32 MiB. With the checkpoints that a store makes by itself there are no more than
+/// 65,536; of a log that goes on for longer the rest counts as unknown.
 pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 
-/// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers are read again where they are needed.
+/// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers
+/// are read again where they are needed.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     places: BTreeMap<Sequence, Place>,

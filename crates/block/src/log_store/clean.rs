@@ -1,12 +1,14 @@
 //! Cleaning: moving what is live out of a segment, so that it can be used anew.
 //!
-//! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a large one is left, chunk by chunk. Each
-//!    chunk's header says which blocks lie behind it. Of a segment in which little is live only that is read, unless the disk rotates (`gather`).
-//! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new place from then on.
-//!    Pages of the map are written by the next checkpoint. What its headers say of blocks that were discarded is said again as long as an older segment may have a copy of
-//!    them (`discards`).
-//! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or after the next checkpoint
-//!    ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing is written to it.
+//! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a
+//!    large one is left, chunk by chunk. Each chunk's header says which blocks lie behind it. Of a segment in which
+//!    little is live only that is read, unless the disk rotates (`gather`).
+//! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new
+//!    place from then on. Pages of the map are written by the next checkpoint. What its headers say of blocks that were
+//!    discarded is said again as long as an older segment may have a copy of them (`discards`).
+//! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or
+//!    after the next checkpoint ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing
+//!    is written to it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -186,7 +188,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become a little better meanwhile: reading costs more than that.
+    /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become
+    /// a little better meanwhile: reading costs more than that.
     fn clean(&self, state: &mut MutexGuard<'_, StoreState>, goal: Goal) -> Result<(), LogStoreError> {
         let chosen = state.core.layout.victims(goal, self.pace().victims_at_once());
         let victims: Vec<_> = chosen.into_iter().filter_map(|number| ChosenVictim::now(state, number)).collect();
@@ -341,7 +344,8 @@ impl StoreShared {
         Ok(Cleaned::Whole)
     }
 
-    /// Has the log say again which blocks are not mapped, where a chunk that is cleaned says so and something older may be left of them.
+    /// Has the log say again which blocks are not mapped, where a chunk that is cleaned says so and something older may
+    /// be left of them.
     fn keep_unmapped(&self, state: &mut MutexGuard<'_, StoreState>, header: &ChunkHeader, victim: ChosenVictim) {
         let entries = header.entries.iter().filter(|entry| matches!(entry, Entry::Unmapped { .. }));
         let ranges: Vec<_> = entries.map(Entry::blocks).collect();

@@ -69,7 +69,8 @@ pub(super) struct Core {
     pub(super) map: LogicalMap,
     /// Where each page of the map lies, and its checksum.
     pub(super) index: Vec<Option<IndexEntry>>,
-    /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not all, even if it can be read another time.
+    /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not
+    /// all, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.
@@ -198,7 +199,8 @@ impl Core {
         Ok(())
     }
 
-    /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with [`Core::note_unmapped`].
+    /// A block is not mapped any more; whether it was, or was lost. The caller says so to the log with
+    /// [`Core::note_unmapped`].
     pub(super) fn unmap(&mut self, block: BlockNo) -> Result<bool, Blocked> {
         let was_lost = self.map.is_lost(block)?;
         let Some(old) = self.map.set(block, None)? else { return Ok(was_lost) };
@@ -213,7 +215,8 @@ impl Core {
         self.unmapped.len() < MOST_UNMAPPED
     }
 
-    /// The next chunk that is sealed, of whichever stream, says that this range is not mapped: so it comes before everything that is written later.
+    /// The next chunk that is sealed, of whichever stream, says that this range is not mapped: so it comes before
+    /// everything that is written later.
     pub(super) fn note_unmapped(&mut self, start: BlockNo, blocks: u32) {
         if blocks == 0 {
             return;
@@ -333,7 +336,8 @@ impl Core {
                 _ => self.discards.drop_due(),
             }
         }
-        // Chunks that were full, or that the cleaner or a checkpoint completed, do not say that a flush of users promises them.
+        // Chunks that were full, or that the cleaner or a checkpoint completed, do not say that a flush of users
+        // promises them.
         let (last, said) = (self.of_users, self.promised.max(self.marked).max(self.covered));
         if only_of_user && self.next_sequence == before && last > said {
             self.promised = last;

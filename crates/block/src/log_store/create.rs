@@ -1,6 +1,7 @@
 //! Making a store.
 //!
-//! 1. Both copies of the superblock that may be there are written over with zeroes, and flushed: from now on there is no store.
+//! 1. Both copies of the superblock that may be there are written over with zeroes, and flushed: from now on there is
+//!    no store.
 //! 2. The first checkpoint is written: payload, flush, header, flush. The second area's header is zeroed before.
 //! 3. Second copy of the superblock, first copy, flush. From now on there is a store.
 
@@ -70,7 +71,8 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     create_with(device, name, options, &mut |_, _| {})
 }
 
-/// The same; `progress` is told how many bytes of the first checkpoint have been written, which is nearly all that is, of how many.
+/// The same; `progress` is told how many bytes of the first checkpoint have been written, which is nearly all that is,
+/// of how many.
 pub fn create_with(
     device: Arc<dyn BlockDevice>,
     name: &str,
@@ -179,18 +181,21 @@ pub(super) fn size(
     Some(Shape::new(segment_blocks, segments, Blocks(advertised), Stream(streams)).map(|shape| (shape, area)))
 }
 
-/// Segments large enough to be written at the disk's full rate, at least some hundred of them, and not more than can be kept account of in memory.
+/// Segments large enough to be written at the disk's full rate, at least some hundred of them, and not more than can be
+/// kept account of in memory.
 fn segment_for(bytes: u64) -> u64 {
     let usual = (bytes / 512).next_power_of_two().clamp(LEAST_SEGMENT, USUAL_SEGMENT);
     usual.max(bytes.div_ceil(MOST_SEGMENTS).next_power_of_two()).min(MOST_SEGMENT)
 }
 
-/// Blocks on either side of the middle of a device in which checkpoints of a store are looked for that has lost its superblocks.
+/// Blocks on either side of the middle of a device in which checkpoints of a store are looked for that has lost its
+/// superblocks.
 const AROUND_THE_MIDDLE: u64 = (32 << 20) / BLOCK_BYTES as u64;
 /// Blocks of them that are read at once.
 const PIECE: u64 = 256;
 
-/// Refuses a device whose beginning is not empty, or that has checkpoints of a store: it can be salvaged without its superblocks.
+/// Refuses a device whose beginning is not empty, or that has checkpoints of a store: it can be salvaged without its
+/// superblocks.
 fn refuse_occupied(named: &NamedDevice) -> Result<(), LogStoreError> {
     let bytes = (named.device.geometry().capacity.block().0 * BLOCK_BYTES as u64).min(128 << 10) as usize;
     let mut head = vec![0; bytes];

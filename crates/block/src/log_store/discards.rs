@@ -1,8 +1,10 @@
 //! What has to be said again of discarded blocks.
 //!
-//! A chunk says that blocks are not mapped any more. When its segment becomes free that is gone, but older copies of these blocks may be left elsewhere; who rebuilds a damaged page of the map would have
-//! to doubt them. So it is said again by a later chunk with room for it, before the segment becomes free: of segments that are cleaned what their headers say, of those that become empty by
-//! themselves what was noted since the opening. What there is no room for is not said: then more is in doubt after damage, and never anything old is taken for proved.
+//! A chunk says that blocks are not mapped any more. When its segment becomes free that is gone, but older copies of
+//! these blocks may be left elsewhere; who rebuilds a damaged page of the map would have to doubt them. So it is said
+//! again by a later chunk with room for it, before the segment becomes free: of segments that are cleaned what their
+//! headers say, of those that become empty by themselves what was noted since the opening. What there is no room for is
+//! not said: then more is in doubt after damage, and never anything old is taken for proved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! The store's state, its threads, and who waits for what.
 //!
-//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper cleans and makes checkpoints. Who has to wait does so on
-//! one of four condition variables: `writer` (a chunk is complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
+//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper
+//! cleans and makes checkpoints. Who has to wait does so on one of four condition variables: `writer` (a chunk is
+//! complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ pub struct Options {
     pub victim: Victim,
     /// The most memory for the map; what does not fit is read from the disk when it is needed.
     pub map_memory: ByteSize,
-    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no hurry.
+    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no
+    /// hurry.
     pub clean_share: u32,
     /// How long nobody may have asked for anything before the store cleans ahead.
     pub quiet: Duration,
@@ -101,7 +103,8 @@ pub(super) struct StoreState {
     pub(super) counts: StoreCounts,
 }
 
-/// Writes that are held back so that cleaning keeps up: one after the other, for together they must not be faster than the cleaner.
+/// Writes that are held back so that cleaning keeps up: one after the other, for together they must not be faster than
+/// the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteThrottle {
     /// When the last of them goes on.
@@ -132,8 +135,8 @@ impl RoomAttempts {
     /// How often each segment may be worked on before it is plain that nothing is gained.
     const MOST: u64 = 8;
 
-    /// Counts one more, and whether they are in vain: all of the log was cleaned several times over and users could write nothing. Then the table of
-    /// segments is not that of this map, and cleaning would go on for ever.
+    /// Counts one more, and whether they are in vain: all of the log was cleaned several times over and users could
+    /// write nothing. Then the table of segments is not that of this map, and cleaning would go on for ever.
     pub(super) fn are_in_vain(&mut self, counters: &Counters, segments: usize) -> bool {
         let used = counters.user_blocks.wrapping_add(counters.discarded_blocks);
         if used != self.used {
@@ -165,7 +168,8 @@ pub(super) struct StoreShared {
     pub(super) travelled: AtomicU64,
 }
 
-/// A log store. Close it with [`LogStore::close`]; one that is dropped without is as after a crash, and loses nothing that was flushed.
+/// A log store. Close it with [`LogStore::close`]; one that is dropped without is as after a crash, and loses nothing
+/// that was flushed.
 pub struct LogStore {
     pub(super) shared: Arc<StoreShared>,
     pub(super) threads: Vec<JoinHandle<()>>,
@@ -258,7 +262,8 @@ impl StoreState {
         }
     }
 
-    /// Whether there are threads that write chunks. While the store is closed they may have ended before the keeper has: then it writes its own.
+    /// Whether there are threads that write chunks. While the store is closed they may have ended before the keeper
+    /// has: then it writes its own.
     pub(super) fn has_writers(&self) -> bool {
         self.threads && !self.closing
     }
@@ -346,7 +351,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of `needed`.
+    /// Lets go of pages of the map when there are more than may be in memory, if enough of them can be; never of
+    /// `needed`.
     pub(super) fn trim_map(&self, state: &mut StoreState, needed: Option<MapPage>) {
         let (present, changed) = (Pages(state.core.map.present() as u64), Pages(state.core.map.dirty() as u64));
         if let Some(keep) = self.pace().cut_down(&state.core.layout, present, changed) {

@@ -211,7 +211,8 @@ pub enum LogStoreError {
         /// The device.
         device: String,
     },
-    /// There is no room although no more is stored than was promised: the cleaner cannot read its victims, or what the disk says of itself is wrong.
+    /// There is no room although no more is stored than was promised: the cleaner cannot read its victims, or what the
+    /// disk says of itself is wrong.
     #[error("{device}: the log has no room left: what had to be cleaned could not be read, or the store is damaged")]
     NoRoom {
         /// The device.

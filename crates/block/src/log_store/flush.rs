@@ -100,7 +100,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Has the log say that what users flushed is durable, when nothing more is written to say so. Whether there was anything to say.
+    /// Has the log say that what users flushed is durable, when nothing more is written to say so. Whether there was
+    /// anything to say.
     pub(super) fn mark_flushed(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<bool, BlockError> {
         if state.answered_at.elapsed() < MARK_AFTER || state.answered <= state.core.marked {
             return Ok(false);

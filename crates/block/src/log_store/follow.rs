@@ -97,7 +97,8 @@ impl Replay<'_> {
         }
     }
 
-    /// The chunk that comes next in order, if some stream has it. Of two with its number the later one: the other was abandoned.
+    /// The chunk that comes next in order, if some stream has it. Of two with its number the later one: the other was
+    /// abandoned.
     pub(super) fn next(&mut self) -> Option<(Place, ChunkHeader)> {
         let wanted = self.core.next_sequence;
         let heads: Vec<_> = self.core.layout.heads().collect();
@@ -138,7 +139,8 @@ impl Replay<'_> {
         (usize::from(header.stream.0) == stream && self.is_of_this_log(&header)).then_some(header)
     }
 
-    /// Whether a chunk was written since the checkpoint. The epoch of the log so far begins with that of the checkpoint and only grows: nothing older than either counts.
+    /// Whether a chunk was written since the checkpoint. The epoch of the log so far begins with that of the checkpoint
+    /// and only grows: nothing older than either counts.
     pub(super) fn is_of_this_log(&self, header: &ChunkHeader) -> bool {
         let epochs = self.core.epoch..=self.last_epoch;
         header.clock.0 <= MOST && epochs.contains(&header.epoch)

@@ -1,11 +1,13 @@
-//! How much memory a store takes by its size alone, so that one that is too large is refused instead of ending the program.
+//! How much memory a store takes by its size alone, so that one that is too large is refused instead of ending the
+//! program.
 
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::error::LogStoreError;
 use super::format::{PAGE_ENTRIES, Shape};
 
-/// For each page of the map: its place in the index, in the image of a checkpoint and in what is read of one (8 bytes each), and in the map (16).
+/// For each page of the map: its place in the index, in the image of a checkpoint and in what is read of one (8 bytes
+/// each), and in the map (16).
 const BYTES_OF_PAGE: u64 = 40;
 /// For each segment: its row in the table, in the image of a checkpoint and in what is read of one, and in lists.
 const BYTES_OF_SEGMENT: u64 = 160;

@@ -1,10 +1,12 @@
 //! Reading what is to be cleaned.
 //!
-//! A segment is read whole, in one request. One in which little is live is not: first the header of a chunk is read, which says which blocks lie behind it, then those of them that the map still
-//! has there, with what lies between them if that is little; then the next header. So the disk is asked for ever higher blocks of one segment, and passes over the rest. Pages of the map
-//! are not looked for: the next checkpoint writes them from memory.
+//! A segment is read whole, in one request. One in which little is live is not: first the header of a chunk is read,
+//! which says which blocks lie behind it, then those of them that the map still has there, with what lies between them
+//! if that is little; then the next header. So the disk is asked for ever higher blocks of one segment, and passes over
+//! the rest. Pages of the map are not looked for: the next checkpoint writes them from memory.
 //!
-//! Not so on a disk that rotates: what lies between passes under its head all the same, and each request more may cost a turn. On a modelled one hot and cold writes took 7 % longer that way.
+//! Not so on a disk that rotates: what lies between passes under its head all the same, and each request more may cost
+//! a turn. On a modelled one hot and cold writes took 7 % longer that way.
 
 use std::thread::ScopedJoinHandle;
 
@@ -17,8 +19,8 @@ use super::engine::{StoreShared, StoreState};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
 
-/// Blocks that are read although nothing in them is live, so that what lies before and behind them is one request; also the blocks of a chunk from which on its header
-/// is worth a request: 64 KiB.
+/// Blocks that are read although nothing in them is live, so that what lies before and behind them is one request; also
+/// the blocks of a chunk from which on its header is worth a request: 64 KiB.
 const BRIDGED: u32 = 16;
 
 /// Blocks in a row, by their slots: the first, and the one behind the last.
@@ -81,7 +83,8 @@ impl StoreShared {
     }
 }
 
-/// What of a chunk at a slot of its segment has to be read for moving it, and how many blocks in it are live for certain.
+/// What of a chunk at a slot of its segment has to be read for moving it, and how many blocks in it are live for
+/// certain.
 fn live_runs(
     state: &mut StoreState,
     header: &ChunkHeader,

@@ -1,13 +1,17 @@
 //! Growing a store, while it is used, onto a device that has become larger.
 //!
-//! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here to the end nobody else gets the lock. The pages of the
-//!    map that have changed meanwhile are put into the log, written and flushed: the checkpoint of step 3 covers the chunks that changed them.
-//! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at the beginning of the new space, and
-//!    the old ones are free.
-//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed; to both areas if they are new.
-//! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is larger.
+//! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here
+//!    to the end nobody else gets the lock. The pages of the map that have changed meanwhile are put into the log,
+//!    written and flushed: the checkpoint of step 3 covers the chunks that changed them.
+//! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at
+//!    the beginning of the new space, and the old ones are free.
+//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed; to both
+//!    areas if they are new.
+//! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is
+//!    larger.
 //!
-//! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of a larger store is not its own.
+//! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of
+//! a larger store is not its own.
 
 use std::sync::atomic::Ordering;
 
@@ -26,7 +30,8 @@ use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
 impl LogStore {
-    /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no more.
+    /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no
+    /// more.
     pub fn grow(&self) -> Result<ByteSize, LogStoreError> {
         let shared = &*self.shared;
         shared.named.device.refresh()?;
@@ -102,7 +107,8 @@ impl StoreShared {
         }
     }
 
-    /// Puts the changed pages of the map into the log, and makes them durable, without letting go of the lock. Nothing else is under way. Whether there was room.
+    /// Puts the changed pages of the map into the log, and makes them durable, without letting go of the lock. Nothing
+    /// else is under way. Whether there was room.
     fn write_map_at_once(&self, state: &mut StoreState) -> Result<bool, LogStoreError> {
         if !self.write_map(state)? {
             return Ok(false);

@@ -1,6 +1,8 @@
-//! How a store was laid out, when both copies of its superblock are damaged: from its checkpoints, whose headers lie at the beginning of their areas and have all but the length of segments.
+//! How a store was laid out, when both copies of its superblock are damaged: from its checkpoints, whose headers lie at
+//! the beginning of their areas and have all but the length of segments.
 //!
-//! For each length of segments the areas are put where checkpoints were found. One counts if the whole checkpoint fits: its table marks just these segments as the areas.
+//! For each length of segments the areas are put where checkpoints were found. One counts if the whole checkpoint fits:
+//! its table marks just these segments as the areas.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use super::counts::MOST;
 use super::format::{CheckpointNo, ChunkHeader, Entry, Sequence};
 
-/// Epochs that one opening and what is written after it can add: of its first chunks, of its checkpoint, and of the one being made.
+/// Epochs that one opening and what is written after it can add: of its first chunks, of its checkpoint, and of the one
+/// being made.
 pub(super) const OF_AN_OPENING: u64 = 4;
 
 /// What chunks say of checkpoints after the one that the log is followed from.

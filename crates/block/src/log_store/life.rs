@@ -1,7 +1,10 @@
-//! What a segment holds between two times that it is filled: what was read of it is of one life, and worth nothing in the next.
+//! What a segment holds between two times that it is filled: what was read of it is of one life, and worth nothing in
+//! the next.
 //!
-//! The clock says so, except within one tick. A segment may be opened, filled by the cleaner, emptied by discards, freed and opened again while users write nothing, and then the clock
-//! is as it was, though what is written from then on is new. So of a segment that was opened at the tick that it is looked at nothing must have become free since, either.
+//! The clock says so, except within one tick. A segment may be opened, filled by the cleaner, emptied by discards,
+//! freed and opened again while users write nothing, and then the clock is as it was, though what is written from then
+//! on is new. So of a segment that was opened at the tick that it is looked at nothing must have become free since,
+//! either.
 
 use umbrella_policy::log_layout::{Clock, SegmentNo};
 

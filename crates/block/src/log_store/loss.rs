@@ -22,7 +22,8 @@ pub struct Loss {
     pub first: Sequence,
     /// The last one that had been flushed, or promised.
     pub last: Sequence,
-    /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they are durable.
+    /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they
+    /// are durable.
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
@@ -115,7 +116,8 @@ impl Loss {
         (first <= last).then_some(Loss { first, last, is_certain: false, blocks, among, unknown })
     }
 
-    /// What the superblock says while it has not been told: of a log from this checkpoint on that was flushed up to one chunk, and ends before the other.
+    /// What the superblock says while it has not been told: of a log from this checkpoint on that was flushed up to one
+    /// chunk, and ends before the other.
     pub(super) fn pending(
         loss: Option<&Loss>,
         (checkpoint, flushed, end): (CheckpointNo, Sequence, Sequence),

@@ -1,14 +1,19 @@
-//! Whether a checkpoint is lost that was newer than the one that the store is opened from: a disk can damage it, or lose the write of it.
+//! Whether a checkpoint is lost that was newer than the one that the store is opened from: a disk can damage it, or
+//! lose the write of it.
 //!
-//! Nothing about the checkpoints themselves tells a lost write from a power cut in the middle of a checkpoint. The log does:
+//! Nothing about the checkpoints themselves tells a lost write from a power cut in the middle of a checkpoint. The log
+//! does:
 //!
-//! * A chunk that is two checkpoints ahead was written after the one between them had become durable. An opening that is cut off writes such chunks too, but only pages of the map are in them.
-//! * A chunk says how far the log had been flushed when it was written. If it lies where the log goes on, and says that what should be there had been flushed, its segment was written anew after
-//!   a checkpoint that is lost.
+//! * A chunk that is two checkpoints ahead was written after the one between them had become durable. An opening that
+//!   is cut off writes such chunks too, but only pages of the map are in them.
+//! * A chunk says how far the log had been flushed when it was written. If it lies where the log goes on, and says that
+//!   what should be there had been flushed, its segment was written anew after a checkpoint that is lost.
 //!
-//! With such evidence the chunks after the lost checkpoint count as well, so that the log is followed to its end. What it no longer has is lost, and told ([`Loss`](super::loss::Loss)).
+//! With such evidence the chunks after the lost checkpoint count as well, so that the log is followed to its end. What
+//! it no longer has is lost, and told ([`Loss`](super::loss::Loss)).
 //!
-//! Cost: a block for each stream, and one for each segment if the newest checkpoint is damaged or a stream waits for one that is not there.
+//! Cost: a block for each stream, and one for each segment if the newest checkpoint is damaged or a stream waits for
+//! one that is not there.
 
 use umbrella_policy::log_layout::{Place, SegmentNo};
 
@@ -58,7 +63,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Notes what the first chunk of a segment says; its number if it says nothing of flushes, as those of older programs do.
+    /// Notes what the first chunk of a segment says; its number if it says nothing of flushes, as those of older
+    /// programs do.
     fn note_begin(&mut self, segment: SegmentNo) -> Option<Sequence> {
         let place: Place = self.core.layout.shape().place(segment, 0);
         let header = self.named.chunk_header(&self.core.superblock, place)?;
@@ -71,7 +77,8 @@ impl Replay<'_> {
         self.core.layout.heads().any(|head| head.open.is_none())
     }
 
-    /// Notes what the first chunk of every segment says. If a newer checkpoint is damaged, all chunks that say nothing may have been flushed.
+    /// Notes what the first chunk of every segment says. If a newer checkpoint is damaged, all chunks that say nothing
+    /// may have been flushed.
     ///
     /// Cost: a block of every segment is read.
     pub(super) fn note_all_segments(&mut self, is_damaged: bool) {

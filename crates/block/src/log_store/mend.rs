@@ -1,14 +1,20 @@
 //! Rebuilding pages of the map that turn out to be damaged while the store is used.
 //!
-//! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing becomes free meanwhile.
-//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed one since: who wants to change a page needs it in memory.
-//! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks would be counted among those that are lost.
-//! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the doubtful blocks are skipped, and lost, if the store may do so
-//!    ([`OpenMode::Salvage`](super::Access)), or is only looked at; else the page stays unusable.
+//! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing
+//!    becomes free meanwhile.
+//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed
+//!    one since: who wants to change a page needs it in memory.
+//! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks
+//!    would be counted among those that are lost.
+//! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the
+//!    doubtful blocks are skipped, and lost, if the store may do so ([`OpenMode::Salvage`](super::Access)), or is only
+//!    looked at; else the page stays unusable.
 //!
-//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt none is skipped: the disk may read it later. It is tried once.
+//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt none is skipped: the disk
+//! may read it later. It is tried once.
 //!
-//! Who needs such a page waits, and the log says every ten seconds how far it is; all others go on, as long as there is room.
+//! Who needs such a page waits, and the log says every ten seconds how far it is; all others go on, as long as there is
+//! room.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::MapPage;
@@ -71,9 +77,11 @@ impl StoreShared {
         }
     }
 
-    /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is kept.
+    /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is
+    /// kept.
     ///
-    /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody can tell its blocks from those of the lost pages.
+    /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody
+    /// can tell its blocks from those of the lost pages.
     fn rebuild_absent(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
@@ -99,8 +107,8 @@ impl StoreShared {
         }
     }
 
-    /// Rebuilds all pages that are damaged on the disk as a checkpoint has them that is made now, if one can be. Ends when the store is being closed, unless it was before: what the end itself
-    /// needs is rebuilt.
+    /// Rebuilds all pages that are damaged on the disk as a checkpoint has them that is made now, if one can be. Ends
+    /// when the store is being closed, unless it was before: what the end itself needs is rebuilt.
     fn rebuild_as_noted(&self, was_closing: bool) -> Result<(Rebuilt, MutexGuard<'_, ()>), LogStoreError> {
         let is_written = self.state.lock().is_written();
         if is_written && !self.checkpoint(AfterCheckpoint::GoesOn)? {

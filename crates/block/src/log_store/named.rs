@@ -28,7 +28,8 @@ pub(super) struct Found {
     pub(super) index: Vec<Option<IndexEntry>>,
     pub(super) table: Vec<Segment>,
     pub(super) area: usize,
-    /// The number of a newer checkpoint that is damaged, and where the log stood at it. Only if it still reaches so far from this one is nothing lost.
+    /// The number of a newer checkpoint that is damaged, and where the log stood at it. Only if it still reaches so far
+    /// from this one is nothing lost.
     pub(super) reaches: Option<(CheckpointNo, Sequence)>,
     /// What is wrong with the other one, if that may have been newer.
     pub(super) in_doubt: Option<FormatError>,
@@ -112,7 +113,8 @@ impl NamedDevice {
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
             [Ok(only), Err(error)] | [Err(error), Ok(only)] => {
-                // The header is written last: one that is whole and newer counted, and segments were written anew since.
+                // The header is written last: one that is whole and newer counted, and segments were written anew
+                // since.
                 let other = self.checkpoint_header(superblock, 1 - only.area).ok();
                 // Of one that cannot be read nothing is known. Only a new store has none: there are zeroes.
                 let in_doubt = match &other {
@@ -198,7 +200,8 @@ impl NamedDevice {
         self.read_page(&core.superblock, page, at)
     }
 
-    /// Reads a page of the map from the disk; once more if that fails or is not what was written, for a disk may misread.
+    /// Reads a page of the map from the disk; once more if that fails or is not what was written, for a disk may
+    /// misread.
     pub(super) fn read_page(
         &self,
         superblock: &Superblock,

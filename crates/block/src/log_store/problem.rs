@@ -21,7 +21,8 @@ pub enum Problem {
     SuperblockCopy(BlockNo),
     /// Flushed data at the end of the log is lost, for certain or perhaps.
     Loss(Loss),
-    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. What is lost with it is told as [`Problem::Loss`].
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. What is
+    /// lost with it is told as [`Problem::Loss`].
     Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
     LogUnreadable(BlockError),
@@ -51,7 +52,8 @@ pub enum Problem {
     Unreadable(SegmentNo, BlockError),
     /// A header in a segment is damaged.
     Header(SegmentNo, u32, FormatError),
-    /// Blocks and pages of the map in a segment that no header could be found for: how many, and the first runs of blocks.
+    /// Blocks and pages of the map in a segment that no header could be found for: how many, and the first runs of
+    /// blocks.
     Unnamed(SegmentNo, u32, Vec<(BlockNo, u32)>),
 }
 

@@ -1,16 +1,22 @@
 //! Rebuilding pages of the map that cannot be used, as they were at the last checkpoint, from the headers of chunks.
 //!
-//! 1. All pages of the map are read, in the order in which they lie on the disk. Of the live blocks that the segment table counts in each segment, those are taken off that the other pages name, and the pages of the map
-//!    themselves: what is left are blocks of the lost pages.
-//! 2. The headers of the segments where something is left are read. For each block of the lost pages the newest entry counts.
-//! 3. A segment is proved if all of its headers are whole, and if the number of blocks whose newest entry lies there equals what is left of its count. Each of these blocks is live then. If
-//!    nothing is left of the count, no block of the segment is live.
-//! 4. Where that leaves a block in doubt the headers of all segments are read: one without live blocks may say that an entry elsewhere is not the newest.
-//! 5. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded since, and the entry that said so is gone. Blocks without an entry are
-//!    doubtful too if a damaged header may hide one, or if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
+//! 1. All pages of the map are read, in the order in which they lie on the disk. Of the live blocks that the segment
+//!    table counts in each segment, those are taken off that the other pages name, and the pages of the map themselves:
+//!    what is left are blocks of the lost pages.
+//! 2. The headers of the segments where something is left are read. For each block of the lost pages the newest entry
+//!    counts.
+//! 3. A segment is proved if all of its headers are whole, and if the number of blocks whose newest entry lies there
+//!    equals what is left of its count. Each of these blocks is live then. If nothing is left of the count, no block of
+//!    the segment is live.
+//! 4. Where that leaves a block in doubt the headers of all segments are read: one without live blocks may say that an
+//!    entry elsewhere is not the newest.
+//! 5. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded
+//!    since, and the entry that said so is gone. Blocks without an entry are doubtful too if a damaged header may hide
+//!    one, or if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
 //!
-//! Cost: every page of the map is read. For a lost page the headers of 512 segments are read at most; in step 4 every header of the log, and if more than 4096 pages are lost twice for each 4096 of
-//! them. Memory: 40 bytes for each block of so many pages, and all lost pages themselves.
+//! Cost: every page of the map is read. For a lost page the headers of 512 segments are read at most; in step 4 every
+//! header of the log, and if more than 4096 pages are lost twice for each 4096 of them. Memory: 40 bytes for each block
+//! of so many pages, and all lost pages themselves.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -271,7 +277,8 @@ impl Rebuilt {
         self.pages.values().any(|page| page.is_unread() && page.doubtful() > 0)
     }
 
-    /// Takes blocks that are in doubt off what is live. A segment that counts fewer is a defect: with too low a count, live blocks would be written over.
+    /// Takes blocks that are in doubt off what is live. A segment that counts fewer is a defect: with too low a count,
+    /// live blocks would be written over.
     pub(super) fn skip_doubtful(&self, layout: &mut Layout, store: &str) -> Result<(), BlockError> {
         let counts = self.skipped.iter().map(|(number, count)| {
             let live = layout.table().get(number.0 as usize)?.live;
@@ -287,7 +294,8 @@ impl Rebuilt {
         Ok(())
     }
 
-    /// Puts the pages into the map of a store that is being opened. Why each could not be used, and how many of its blocks are lost.
+    /// Puts the pages into the map of a store that is being opened. Why each could not be used, and how many of its
+    /// blocks are lost.
     pub(super) fn install(
         self,
         core: &mut Core,

@@ -1,16 +1,21 @@
 //! Opening: the last checkpoint, and the log after it.
 //!
 //! 1. The superblock is chosen from its two copies, and the newer of the checkpoints that are whole.
-//! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as none is missing and the data of each is whole: what
-//!    comes after a gap was never flushed. A chunk counts only if it was made after this checkpoint, or after the one that was being made when the store ended.
-//!    If later chunks say that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log cannot be read there is no telling whether it ends, so then
-//!    the store is opened for reading only. If a newer checkpoint was there and is lost, what was written after it counts as well (`lost_checkpoint`).
-//!    A page of the map that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that leaves a block in doubt the store is refused.
-//!    Whoever asks for it ([`OpenMode::Salvage`]) gets a store without what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
+//! 2. From its heads on, each stream's chunks are followed. They are taken in the order of their numbers, as long as
+//!    none is missing and the data of each is whole: what comes after a gap was never flushed. A chunk counts only if
+//!    it was made after this checkpoint, or after the one that was being made when the store ended. If later chunks say
+//!    that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log
+//!    cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer
+//!    checkpoint was there and is lost, what was written after it counts as well (`lost_checkpoint`). A page of the map
+//!    that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that
+//!    leaves a block in doubt the store is refused. Whoever asks for it ([`OpenMode::Salvage`]) gets a store without
+//!    what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
-//! 4. The next step writes over what lies behind the end of the log. If a loss was found out from that, or something was skipped, the superblock notes it first: should the power be cut, the next
-//!    opening tells the same ([`PendingLoss`]).
-//! 5. A new checkpoint, three numbers on, makes sure that chunks after the gap are never taken for part of the log again.
+//! 4. The next step writes over what lies behind the end of the log. If a loss was found out from that, or something
+//!    was skipped, the superblock notes it first: should the power be cut, the next opening tells the same
+//!    ([`PendingLoss`]).
+//! 5. A new checkpoint, three numbers on, makes sure that chunks after the gap are never taken for part of the log
+//!    again.
 //! 6. What the superblock noted has been told, and is removed.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
@@ -249,11 +254,13 @@ struct StoreAtCheckpoint {
     repair: Option<BlockNo>,
     reaches: Option<(CheckpointNo, Sequence)>,
     in_doubt: Option<FormatError>,
-    /// Whether the other checkpoint cannot be used: of a store that was killed while it wrote one, or whose newest one is lost.
+    /// Whether the other checkpoint cannot be used: of a store that was killed while it wrote one, or whose newest one
+    /// is lost.
     is_only: bool,
 }
 
-/// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes nothing.
+/// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes
+/// nothing.
 fn recover_or_look(
     named: &NamedDevice,
     options: Options,
@@ -272,7 +279,8 @@ fn recover_or_look(
 
 /// Reads a store as it was left. Writes nothing.
 ///
-/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is doubtful then is not used unless it is to be salvaged.
+/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is
+/// doubtful then is not used unless it is to be salvaged.
 pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -> Result<Recovered, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {
@@ -299,7 +307,8 @@ pub(super) fn recover_all(named: &NamedDevice, superblock: Superblock) -> Result
     replay(named, standing, rebuilt, (OpenMode::ReadOnly, LostPages::Skip)).map_err(Halted::error)
 }
 
-/// The store as its newest checkpoint describes it; an error if that is an older one than `noted`, which is damaged then.
+/// The store as its newest checkpoint describes it; an error if that is an older one than `noted`, which is damaged
+/// then.
 pub(super) fn as_noted(named: &NamedDevice, options: Options, noted: CheckpointNo) -> Result<Core, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     if standing.core.epoch < noted {

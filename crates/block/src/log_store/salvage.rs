@@ -1,13 +1,19 @@
-//! Getting out of a damaged store what is there: the newest readable copy of each block, and for each that may not be the newest a word on why. Nothing is written to the store.
+//! Getting out of a damaged store what is there: the newest readable copy of each block, and for each that may not be
+//! the newest a word on why. Nothing is written to the store.
 //!
 //! 1. A superblock is chosen from its copies; where both are damaged, from what the checkpoints say (`guess`).
-//! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says where each block lies.
-//! 3. If that fails (no checkpoint, or a log that contradicts it) there is no map: of each block the newest entry in any header counts, and nothing is proved.
-//! 4. Some blocks at a time, all headers are read: they have the checksums, and the places of older copies. A block is taken from where the map has it if its checksum is right, else
-//!    the newest older copy whose checksum is. What was found behind the end of the log is newer than all of that: a whole copy from there is taken first. A block that was discarded there, or that a
-//!    chunk without its header held there, as the next header repeats, is not proved to be the newest.
+//! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says
+//!    where each block lies.
+//! 3. If that fails (no checkpoint, or a log that contradicts it) there is no map: of each block the newest entry in
+//!    any header counts, and nothing is proved.
+//! 4. Some blocks at a time, all headers are read: they have the checksums, and the places of older copies. A block is
+//!    taken from where the map has it if its checksum is right, else the newest older copy whose checksum is. What was
+//!    found behind the end of the log is newer than all of that: a whole copy from there is taken first. A block that
+//!    was discarded there, or that a chunk without its header held there, as the next header repeats, is not proved to
+//!    be the newest.
 //!
-//! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are many older copies. Memory: some 200 MiB.
+//! Cost: all data in use is read once, the headers once for each 4 GiB of the store's size; more often where there are
+//! many older copies. Memory: some 200 MiB.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -195,7 +201,8 @@ impl Salvage {
         self.opened.is_some()
     }
 
-    /// Gives `write` each block that is not empty, in order; `progress` is told how many blocks of how many were looked at. Ends with the first error of `write`.
+    /// Gives `write` each block that is not empty, in order; `progress` is told how many blocks of how many were looked
+    /// at. Ends with the first error of `write`.
     pub fn copy<E>(
         &mut self,
         mut write: impl FnMut(BlockNo, &[u8]) -> Result<(), E>,
@@ -441,7 +448,8 @@ fn place_of(core: &mut Core, named: &NamedDevice, block: BlockNo) -> Result<Mapp
 }
 
 impl Source<'_> {
-    /// Reads the first of some copies, the newest first, that is what was written. What to say of it if that is the newest, and if there is none.
+    /// Reads the first of some copies, the newest first, that is what was written. What to say of it if that is the
+    /// newest, and if there is none.
     fn newest<'b>(
         &mut self,
         copies: impl Iterator<Item = &'b BlockCopy>,

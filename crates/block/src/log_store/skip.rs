@@ -1,8 +1,10 @@
-//! Skipping what is damaged of the log although it had been flushed: for a store that is to go on without it (`--salvage`).
+//! Skipping what is damaged of the log although it had been flushed: for a store that is to go on without it
+//! (`--salvage`).
 //!
-//! A chunk whose header is whole is taken, without those of its blocks that are not what was written. A chunk whose header is damaged is known by what the next one repeats of it. Those blocks are
-//! *lost*: the map says so, until they are written or discarded again, and whoever reads them gets an error. Where the next header does not say which blocks they are, or only roughly, nothing is
-//! skipped: older data would be taken for what was flushed.
+//! A chunk whose header is whole is taken, without those of its blocks that are not what was written. A chunk whose
+//! header is damaged is known by what the next one repeats of it. Those blocks are *lost*: the map says so, until they
+//! are written or discarded again, and whoever reads them gets an error. Where the next header does not say which
+//! blocks they are, or only roughly, nothing is skipped: older data would be taken for what was flushed.
 
 use std::ops::Range;
 
@@ -13,7 +15,8 @@ use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Place, Sequence, Slot, joined};
 
-/// So many blocks may be lost; with more (discards that are lost may speak of any number) the map would not fit into memory.
+/// So many blocks may be lost; with more (discards that are lost may speak of any number) the map would not fit into
+/// memory.
 const MOST_LOST: u64 = 1 << 22;
 
 impl Replay<'_> {

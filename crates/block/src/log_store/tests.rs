@@ -111,7 +111,8 @@ fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
     read(device, 0, sectors_of(device))
 }
 
-/// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds, 0 where nothing is.
+/// A store after random writes and discards with some cleaning, ended by a kill: its device, and what each block holds,
+/// 0 where nothing is.
 fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
     let device = made(segments, "r_lfs");
     let store = open(&device, Options { checkpoint_every: ByteSize(1 << 20), ..by_hand() });
@@ -153,7 +154,8 @@ fn superblock(bytes: &[u8]) -> format::Superblock {
     format::Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
 }
 
-/// What a power cut may leave: a copy of the superblock that was being written, and a flush of which nobody knows whether it was answered.
+/// What a power cut may leave: a copy of the superblock that was being written, and a flush of which nobody knows
+/// whether it was answered.
 fn is_expected(problem: &Problem) -> bool {
     matches!(problem, Problem::SuperblockCopy(_)) || matches!(problem, Problem::Loss(loss) if !loss.is_certain)
 }

@@ -237,8 +237,8 @@ impl StoreShared {
         true
     }
 
-    /// Fills in what is in memory or was never written, and says what has to be read from the disk, by place: what was written at random lies scattered, and
-    /// is read on one way over the disk.
+    /// Fills in what is in memory or was never written, and says what has to be read from the disk, by place: what was
+    /// written at random lies scattered, and is read on one way over the disk.
     fn look_up(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
@@ -331,7 +331,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in memory.
+    /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in
+    /// memory.
     fn make_way(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.wait_for_writers(state)?;
         while self.map_is_full(state) {
@@ -398,8 +399,8 @@ impl StoreShared {
                 self.seal_for_unmapped(state)?;
                 continue;
             }
-            // One page of the map at a time, so that the log says nothing that has not been done. A page that is not in memory is read also when all of it goes: it alone
-            // says which segments become emptier.
+            // One page of the map at a time, so that the log says nothing that has not been done. A page that is not in
+            // memory is read also when all of it goes: it alone says which segments become emptier.
             start = state.core.map.next_used(start).min(end);
             let page_end = BlockNo((start.0 / PAGE_ENTRIES as u64 + 1) * PAGE_ENTRIES as u64).min(end);
             let (mut block, mut stopped, mut was_there) = (start, None, false);
@@ -434,7 +435,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the reserve, the more of it.
+    /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the
+    /// reserve, the more of it.
     fn slow_down(&self, state: &mut MutexGuard<'_, StoreState>, blocks: usize) {
         self.tend(state);
         if !state.threads {

@@ -15,7 +15,8 @@ use crate::error::BlockError;
 /// The most headers that are followed to a place. Each is one block, but the disk has to find it.
 const FOLLOWED: u64 = 8;
 
-/// How many blocks before one are looked through for its header where nothing says how long chunks are. If it is not there, four times as many, and so on.
+/// How many blocks before one are looked through for its header where nothing says how long chunks are. If it is not
+/// there, four times as many, and so on.
 const NEAR: u32 = 4;
 
 /// So many blocks that cannot be read are passed over at once: of a disk that fails altogether each may take long.
@@ -36,7 +37,8 @@ fn chunks_in(bytes: &[u8], start: Place, superblock: &Superblock) -> Vec<(Place,
 }
 
 impl StoreShared {
-    /// Looks for the checksum of a block that lies on the disk, if it is not known. The lock is let go of meanwhile: what was looked up has to be looked up again then.
+    /// Looks for the checksum of a block that lies on the disk, if it is not known. The lock is let go of meanwhile:
+    /// what was looked up has to be looked up again then.
     ///
     /// An error if the header of its chunk cannot be found, or names another block.
     pub(super) fn learn(
@@ -93,7 +95,8 @@ impl StoreShared {
         Ok(())
     }
 
-    /// The chunks from `from` on that lead to a place, as long as few more would at the length of the last one. One that cannot be read or is damaged leads nowhere.
+    /// The chunks from `from` on that lead to a place, as long as few more would at the length of the last one. One
+    /// that cannot be read or is damaged leads nowhere.
     fn chunks_up_to(&self, from: Place, at: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
         let (mut found, mut place) = (Vec::new(), from);
         while place < at && (found.len() as u64) < FOLLOWED {
@@ -110,7 +113,8 @@ impl StoreShared {
         found
     }
 
-    /// Reads blocks of the log to look for headers: one that cannot be read must not hide the others, and is zeroes. An error if many cannot.
+    /// Reads blocks of the log to look for headers: one that cannot be read must not hide the others, and is zeroes. An
+    /// error if many cannot.
     fn read_what_can_be(&self, start: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
         if self.read_log(start, buffer).is_ok() {
             return Ok(());

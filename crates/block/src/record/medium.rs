@@ -1,8 +1,9 @@
 //! What each sector of a device may hold at a moment of a recording.
 //!
-//! For every run of sectors in question the versions are kept that it may hold: what was settled before, and changes that have begun. A
-//! change adds itself when it begins. When it is known to be durable, every version that had ended before it began is gone; what was
-//! under way at the same time may lie above or below it. When one version is left it is settled, and the run is no longer in question.
+//! For every run of sectors in question the versions are kept that it may hold: what was settled before, and changes
+//! that have begun. A change adds itself when it begins. When it is known to be durable, every version that had ended
+//! before it began is gone; what was under way at the same time may lie above or below it. When one version is left it
+//! is settled, and the run is no longer in question.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -218,7 +219,8 @@ impl Medium {
         Ok(false)
     }
 
-    /// Takes away what lies below a durable change. Where that is not a version any more, something durable lies above it.
+    /// Takes away what lies below a durable change. Where that is not a version any more, something durable lies above
+    /// it.
     fn durable(&mut self, recording: &Recording, number: ChangeNo) -> Result<bool, BlockError> {
         let Some(change) = recording.change(number) else { return Ok(false) };
         let range = change.action.range();

@@ -1,7 +1,7 @@
 //! A device whose changes are kept apart from what it was made of.
 //!
-//! Chunks that were changed lie in memory and are shared between forks until one of them changes again, so that a fork costs a pointer for
-//! each changed chunk. What lies below is only read.
+//! Chunks that were changed lie in memory and are shared between forks until one of them changes again, so that a fork
+//! costs a pointer for each changed chunk. What lies below is only read.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,13 +1,15 @@
 //! The states that a power cut can leave behind, over all devices of a recording.
 //!
-//! What is certain is the same in all of them; what is in question ([`Medium`]) takes every shape that follows from letting some of the
-//! changes in question land in some order, each whole or in part, a logical block being new or old and nothing between. At one moment:
+//! What is certain is the same in all of them; what is in question ([`Medium`]) takes every shape that follows from
+//! letting some of the changes in question land in some order, each whole or in part, a logical block being new or old
+//! and nothing between. At one moment:
 //!
-//! 1. up to [`Bounds::whole`] changes in question: every subset of them in every order that makes a difference; else none, each alone,
-//!    every number of the first, and all but one;
-//! 2. if that stays below [`Bounds::torn`] states: for each subset, one of its changes cut at each border between two blocks, its first or its
-//!    last part landing; else states of that kind drawn by the seed;
-//! 3. [`Bounds::sampled`] more, drawn by the seed: any subset in any order, each whole, cut, or with any of its blocks landing.
+//! 1. up to [`Bounds::whole`] changes in question: every subset of them in every order that makes a difference; else
+//!    none, each alone, every number of the first, and all but one;
+//! 2. if that stays below [`Bounds::torn`] states: for each subset, one of its changes cut at each border between two
+//!    blocks, its first or its last part landing; else states of that kind drawn by the seed;
+//! 3. [`Bounds::sampled`] more, drawn by the seed: any subset in any order, each whole, cut, or with any of its blocks
+//!    landing.
 //!
 //! No state is made twice at one moment.
 
@@ -65,8 +67,8 @@ pub struct CrashStates {
 }
 
 impl CrashStates {
-    /// Stands before the first event. `devices` are those whose states are made, in the order in which [`CrashState::devices`] gives
-    /// them, and what each held when the recording began; that must not change any more.
+    /// Stands before the first event. `devices` are those whose states are made, in the order in which
+    /// [`CrashState::devices`] gives them, and what each held when the recording began; that must not change any more.
     pub fn new(
         recording: Recording,
         devices: impl IntoIterator<Item = (DeviceNo, Arc<dyn BlockDevice>)>,

@@ -1,7 +1,7 @@
 //! Attaches a file to a free loop device and detaches it, without `losetup`.
 //!
-//! The device is held open for as long as it is attached, and is told to detach itself when nobody has it open any more. So a program that
-//! dies takes its loop device with it, unless a mount still uses it.
+//! The device is held open for as long as it is attached, and is told to detach itself when nobody has it open any
+//! more. So a program that dies takes its loop device with it, unless a mount still uses it.
 
 mod kernel;
 
@@ -107,8 +107,8 @@ pub struct AttachOptions {
     pub scheduler: Option<String>,
     /// Whether the kernel is to think that distance costs time; its own guess if not given.
     pub rotational: Option<bool>,
-    /// Requests under way at most, as a disk's own queue has places; what the driver can if not given. What exceeds it waits with the
-    /// scheduler, which can still join and sort it.
+    /// Requests under way at most, as a disk's own queue has places; what the driver can if not given. What exceeds it
+    /// waits with the scheduler, which can still join and sort it.
     pub queue_depth: Option<u32>,
 }
 
@@ -164,8 +164,8 @@ impl LoopDevice {
 
     /// Detaches it; fails, and leaves it attached, while it is mounted.
     ///
-    /// Steps: 1. claim it alone, which fails while it is mounted. 2. tell it to detach at the last close. 3. close. 4. wait for others who took
-    /// a look.
+    /// Steps: 1. claim it alone, which fails while it is mounted. 2. tell it to detach at the last close. 3. close. 4.
+    /// wait for others who took a look.
     pub fn detach(&mut self) -> Result<(), LoopError> {
         if self.held.is_none() {
             return Ok(());
@@ -192,16 +192,17 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Lets the driver have so many requests at once, or all it can: a device that was used before has what it was given then. The kernel
-    /// takes `nr_requests` for that only while there is no scheduler; with one, it is the number of those that wait.
+    /// Lets the driver have so many requests at once, or all it can: a device that was used before has what it was
+    /// given then. The kernel takes `nr_requests` for that only while there is no scheduler; with one, it is the number
+    /// of those that wait.
     fn limit_queue(&self, depth: Option<u32>) -> Result<(), LoopError> {
         let most = self.sysfs("mq/0/nr_tags").ok().and_then(|most| most.trim().parse().ok()).unwrap_or(DRIVER_REQUESTS);
         let depth = depth.map_or(most, |depth| depth.clamp(LEAST_REQUESTS, most));
         let schedulers = self.sysfs("queue/scheduler").unwrap_or_default();
         let chosen = schedulers.split_once('[').and_then(|(_, rest)| rest.split(']').next());
         self.set("queue/scheduler", "none")?;
-        // The number that is shown after a change of the scheduler is not that of the places there are, and the kernel takes the number that is
-        // shown for no change: another one goes first.
+        // The number that is shown after a change of the scheduler is not that of the places there are, and the kernel
+        // takes the number that is shown for no change: another one goes first.
         let other = if depth > LEAST_REQUESTS { depth - 1 } else { most };
         self.set("queue/nr_requests", &other.to_string())?;
         self.set("queue/nr_requests", &depth.to_string())?;

@@ -2,17 +2,17 @@
 //!
 //! A FUSE mount of one folder with one file in it, for its owner alone. What makes it a fair stand-in for a disk:
 //! - FOPEN_DIRECT_IO: the kernel caches nothing, the loop device above it does.
-//! - FUSE_ASYNC_DIO, FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32): else the kernel hands writes
-//!   over one by one, and whoever orders them has nothing to choose from.
-//! - The threads are marked as part of the I/O path (PR_SET_IO_FLUSHER): when they need memory, the kernel does not wait for pages that only
-//!   they can write.
+//! - FUSE_ASYNC_DIO, FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32): else the
+//!   kernel hands writes over one by one, and whoever orders them has nothing to choose from.
+//! - The threads are marked as part of the I/O path (PR_SET_IO_FLUSHER): when they need memory, the kernel does not
+//!   wait for pages that only they can write.
 //!
-//! Requests come from `/dev/fuse`. Over io_uring 4 KiB requests through a loop device were 1.3 to 1.75 times as many a second (a file in
-//! memory; reads and writes, one and 16 at a time). But there, a request that waits may need one more thread, a ring and a process first.
-//! Where memory is short their allocation can wait for writes to this very device.
+//! Requests come from `/dev/fuse`. Over io_uring 4 KiB requests through a loop device were 1.3 to 1.75 times as many a
+//! second (a file in memory; reads and writes, one and 16 at a time). But there, a request that waits may need one more
+//! thread, a ring and a process first. Where memory is short their allocation can wait for writes to this very device.
 //!
-//! A punched hole is written as zeroes that may be unmapped, not discarded: the loop driver uses one call for both, and a file's hole
-//! reads as zeroes.
+//! A punched hole is written as zeroes that may be unmapped, not discarded: the loop driver uses one call for both, and
+//! a file's hole reads as zeroes.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -141,7 +141,8 @@ impl LoopFile {
         self.refreshed().map_err(|source| LoopFileError::Size { folder: self.folder.clone(), source })
     }
 
-    /// An answer that a write overtakes is given to who asked, but not kept; where the file ends for reads, only `lseek` says.
+    /// An answer that a write overtakes is given to who asked, but not kept; where the file ends for reads, only
+    /// `lseek` says.
     fn refreshed(&self) -> io::Result<()> {
         let Some(size) = self.device.upgrade().map(|device| device.geometry().size().0) else { return Ok(()) };
         let file = rustix::fs::openat(CWD, self.path(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -180,7 +181,8 @@ impl LoopFile {
 /// How long the kernel is told a new size. Writes that never end for a moment can put it off.
 const REFRESH: Duration = Duration::from_secs(20);
 
-/// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a moment.
+/// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a
+/// moment.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Drop for LoopFile {

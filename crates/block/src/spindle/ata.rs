@@ -2,7 +2,8 @@
 //!
 //! - Asking is CHECK POWER MODE, which wakes nothing.
 //! - Going to sleep is FLUSH CACHE EXT and STANDBY IMMEDIATE. A disk that sleeps already is left alone.
-//! - Waking up is the verification of a sector: IDLE IMMEDIATE may be answered before the platters turn, this cannot be.
+//! - Waking up is the verification of a sector: IDLE IMMEDIATE may be answered before the platters turn, this cannot
+//!   be.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Which disk a device belongs to, whether it has a motor, and which commands that understands.
 //!
-//! The kernel's files say all but the last, for which the disk is asked by INQUIRY. That wakes nothing: disks answer it, and
-//! for ATA disks the kernel does, asleep or not.
+//! The kernel's files say all but the last, for which the disk is asked by INQUIRY. That wakes nothing: disks answer
+//! it, and for ATA disks the kernel does, asleep or not.
 
 use std::fs;
 use std::io;

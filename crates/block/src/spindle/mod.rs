@@ -1,8 +1,8 @@
 //! How a disk is put to sleep and woken.
 //!
-//! A real disk is spoken to through SG_IO: ATA disks (also behind USB) by ATA PASS-THROUGH, others by SCSI commands; [`open`] finds out which. What
-//! cannot sleep says so when it is opened. [`NoSpindle`] stands in for a motor where there is none, and an
-//! [`EmulatedDisk`](crate::emulated::EmulatedDisk) has one of its own.
+//! A real disk is spoken to through SG_IO: ATA disks (also behind USB) by ATA PASS-THROUGH, others by SCSI commands;
+//! [`open`] finds out which. What cannot sleep says so when it is opened. [`NoSpindle`] stands in for a motor where
+//! there is none, and an [`EmulatedDisk`](crate::emulated::EmulatedDisk) has one of its own.
 
 mod ata;
 mod find;

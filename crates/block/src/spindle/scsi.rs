@@ -1,8 +1,8 @@
 //! SCSI disks: START STOP UNIT of SBC-3 and REQUEST SENSE of SPC-4.
 //!
 //! - Asking is REQUEST SENSE, which wakes nothing and tells the power condition.
-//! - Going to sleep is SYNCHRONIZE CACHE and START STOP UNIT with the power condition "standby": unlike a stopped disk, one in standby wakes up by
-//!   itself when it is accessed.
+//! - Going to sleep is SYNCHRONIZE CACHE and START STOP UNIT with the power condition "standby": unlike a stopped disk,
+//!   one in standby wakes up by itself when it is accessed.
 //! - Waking up is START STOP UNIT with "start", which is answered when the disk is ready.
 
 use std::sync::Arc;
@@ -30,7 +30,8 @@ fn power_of(sense: Sense) -> Option<Power> {
     match (sense.key, sense.code) {
         // Nothing to say; idle in any of its levels, by a timer or by a command.
         (0, (0x00, 0x00) | (0x5e, 0x01 | 0x03 | 0x05..=0x08)) => Some(Power::Spinning),
-        // Standby or its first level, likewise. Or stopped: to be started by a command, or when the enclosure allows it.
+        // Standby or its first level, likewise. Or stopped: to be started by a command, or when the enclosure allows
+        // it.
         (0, (0x5e, 0x02 | 0x04 | 0x09 | 0x0a)) | (Sense::NOT_READY, (0x04, 0x02 | 0x11)) => Some(Power::Standby),
         // Becoming ready; a start or stop is under way.
         (Sense::NOT_READY, (0x04, 0x01 | 0x1a)) => Some(Power::Changing),

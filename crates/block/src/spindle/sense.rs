@@ -76,7 +76,8 @@ mod tests {
 
     use super::*;
 
-    /// What Linux answers for CHECK POWER MODE of a sleeping disk: recovered error, "ATA pass through information available".
+    /// What Linux answers for CHECK POWER MODE of a sleeping disk: recovered error, "ATA pass through information
+    /// available".
     const DESCRIPTOR: [u8; 22] = [
         0x72, 0x01, 0x00, 0x1d, 0, 0, 0, 14, // header
         0x09, 0x0c, 0x00, 0x04, 0x00, 0x80, 0, 0, 0, 0, 0, 0, 0x40, 0x50, // registers

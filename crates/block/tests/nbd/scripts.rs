@@ -34,7 +34,8 @@ fn script(served: &Served, export: &str, script: &str) {
     shell(&[PRELUDE, &connect, script].concat());
 }
 
-/// Runs a script that connects by itself. The package is the system's, so is the interpreter, whatever comes first in PATH.
+/// Runs a script that connects by itself. The package is the system's, so is the interpreter, whatever comes first in
+/// PATH.
 fn shell(script: &str) {
     run("/usr/bin/python3", &["-m", "nbd", "-c", script]);
 }

@@ -1,4 +1,5 @@
-//! TLS: public clients encrypt, whoever does not or may not is refused, and nobody who stops in the middle holds anything up.
+//! TLS: public clients encrypt, whoever does not or may not is refused, and nobody who stops in the middle holds
+//! anything up.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -34,8 +34,8 @@ pub(crate) struct Args {
     /// Mount options of mergerfs that are added to (and override) the tuned ones
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mergerfs: Option<String>,
-    /// A FUSE file system that shows a directory as it is, to compare with (libfuse's passthrough_hp is one): a program with options,
-    /// to which the directory and the mount point are added
+    /// A FUSE file system that shows a directory as it is, to compare with (libfuse's passthrough_hp is one): a program
+    /// with options, to which the directory and the mount point are added
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mirror: Option<String>,
     /// List groups and rows

@@ -37,8 +37,8 @@ pub(crate) enum System {
     MergerfsStripped,
 }
 
-/// Measured to be the fastest set that keeps extended attributes and the meaning of `O_APPEND`. `full` may be used because here, as
-/// in our own mount, every change goes through the mount.
+/// Measured to be the fastest set that keeps extended attributes and the meaning of `O_APPEND`. `full` may be used
+/// because here, as in our own mount, every change goes through the mount.
 const MERGERFS: &str = "allow_other,use_ino,cache.files=full,cache.entry=3600,cache.attr=3600,cache.negative_entry=3600,cache.statfs=10,\
     cache.readdir=true,cache.symlinks=true,dropcacheonclose=false,security_capability=false,category.create=ff,minfreespace=1G,\
     moveonenospc=true,threads=2";

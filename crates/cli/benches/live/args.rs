@@ -31,7 +31,8 @@ pub(crate) struct Args {
     /// A few minutes: says whether everything runs, and roughly how fast
     #[arg(long, global = true)]
     quick: bool,
-    /// So many times as fast as a real disk [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster, the more the machine's own time weighs
+    /// So many times as fast as a real disk [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster,
+    /// the more the machine's own time weighs
     #[arg(long, global = true, value_name = "TIMES", value_parser = speed)]
     speed: Option<f64>,
     /// What the file systems are made for; the images are sparse

@@ -1,8 +1,8 @@
 //! The kernel's write-back settings, and how much is dirty.
 //!
-//! The allowance of dirty pages belongs to the device alone where the kernel knows such a limit (Linux 6.3 and later), so that what others
-//! write does not count; else to the whole machine. All settings are put back however the benchmark ends: a shell is told how, waits for the
-//! end of its input, which comes with the benchmark's own end, and does it.
+//! The allowance of dirty pages belongs to the device alone where the kernel knows such a limit (Linux 6.3 and later),
+//! so that what others write does not count; else to the whole machine. All settings are put back however the benchmark
+//! ends: a shell is told how, waits for the end of its input, which comes with the benchmark's own end, and does it.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -34,8 +34,8 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// In percent: what a device's background threshold is of its limit, as of the whole machine's.
 pub(crate) const BACKGROUND: u64 = 10;
 pub(crate) const FOREGROUND: u64 = 40;
-/// Where the order of write-back is not the kernel's, and devices have no limits of their own, the machine's are so many times as high, so that it
-/// keeps out.
+/// Where the order of write-back is not the kernel's, and devices have no limits of their own, the machine's are so
+/// many times as high, so that it keeps out.
 const OUT_OF_THE_WAY: u64 = 2;
 
 /// Who orders write-back.
@@ -138,7 +138,8 @@ impl Keeper {
             }
         }
         let Some(limit) = limit else {
-            // Else a device that has written little gets a small share of the machine's threshold, and the kernel keeps it to that.
+            // Else a device that has written little gets a small share of the machine's threshold, and the kernel keeps
+            // it to that.
             return write(&bdi.join("min_ratio"), SHARE);
         };
         let bytes = limit.0.to_string();
@@ -189,7 +190,8 @@ pub(crate) fn show_devices() {
     }
 }
 
-/// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this whole machine.
+/// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this
+/// whole machine.
 pub(crate) struct DirtyWatch {
     stop: Arc<AtomicBool>,
     most: Arc<AtomicU64>,

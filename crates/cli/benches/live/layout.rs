@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use crate::host;
 use crate::report::Figures;
 
-/// Adds, as means over the files below `folder` that have blocks: `fragments`, and `spread_blocks` between the first and the last block.
+/// Adds, as means over the files below `folder` that have blocks: `fragments`, and `spread_blocks` between the first
+/// and the last block.
 pub(crate) fn look(folder: &Path, figures: &mut Figures) -> Result<()> {
     let mut command = Command::new("find");
     // What a pool keeps for itself is no file of anybody's, and may go at any time.

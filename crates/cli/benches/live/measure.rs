@@ -1,4 +1,5 @@
-//! One run: fresh copies of the images, the disks, the mount, the kernel's settings, the work, and everything on disk at its end.
+//! One run: fresh copies of the images, the disks, the mount, the kernel's settings, the work, and everything on disk
+//! at its end.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// `cost`: seconds of the disk's own time, for the work that was done. The other figures are of the time until all was on disk.
+    /// `cost`: seconds of the disk's own time, for the work that was done. The other figures are of the time until all
+    /// was on disk.
     pub(crate) fn measure(&self, place: &Place, keeper: &Keeper) -> Result<Figures> {
         host::check()?;
         let images: Vec<PathBuf> =

@@ -84,8 +84,8 @@ impl Dbench {
     }
 }
 
-/// Something like a file server, by fio: ten at once read and write files of 64 to 192 KiB in their order, a third of it reading. It makes the
-/// files itself.
+/// Something like a file server, by fio: ten at once read and write files of 64 to 192 KiB in their order, a third of
+/// it reading. It makes the files itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileServer {
     pub(crate) files: u64,

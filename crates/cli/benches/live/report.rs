@@ -1,4 +1,5 @@
-//! Tables, and the same as JSON. A ratio compares two runs of the same round; what is shown is the median of the rounds.
+//! Tables, and the same as JSON. A ratio compares two runs of the same round; what is shown is the median of the
+//! rounds.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The scenarios of the dissertation (UmbrellaFS, chapters III and IV) on two emulated devices: files on the disk that suits them, and a
-//! write-back policy for each disk.
+//! The scenarios of the dissertation (UmbrellaFS, chapters III and IV) on two emulated devices: files on the disk that
+//! suits them, and a write-back policy for each disk.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! How large everything is: the papers' machines and workloads, shrunk together. Thresholds are those of Linux 2.6.12, which they ran.
+//! How large everything is: the papers' machines and workloads, shrunk together. Thresholds are those of Linux 2.6.12,
+//! which they ran.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! What staging gains: new files that wait in memory until their size and fate are known, against ext4 without a mount.
 //!
-//! Thresholds as in MRAM (10 and 40 % of a shrunk 512 MB) on all sides; staging may hold as much as may be dirty elsewhere. Besides time:
-//! into how many pieces files fall, and how far their first and last block lie apart (MRAM, figure 4.6), just before they are deleted.
+//! Thresholds as in MRAM (10 and 40 % of a shrunk 512 MB) on all sides; staging may hold as much as may be dirty
+//! elsewhere. Besides time: into how many pieces files fall, and how far their first and last block lie apart (MRAM,
+//! figure 4.6), just before they are deleted.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,8 @@ use crate::{disk, host};
 
 /// The largest read or write call.
 const LARGEST: usize = 1 << 20;
-/// Files that a single client keeps open; one of several closes a file before it opens the next, which another one may delete.
+/// Files that a single client keeps open; one of several closes a file before it opens the next, which another one may
+/// delete.
 const OPEN_FILES: usize = 4096;
 
 /// Lets this process have as many files open as a client wants.
@@ -107,7 +108,8 @@ struct Shared {
     failure: Option<anyhow::Error>,
 }
 
-/// Runs the workload below `root`, where [`prepare`] has been, on a disk that is `speed` times as fast as a real one. How many steps were done.
+/// Runs the workload below `root`, where [`prepare`] has been, on a disk that is `speed` times as fast as a real one.
+/// How many steps were done.
 pub(crate) fn run(mut workload: BoxedWorkload, root: &Path, speed: f64) -> Result<u64> {
     let mut names = Names::with_root(root);
     while let Some(step) = workload.prepare() {

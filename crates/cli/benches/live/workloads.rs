@@ -132,8 +132,9 @@ pub(crate) const READ_ONLY: FileId = FileId(2);
 /// The directory of the others.
 pub(crate) const CHANGING: FileId = FileId(3);
 
-/// The dissertation's changed Postmark (UmbrellaFS, chapter III, figure 20): files of 8 KiB to 1 MiB in two sets, of which one is
-/// only read. A transaction reads a file of the first set, or of the second reads one, appends to one, makes one anew or deletes one.
+/// The dissertation's changed Postmark (UmbrellaFS, chapter III, figure 20): files of 8 KiB to 1 MiB in two sets, of
+/// which one is only read. A transaction reads a file of the first set, or of the second reads one, appends to one,
+/// makes one anew or deletes one.
 #[derive(Debug)]
 pub(crate) struct TwoSets {
     /// Of each set, in the beginning.
@@ -223,7 +224,8 @@ impl Workload for TwoSets {
     }
 }
 
-/// Two clients, each with files of its own below one of two directories: one writes at random places, the other rewrites a few files over and over.
+/// Two clients, each with files of its own below one of two directories: one writes at random places, the other
+/// rewrites a few files over and over.
 #[derive(Debug)]
 pub(crate) struct TwoKinds {
     files: u64,

@@ -1,7 +1,7 @@
 //! Write-back policies against the kernel's own write-back on the same mount, with the same allowance of dirty pages.
 //!
-//! Both sides have TESA's thresholds (10 and 40 % of a shrunk gigabyte); on a policy's side the kernel's own are out of the way. Costs are until
-//! everything is on disk.
+//! Both sides have TESA's thresholds (10 and 40 % of a shrunk gigabyte); on a policy's side the kernel's own are out of
+//! the way. Costs are until everything is on disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,8 @@ use crate::workloads::{First, RandomFiles};
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
-/// Writes amount to so many times what may be dirty: the end, where both sides write what is left, is a small part then.
+/// Writes amount to so many times what may be dirty: the end, where both sides write what is left, is a small part
+/// then.
 const TIMES_DIRTY: u64 = 5;
 const IO: u64 = 16 << 10;
 /// TESA, section IV: the memory of the machine.
@@ -54,7 +55,8 @@ type Program = fn(&Place, Sizes, &Path) -> Result<f64>;
 struct Work {
     name: &'static str,
     about: &'static str,
-    /// For the lab, and for the live run where no program does it; what it prepares is in the image. Nothing where the lab has no such load.
+    /// For the lab, and for the live run where no program does it; what it prepares is in the image. Nothing where the
+    /// lab has no such load.
     steps: Option<fn(Sizes) -> Result<BoxedWorkload>>,
     program: Option<Program>,
     /// How much of the work the lab has done, from its figures: 1, where it is always the same.
@@ -234,7 +236,8 @@ fn row(
     Ok(())
 }
 
-/// The file system alone, the mount as it comes, the mount whose daemon is between as under a policy, and the mount with each policy.
+/// The file system alone, the mount as it comes, the mount whose daemon is between as under a policy, and the mount
+/// with each policy.
 fn systems(sizes: Sizes, policies: &[String]) -> Vec<System> {
     let (background, limit) = (sizes.background().0, sizes.foreground().0);
     let ordered = |policy: &String| {

@@ -1,4 +1,5 @@
-//! What to do about an error or a warning of a pool. Commands can be pasted into a shell, whatever a branch or a file is called.
+//! What to do about an error or a warning of a pool. Commands can be pasted into a shell, whatever a branch or a file
+//! is called.
 
 use std::error::Error;
 use std::path::Path;

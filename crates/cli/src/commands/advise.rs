@@ -76,8 +76,8 @@ pub(crate) struct AdviseArgs {
     /// With --apply, do not ask.
     #[arg(long, requires = "apply")]
     yes: bool,
-    /// The disk that is modelled (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends in
-    /// .toml (umbrella bench disk) [default: modern; for a recorded disk without a motor, sata_ssd].
+    /// The disk that is modelled (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends
+    /// in .toml (umbrella bench disk) [default: modern; for a recorded disk without a motor, sata_ssd].
     #[arg(long, value_name = "PROFILE", value_parser = one_name)]
     disk: Option<String>,
     /// Memory for file pages that the machine has today; a quarter and four times as much are tried too.

@@ -16,9 +16,9 @@ pub(super) const TO: u32 = 5_000;
 
 /// Move files between the members of a group until they are about equally full.
 ///
-/// It moves as few bytes as it can, and files only between branches that their own rule treats alike. A directory that is kept together moves as a whole.
-/// Ctrl-C stops it: it says what is done and what is left, and another run goes on; it ends with 130 then. Ends with 1 when a file could not
-/// be moved.
+/// It moves as few bytes as it can, and files only between branches that their own rule treats alike. A directory that
+/// is kept together moves as a whole. Ctrl-C stops it: it says what is done and what is left, and another run goes on;
+/// it ends with 130 then. Ends with 1 when a file could not be moved.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -19,7 +19,8 @@ use crate::text::{count, quoted, visible, visible_path};
 ///
 /// Ends with 1 when there are errors; warnings alone, also of branches that are not there, end with 0.
 ///
-/// With --import it also reads the branches, and says what their files become in one tree. It changes nothing on the disks.
+/// With --import it also reads the branches, and says what their files become in one tree. It changes nothing on the
+/// disks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -21,8 +21,9 @@ use crate::{covers, mounts, output};
 
 /// Say what the machine and a pool lack, and what to do about it.
 ///
-/// It only reads. It looks at the kernel, at limits and at what dead daemons left; of a pool, mounted or not, at its configuration, its branches and how they are
-/// mounted, at what mounts it at boot, and at the files of its branches. Ends with 1 when there is a problem; remarks alone end with 0.
+/// It only reads. It looks at the kernel, at limits and at what dead daemons left; of a pool, mounted or not, at its
+/// configuration, its branches and how they are mounted, at what mounts it at boot, and at the files of its branches.
+/// Ends with 1 when there is a problem; remarks alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -72,7 +73,8 @@ impl DoctorArgs {
         Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// The configuration that is meant, and what its daemon says if it runs. Nothing where no pool is named and none is mounted.
+    /// The configuration that is meant, and what its daemon says if it runs. Nothing where no pool is named and none is
+    /// mounted.
     fn subject(&self) -> anyhow::Result<Option<(PathBuf, Option<Box<Status>>)>> {
         let given = self.pool.pool.as_deref();
         let pool = match given {

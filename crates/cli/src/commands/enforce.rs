@@ -19,8 +19,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Walk the pool and move every file to where it belongs.
 ///
-/// Access times are not touched, and files that are open for writing stay. Ctrl-C stops it: it says what is done and what is left, and another run goes
-/// on; it ends with 130 then. Ends with 1 when a file could not be moved, also because no branch of its list has room.
+/// Access times are not touched, and files that are open for writing stay. Ctrl-C stops it: it says what is done and
+/// what is left, and another run goes on; it ends with 130 then. Ends with 1 when a file could not be moved, also
+/// because no branch of its list has room.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -77,7 +78,8 @@ fn exit_code(summary: &EnforceSummary) -> ExitCode {
     }
 }
 
-/// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere; and a line for each file that moves.
+/// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere;
+/// and a line for each file that moves.
 pub(super) struct View {
     bar: ProgressBar,
     json: bool,

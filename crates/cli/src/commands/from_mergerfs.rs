@@ -16,7 +16,8 @@ use crate::{config, output};
 
 /// Write the configuration that is equal to a mergerfs mount, and name what has no equal.
 ///
-/// It reads nothing but the text that it is given (or, for a mount point, the line of it in /etc/fstab). The branches need not be mounted.
+/// It reads nothing but the text that it is given (or, for a mount point, the line of it in /etc/fstab). The branches
+/// need not be mounted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

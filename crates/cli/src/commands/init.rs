@@ -18,8 +18,9 @@ use crate::{mounts, output};
 
 /// Write a first configuration for these directories, or for all mounted disks.
 ///
-/// It looks at each directory, tells flash from rotating disks, and writes a configuration with comments, which it then checks. It changes no
-/// disk, mounts nothing, and never writes over a file. Without PATH it asks of every mounted disk whether to use it.
+/// It looks at each directory, tells flash from rotating disks, and writes a configuration with comments, which it then
+/// checks. It changes no disk, mounts nothing, and never writes over a file. Without PATH it asks of every mounted disk
+/// whether to use it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

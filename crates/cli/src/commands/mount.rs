@@ -21,8 +21,8 @@ use crate::text::{quoted, quoted_list, visible_path};
 
 /// Mount a pool.
 ///
-/// Stays in the foreground and logs to standard error, until it is unmounted (`umbrella unmount`, Ctrl-C or SIGTERM). The first
-/// signal finishes or drops the relocation under way and unmounts; the second detaches at once.
+/// Stays in the foreground and logs to standard error, until it is unmounted (`umbrella unmount`, Ctrl-C or SIGTERM).
+/// The first signal finishes or drops the relocation under way and unmounts; the second detaches at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -52,8 +52,8 @@ pub(crate) struct MountArgs {
     /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).
     #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_options::checked)]
     options: Vec<String>,
-    /// Add a line for each request of the kernel to this file: operation, node, name, time in the daemon, result (docs/performance.md).
-    /// It may not lie in the pool.
+    /// Add a line for each request of the kernel to this file: operation, node, name, time in the daemon, result
+    /// (docs/performance.md). It may not lie in the pool.
     #[arg(long, value_name = "FILE")]
     trace_requests: Option<PathBuf>,
     /// What the table of mounts shows as the source [default: the mount point].

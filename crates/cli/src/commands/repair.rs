@@ -18,11 +18,13 @@ use crate::{output, render};
 
 /// Make the copies of directories equal on all branches, or delete equal copies of files.
 ///
-/// --equalise: where a directory's copies differ in owner, mode or ACL the pool shows what all of them allow and changes no disk. This walks the
-/// directories below PATH, lists those that differ, then gives all their copies what is shown, or what one branch has.
+/// --equalise: where a directory's copies differ in owner, mode or ACL the pool shows what all of them allow and
+/// changes no disk. This walks the directories below PATH, lists those that differ, then gives all their copies what is
+/// shown, or what one branch has.
 ///
-/// --duplicates: of a file that several branches have the pool shows the newest copy. This deletes another one when it is equal byte for byte, with the
-/// same owner, mode and attributes, has no other name and is not open. The pool must not be mounted. It asks before each step.
+/// --duplicates: of a file that several branches have the pool shows the newest copy. This deletes another one when it
+/// is equal byte for byte, with the same owner, mode and attributes, has no other name and is not open. The pool must
+/// not be mounted. It asks before each step.
 ///
 /// Ends with 1 when something failed.
 #[derive(Debug, Args)]

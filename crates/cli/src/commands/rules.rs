@@ -25,9 +25,10 @@ pub(crate) struct RulesArgs {
 enum RulesCommand {
     /// Use an edited configuration from now on.
     ///
-    /// Prints what changes. No file moves at once: files are checked again when they are closed, and by `umbrella enforce`. `mount`, `transport`, the paths of branches,
-    /// `path` and `volatile` of `[staging]` cannot change while the pool is mounted: a configuration that changes them is refused. To add and remove
-    /// branches, use `umbrella branch`.
+    /// Prints what changes. No file moves at once: files are checked again when they are closed, and by
+    /// `umbrella enforce`. `mount`, `transport`, the paths of branches, `path` and `volatile` of `[staging]` cannot
+    /// change while the pool is mounted: a configuration that changes them is refused. To add and remove branches, use
+    /// `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
   umbrella rules reload --dry-run                        what an edit would change
@@ -91,7 +92,8 @@ impl RulesArgs {
     }
 }
 
-/// Why rules were refused, with the branches that they may name, since the configuration has them, and the pool does not.
+/// Why rules were refused, with the branches that they may name, since the configuration has them, and the pool does
+/// not.
 fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow::Error {
     let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return error.into() };
     let is_new = |name: &&String| status.branches.iter().all(|branch| branch.name != **name);

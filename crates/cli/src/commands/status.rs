@@ -16,7 +16,8 @@ use crate::{mounts, output, render};
 
 /// Show branches, space, rules and for how many files they decided.
 ///
-/// With several pools mounted and none named, a line for each (with --json an array); in the directory of one, that one.
+/// With several pools mounted and none named, a line for each (with --json an array); in the directory of one, that
+/// one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -10,10 +10,11 @@ use super::PoolArg;
 use crate::output;
 use crate::text::visible_path;
 
-/// Make everything in a pool durable: files that are staged in volatile memory go to their branches, and every branch is written out.
+/// Make everything in a pool durable: files that are staged in volatile memory go to their branches, and every branch
+/// is written out.
 ///
-/// Linux does not pass sync(1) and syncfs(2) on to a FUSE file system. So they reach what is on the branches, but not what is staged in memory. fsync
-/// and O_SYNC always do.
+/// Linux does not pass sync(1) and syncfs(2) on to a FUSE file system. So they reach what is on the branches, but not
+/// what is staged in memory. fsync and O_SYNC always do.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -1,6 +1,7 @@
 //! A trace's output: a file that has its name only when it is complete, or standard output.
 //!
-//! What can be made again ([`Output`]) leaves nothing behind when it fails; a recording ([`Recorded`]) is kept as far as it goes.
+//! What can be made again ([`Output`]) leaves nothing behind when it fails; a recording ([`Recorded`]) is kept as far
+//! as it goes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
@@ -138,8 +139,8 @@ impl Output {
     }
 }
 
-/// Gives the new file the mode of the one that it will replace and, by root, the owner. Done while it is empty: what only its owner
-/// may read must not be open to others for a while.
+/// Gives the new file the mode of the one that it will replace and, by root, the owner. Done while it is empty: what
+/// only its owner may read must not be open to others for a while.
 fn take_over_access(file: &File, target: &Path) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(target) else { return Ok(()) };
     if !found.is_file() {
@@ -262,7 +263,8 @@ impl Drop for Output {
 
 /// A trace of lines that cannot be made again. When writing fails, the whole lines that fit are kept.
 ///
-/// A compressed file is of many parts (gzip members, Zstandard frames), so that one that does not fit can be written anew, with fewer lines.
+/// A compressed file is of many parts (gzip members, Zstandard frames), so that one that does not fit can be written
+/// anew, with fewer lines.
 #[derive(Debug)]
 pub(super) struct Recorded {
     output: Output,

@@ -21,7 +21,8 @@ pub(super) struct WholeFile {
 }
 
 impl WholeFile {
-    /// Refuses a file that could not be written at the end, and one that would replace anything but a file, or the `source` of what is written.
+    /// Refuses a file that could not be written at the end, and one that would replace anything but a file, or the
+    /// `source` of what is written.
     pub(super) fn can_be_written(self, path: &Path, source: Option<(&str, &Path)>) -> anyhow::Result<()> {
         let WholeFile { option, is, example } = self;
         if path == Path::new("-") {

@@ -23,9 +23,10 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 
 /// Order the write-back of any mounted file system, also one that is in no pool (needs root).
 ///
-/// The kernel reports which pages become dirty (BPF). Their write-back starts a little before the kernel would begin, in the order of a policy. It
-/// stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts: without it, or when it is
-/// killed, the kernel writes back as ever. Writers are never held back, so the kernel handles sustained overload.
+/// The kernel reports which pages become dirty (BPF). Their write-back starts a little before the kernel would begin,
+/// in the order of a policy. It stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts:
+/// without it, or when it is killed, the kernel writes back as ever. Writers are never held back, so the kernel handles
+/// sustained overload.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -40,7 +41,8 @@ pub(crate) struct RunArgs {
     /// Which pages go first, with parameters if you like (umbrella lab list policies).
     #[arg(long, value_name = "POLICY", default_value = "cscan")]
     policy: String,
-    /// The most that should be dirty. Write-back begins at half of it; nobody waits at it [default: from the kernel's threshold].
+    /// The most that should be dirty. Write-back begins at half of it; nobody waits at it [default: from the kernel's
+    /// threshold].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
     /// Begin write-back above this, instead of half of the limit.

@@ -1,4 +1,5 @@
-//! What a conversion collects: every mistake with its place. Values that configurations of all kinds have are read here.
+//! What a conversion collects: every mistake with its place. Values that configurations of all kinds have are read
+//! here.
 
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};

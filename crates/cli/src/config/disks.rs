@@ -1,7 +1,8 @@
 //! What only the real paths can tell: directories inside each other, missing mount points, odd sizes.
 //!
-//! Directories are compared by device and inode number as well as by name, so that a bind mount or a symbolic link hides
-//! nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but cannot stop it. So is the path of a staging area.
+//! Directories are compared by device and inode number as well as by name, so that a bind mount or a symbolic link
+//! hides nothing. Each path is looked at in a thread of its own with a deadline: a hung branch delays the start, but
+//! cannot stop it. So is the path of a staging area.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -49,7 +50,8 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
         .map(|path| {
             let (sender, receiver) = mpsc::channel();
             let looked_at = path.clone();
-            // A thread that hangs in the kernel would keep the process from ending: what may hang is looked at by another process.
+            // A thread that hangs in the kernel would keep the process from ending: what may hang is looked at by
+            // another process.
             let started = std::thread::Builder::new().spawn(move || {
                 let seen = match mounts::leads(&looked_at) {
                     Leads::Here => Some(see(&looked_at)),
@@ -356,7 +358,8 @@ fn device_of(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
 
-/// Whether the device, or the one that it is a partition of, is known to be no persistent memory, which programs can map (DAX).
+/// Whether the device, or the one that it is a partition of, is known to be no persistent memory, which programs can
+/// map (DAX).
 pub(super) fn is_disk(device: &Path) -> bool {
     let tells = |device: &Path| std::fs::read_to_string(device.join("queue/dax")).ok();
     tells(device).or_else(|| tells(device.parent()?)).is_some_and(|dax| dax.trim() == "0")

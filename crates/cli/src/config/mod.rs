@@ -1,9 +1,9 @@
 //! The configuration: one TOML file, read into a [`PoolSpec`].
 //!
-//! Three steps, each with its own kind of complaint. `file` gives the text a typed shape (unknown keys and wrong types end
-//! here); `convert` turns it into the plain types that the file system and the rules work with, and collects every mistake
-//! it finds; `disks` looks at the real paths (branches inside each other, missing mount points). A configuration is input
-//! from outside: nothing in here panics, and every error names file, line and column.
+//! Three steps, each with its own kind of complaint. `file` gives the text a typed shape (unknown keys and wrong types
+//! end here); `convert` turns it into the plain types that the file system and the rules work with, and collects every
+//! mistake it finds; `disks` looks at the real paths (branches inside each other, missing mount points). A
+//! configuration is input from outside: nothing in here panics, and every error names file, line and column.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
@@ -134,8 +134,8 @@ fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
     Ok(bytes)
 }
 
-/// As [`read`], and looks at the disks too: paths inside each other are errors. What is only odd comes back as findings.
-/// The pool is to be mounted `at` a place other than the one in the file, if one is given.
+/// As [`read`], and looks at the disks too: paths inside each other are errors. What is only odd comes back as
+/// findings. The pool is to be mounted `at` a place other than the one in the file, if one is given.
 pub(crate) fn load(
     path: &Path,
     at: Option<&Path>,

@@ -1,5 +1,5 @@
-//! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean something else, reads that change no
-//! access time.
+//! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean
+//! something else, reads that change no access time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -147,7 +147,8 @@ fn odd_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
     Some(Notice::GlobOfDirectory { glob: glob.to_owned(), meant })
 }
 
-/// For a pattern that looks like a directory's path, with no wildcard and no dot in its last part: what matches all that is below.
+/// For a pattern that looks like a directory's path, with no wildcard and no dot in its last part: what matches all
+/// that is below.
 fn directory_meant(glob: &str) -> Option<String> {
     let name = glob.rsplit('/').next().unwrap_or(glob);
     let is_plain = glob.starts_with('/') && !glob.contains(['*', '?', '[', '{', '\\']) && !name.contains('.');

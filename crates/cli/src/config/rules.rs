@@ -125,7 +125,8 @@ fn destination(c: &mut Conversion, to: &Spanned<Names>, offline: Option<Offline>
     DestinationSpec { branches: c.branch_list(to, &[DEFAULT, ANY]), offline: offline.unwrap_or_default() }
 }
 
-/// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone first.
+/// Lets the rules compile, which finds bad patterns. Compilation ends at the first mistake, so every pattern goes alone
+/// first.
 pub(super) fn compile(c: &mut Conversion, spec: &PoolSpec) {
     let names = super::ids(c.branch_names());
     for rule in &spec.rules.rules {

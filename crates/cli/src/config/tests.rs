@@ -513,7 +513,8 @@ fn a_name_with_escapes_does_not_reach_the_terminal_raw() {
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
 
-/// Every kind of mistake and what is said about it, in one file that a reviewer can read. Written anew with UPDATE_GOLDEN=1.
+/// Every kind of mistake and what is said about it, in one file that a reviewer can read. Written anew with
+/// UPDATE_GOLDEN=1.
 #[test]
 fn the_texts_of_all_errors_are_as_agreed() {
     let rule = |text: &str| with_default(&format!("[[rule]]\n{text}\n"));

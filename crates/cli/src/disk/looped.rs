@@ -1,7 +1,8 @@
-//! Files behind loop devices. The kernel does not know that both are the same data: who uses the one must not use the other.
+//! Files behind loop devices. The kernel does not know that both are the same data: who uses the one must not use the
+//! other.
 //!
-//! A file behind a loop device may be anybody's, also that of a daemon that hangs: it is looked at only where no call can hang, or by a process
-//! of its own. `LOOP_GET_STATUS64` would hang as well: the kernel looks at the file for it.
+//! A file behind a loop device may be anybody's, also that of a daemon that hangs: it is looked at only where no call
+//! can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well: the kernel looks at the file for it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -24,7 +25,8 @@ use crate::text::visible_path;
 /// How long a file system may take to say whether a file is locked.
 const A_LOOK: Duration = Duration::from_secs(2);
 
-/// Fails if the data of a device is a loop device as well, or is that of a file behind a loop device which somebody serves.
+/// Fails if the data of a device is a loop device as well, or is that of a file behind a loop device which somebody
+/// serves.
 pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result<()> {
     let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
     if let Some(told) = served_behind(&path, access) {

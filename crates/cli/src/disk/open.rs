@@ -181,7 +181,8 @@ pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
     Some(format!("the profile {:?}: {}", profile.name, profile.watts))
 }
 
-/// Why a device should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked at.
+/// Why a device should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked
+/// at.
 pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
     let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
     if let Some(of) = hybrid::disk_of(&disk.half()) {

@@ -1,4 +1,5 @@
-//! The two halves of a hybrid disk: what they keep, going on without what is damaged, and ending the pair: what only its flash has goes to the disk.
+//! The two halves of a hybrid disk: what they keep, going on without what is damaged, and ending the pair: what only
+//! its flash has goes to the disk.
 
 use std::time::Duration;
 
@@ -71,8 +72,8 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
     Ok(())
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted. Returns how much was on flash only, what of it is
-/// lost, and what is perhaps.
+/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted.
+/// Returns how much was on flash only, what of it is lost, and what is perhaps.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
     flash_is: AtDetach,

@@ -1,6 +1,7 @@
 //! Where a disk's daemon is spoken to, and which disk is target.
 //!
-//! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD clients.
+//! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD
+//! clients.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

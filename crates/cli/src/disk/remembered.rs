@@ -1,8 +1,10 @@
 //! Which disks are halves of hybrid disks, remembered beside their own labels.
 //!
-//! A disk's label lies at its end. One that was cut has lost it, and one that grew has it where nobody looks, so that the disk would pass for a plain one while its
-//! newest data is on flash. So the state directory has a file for each disk whose flash may hold any: `@disks/ID`, written when the pair is opened and removed when the
-//! disk is whole alone. It is named by what stays with the disk wherever it is plugged in: the serial number of a device, or the inode of a file.
+//! A disk's label lies at its end. One that was cut has lost it, and one that grew has it where nobody looks, so that
+//! the disk would pass for a plain one while its newest data is on flash. So the state directory has a file for each
+//! disk whose flash may hold any: `@disks/ID`, written when the pair is opened and removed when the disk is whole
+//! alone. It is named by what stays with the disk wherever it is plugged in: the serial number of a device, or the
+//! inode of a file.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -80,7 +82,8 @@ fn id_of(path: &Path) -> Option<String> {
     Some(format!("file-{system}-{}-{}-{}", data.ino(), born.stx_btime.tv_sec, born.stx_btime.tv_nsec))
 }
 
-/// What stays with the file system of a file. The number that XFS gives is that of its device, which another one may have next time.
+/// What stays with the file system of a file. The number that XFS gives is that of its device, which another one may
+/// have next time.
 fn file_system_of(path: &Path) -> Option<String> {
     if let Some(uuid) = xfs_uuid(&fs::File::open(path).ok()?) {
         return Some(format!("{:x}", uuid.as_u128()));
@@ -88,7 +91,8 @@ fn file_system_of(path: &Path) -> Option<String> {
     Some(format!("{:x}", rustix::fs::statvfs(path).ok()?.f_fsid))
 }
 
-/// That of a device by its folder in sysfs: its own name for itself, or that of the disk that it is a part of and where it begins there.
+/// That of a device by its folder in sysfs: its own name for itself, or that of the disk that it is a part of and where
+/// it begins there.
 fn id_of_device(folder: &Path) -> Option<String> {
     let text = |name: &str| {
         let text = fs::read_to_string(folder.join(name)).ok()?;

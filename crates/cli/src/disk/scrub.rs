@@ -1,7 +1,7 @@
 //! Scrubs of a served disk: by hand and by its configuration, one at a time, no faster than they may be.
 //!
-//! How far one is lies in the state directory, `@scrubs/NAME.json`: it is written every ten seconds, so that one that was interrupted goes on. Between two reads a scrub holds
-//! nothing of the disk, which can be taken away at any moment.
+//! How far one is lies in the state directory, `@scrubs/NAME.json`: it is written every ten seconds, so that one that
+//! was interrupted goes on. Between two reads a scrub holds nothing of the disk, which can be taken away at any moment.
 
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -75,7 +75,8 @@ impl Scrubs {
         Some(found(&self.name, last))
     }
 
-    /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `restart`. Ends early when nobody wants to be told any more.
+    /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `restart`. Ends early when
+    /// nobody wants to be told any more.
     pub(crate) fn run(
         &self,
         disk: &Weak<dyn Scrub>,

@@ -3,7 +3,8 @@
 //! 1. The control socket is bound: a second daemon of the same name ends here.
 //! 2. The disk is opened, a hybrid disk with its log, the NBD server started, and the disk attached if that is wanted.
 //! 3. Requests are answered until a signal comes or somebody asks for the end.
-//! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are answered, and everything is flushed. Then the disk is closed, or taken apart.
+//! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are
+//!    answered, and everything is flushed. Then the disk is closed, or taken apart.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -122,8 +123,8 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     Ok(served)
 }
 
-/// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is refused; after a signal
-/// it is tried again and again.
+/// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is
+/// refused; after a signal it is tried again and again.
 fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::Result<(End, Served)> {
     let mut leaving = false;
     loop {

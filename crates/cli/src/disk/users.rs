@@ -8,7 +8,8 @@ use rustix::fs::{major, minor};
 use crate::mounts;
 use crate::text::visible;
 
-/// Where it is mounted, and which other processes have it open, in words; nothing if nobody is found. Needs the rights to look.
+/// Where it is mounted, and which other processes have it open, in words; nothing if nobody is found. Needs the rights
+/// to look.
 pub(crate) fn users_of(device: &Path) -> Option<String> {
     let number = std::fs::metadata(device).ok()?.rdev();
     let mounts = mounts_of(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, major(number), minor(number));

@@ -1,7 +1,7 @@
 //! What a machine and a pool lack, found by reading only, and what to do about each.
 //!
-//! `machine` looks at the kernel, limits and what dead daemons left, `branches` at how branches are mounted, `boot` at units and
-//! fstab, `running` at a daemon's own account.
+//! `machine` looks at the kernel, limits and what dead daemons left, `branches` at how branches are mounted, `boot` at
+//! units and fstab, `running` at a daemon's own account.
 
 pub(crate) mod boot;
 pub(crate) mod branches;

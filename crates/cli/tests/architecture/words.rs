@@ -6,8 +6,8 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::{code_lines, folder, is_test_file, metadata, package, rust_files};
 
-/// Crates whose texts reach people through the program. `umbrella-lab` and `umbrella-reproductions` are none of them: their results state the command that
-/// repeats them.
+/// Crates whose texts reach people through the program. `umbrella-lab` and `umbrella-reproductions` are none of them:
+/// their results state the command that repeats them.
 const WITHOUT_COMMANDS: &[&str] = &[
     "umbrella-fuse",
     "umbrella-units",

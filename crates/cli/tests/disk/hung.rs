@@ -1,6 +1,8 @@
-//! Daemons that hang: one that is stopped holds up nothing but its own disk, and what was asked of it meanwhile does not happen later.
+//! Daemons that hang: one that is stopped holds up nothing but its own disk, and what was asked of it meanwhile does
+//! not happen later.
 //!
-//! A FUSE request that the daemon has not read yet can be given up; for one that it has read, the asker cannot even be killed. Both are tested.
+//! A FUSE request that the daemon has not read yet can be given up; for one that it has read, the asker cannot even be
+//! killed. Both are tested.
 
 use std::time::{Duration, Instant};
 

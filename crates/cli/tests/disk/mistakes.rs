@@ -167,8 +167,8 @@ fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
 
 #[test]
 fn only_root_attaches_and_others_are_told_so() {
-    // Where the program was built may be closed to others. Copied by a program: what this one has open for writing, another test's child
-    // may keep, and then it cannot be started.
+    // Where the program was built may be closed to others. Copied by a program: what this one has open for writing,
+    // another test's child may keep, and then it cannot be started.
     let folder = temp_dir("nobody");
     let program = folder.path().join("umbrella");
     run("cp", [std::path::Path::new(env!("CARGO_BIN_EXE_umbrella")), &program]);

@@ -1,4 +1,5 @@
-//! Commands that only look, and disks that are attached with `--read-only`: no image is changed by them, whatever it is and whatever is damaged.
+//! Commands that only look, and disks that are attached with `--read-only`: no image is changed by them, whatever it is
+//! and whatever is damaged.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

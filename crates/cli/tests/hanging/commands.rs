@@ -1,6 +1,8 @@
-//! Commands that name a path on a file system that hangs: they end in time, and nothing that was given up happens later.
+//! Commands that name a path on a file system that hangs: they end in time, and nothing that was given up happens
+//! later.
 //!
-//! A FUSE request that the daemon has not read yet can be given up; whoever waits for one that it has read cannot even be killed. Both are tested.
+//! A FUSE request that the daemon has not read yet can be given up; whoever waits for one that it has read cannot even
+//! be killed. Both are tested.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Moves to and from a branch that hangs or dies in the middle: no byte that was synced is lost, and nobody else is in the way.
+//! Moves to and from a branch that hangs or dies in the middle: no byte that was synced is lost, and nobody else is in
+//! the way.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -30,7 +31,8 @@ fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).unwrap().next().is_none()
 }
 
-/// Stops the mirror's daemon while a file's move to it has its intent and not yet its name, and opens the file meanwhile.
+/// Stops the mirror's daemon while a file's move to it has its intent and not yet its name, and opens the file
+/// meanwhile.
 fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File {
     let slow = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "4000000");
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();

@@ -22,7 +22,8 @@ fn slow(mirror: &Mirror) -> Tampered {
     mirror.delay("pwrite64", "delay_enter", "500000")
 }
 
-/// A pool whose files go to a small branch first, and to a mirror when that is full; those with "new" in their names go elsewhere.
+/// A pool whose files go to a small branch first, and to a mirror when that is full; those with "new" in their names go
+/// elsewhere.
 fn overflowing() -> (Disk, Disk, Mirror, Pool) {
     let (small, spare, mirror) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB), Mirror::new());
     let pool = Pool::builder()

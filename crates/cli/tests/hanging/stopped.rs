@@ -247,7 +247,8 @@ fn a_pool_ends_while_a_branch_hangs() {
     assert_eq!(names(&pool.join("dir")), ["on-a", "on.b"]);
 }
 
-/// A daemon cannot be gone before its descriptors are closed; its mount can, and who asked for that waits no longer than for that.
+/// A daemon cannot be gone before its descriptors are closed; its mount can, and who asked for that waits no longer
+/// than for that.
 #[test]
 fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
     let _alone = alone();

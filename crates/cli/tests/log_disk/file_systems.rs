@@ -81,7 +81,8 @@ fn make_tree(folder: &Path) {
     );
 }
 
-/// Writes a file, and then over a piece of every 64 KiB of it, again and again: its segments are neither all live nor all dead.
+/// Writes a file, and then over a piece of every 64 KiB of it, again and again: its segments are neither all live nor
+/// all dead.
 fn make_ballast(path: &Path, length: u64) -> Vec<u8> {
     let mut data = bytes(1, length);
     fs::write(path, &data).expect("there is room");

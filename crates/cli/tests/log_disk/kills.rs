@@ -1,5 +1,6 @@
-//! The daemon of a log store is killed again and again while clients write, flush and verify, and while the cleaner moves what they wrote.
-//! What was flushed is there afterwards; of what was not, each block holds something that was written to it since.
+//! The daemon of a log store is killed again and again while clients write, flush and verify, and while the cleaner
+//! moves what they wrote. What was flushed is there afterwards; of what was not, each block holds something that was
+//! written to it since.
 //!
 //! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
 

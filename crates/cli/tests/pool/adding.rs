@@ -1,4 +1,5 @@
-//! `umbrella branch add`, and what `--save` of all `branch` commands writes: what is taken for a disk, the lists that it is on, and the configuration.
+//! `umbrella branch add`, and what `--save` of all `branch` commands writes: what is taken for a disk, the lists that
+//! it is on, and the configuration.
 
 use std::fs;
 use std::path::Path;

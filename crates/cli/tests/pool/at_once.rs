@@ -1,4 +1,5 @@
-//! Branches are drained, removed and added, rules are loaded and the enforcer walks, all at once and under writers: each sees what it wrote, and nothing else.
+//! Branches are drained, removed and added, rules are loaded and the enforcer walks, all at once and under writers:
+//! each sees what it wrote, and nothing else.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -15,7 +15,8 @@ use crate::support::process::{as_nobody, is_alive, signal};
 use crate::support::{MIB, bytes, eventually, poll, run, temp_dir};
 use crate::{disks, last_read_days_ago, names, pool};
 
-/// What `umbrella check` says of this text, and whether it succeeds. `DIR` stands for a folder with branches `a` and `b`.
+/// What `umbrella check` says of this text, and whether it succeeds. `DIR` stands for a folder with branches `a` and
+/// `b`.
 fn check(config: &str) -> (bool, String) {
     let dir = temp_dir("check");
     for name in ["a", "b", "mnt", "a/inside", "mnt/inside"] {
@@ -232,8 +233,8 @@ fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
     assert!(text(&output).contains("gone"), "{}", text(&output));
 }
 
-/// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it. mount(8) looks for the binary where programs are
-/// installed; it is put there in a mount namespace of its own, in which everything else happens too.
+/// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it. mount(8) looks for the binary where programs
+/// are installed; it is put there in a mount namespace of its own, in which everything else happens too.
 #[test]
 fn mount_8_mounts_a_pool() {
     let (_disks, builder) = disks(["a"]);

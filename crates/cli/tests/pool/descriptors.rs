@@ -73,7 +73,8 @@ fn tree(a: &Disk, b: &Disk) {
     fs::write(a.join("z"), "new").unwrap();
 }
 
-/// Does something with a pool whose daemon may open only so many more, and says what was seen; then looks with all it needs.
+/// Does something with a pool whose daemon may open only so many more, and says what was seen; then looks with all it
+/// needs.
 fn with_few(more: usize, work: impl Fn(&Pool) -> Result<(), String>, look: impl Fn(&Pool, bool, &[&Disk; 2])) {
     let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
     tree(&a, &b);

@@ -256,7 +256,8 @@ fn errors_of_any_device_of_a_btrfs_count_also_when_the_node_that_was_mounted_is_
         for file in [pool.on("a", "film"), pool.join("film")] {
             forget_pages(&file);
         }
-        // Which device is read depends on whether the reader's process id is even. The other one has what cannot be read.
+        // Which device is read depends on whether the reader's process id is even. The other one has what cannot be
+        // read.
         rounds += 1;
         (0..rounds % 3).for_each(|_| drop(run("true", [""; 0])));
         // What another process keeps from being forgotten goes as well.

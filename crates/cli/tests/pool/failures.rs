@@ -316,7 +316,8 @@ fn work_goes_on_while_the_remote_branch_is_away() {
     assert_eq!(fs::read_to_string(pool.join("project/report")).unwrap(), "written on the road");
 }
 
-/// What was renamed or exchanged while a branch was away comes back with it under the old name, as a part of what has that name now.
+/// What was renamed or exchanged while a branch was away comes back with it under the old name, as a part of what has
+/// that name now.
 #[test]
 fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_returns() {
     let (a, b) = (Disk::ext4(64 * MIB), Disk::ext4(64 * MIB));

@@ -1,4 +1,5 @@
-//! Files on file systems that hold different things: what a move makes of a file is what a write to that file system would have made.
+//! Files on file systems that hold different things: what a move makes of a file is what a write to that file system
+//! would have made.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

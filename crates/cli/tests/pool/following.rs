@@ -1,4 +1,5 @@
-//! Files follow their names: what belongs elsewhere when names have changed moves without a walk that somebody asks for.
+//! Files follow their names: what belongs elsewhere when names have changed moves without a walk that somebody asks
+//! for.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

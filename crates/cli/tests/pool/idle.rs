@@ -88,7 +88,8 @@ fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
         fs::write(pool.join("file"), b"something").unwrap();
         pool.say(["sync"]);
     }
-    // What was begun comes to its end, the kernel may be asked to forget what it knows, and a `sync` of anybody on the machine asks every mount.
+    // What was begun comes to its end, the kernel may be asked to forget what it knows, and a `sync` of anybody on the
+    // machine asks every mount.
     let mut seen = String::new();
     for _ in 0..12 {
         let lines = Lines::new();

@@ -1,5 +1,5 @@
-//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and go, staging,
-//! and the binary itself.
+//! What the pool does with files and branches: placement, relocation, overflow, the enforcer, branches that come and
+//! go, staging, and the binary itself.
 #![allow(
     clippy::large_stack_arrays,
     clippy::struct_field_names,

@@ -1,4 +1,5 @@
-//! A file system that is mounted inside a branch's directory: it is shown, and used where the tree lies; moves into it are refused.
+//! A file system that is mounted inside a branch's directory: it is shown, and used where the tree lies; moves into it
+//! are refused.
 
 use std::fs;
 use std::path::Path;

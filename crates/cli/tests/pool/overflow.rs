@@ -406,7 +406,8 @@ fn a_copy_that_overflows_is_whole() {
     tiny.expect_on("large", "copy");
 }
 
-/// Of the names of one file one whose list is of named branches decides, also where the file moves because its branch is full or because it leaves memory.
+/// Of the names of one file one whose list is of named branches decides, also where the file moves because its branch
+/// is full or because it leaves memory.
 #[test]
 fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
     let (a, b) = (Disk::tmpfs(2 * MIB), Disk::tmpfs(32 * MIB));
@@ -445,7 +446,8 @@ fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
     assert_eq!(pool.found_on("pub/file"), ["a"]);
 }
 
-/// Appends to a file while it overflows to `next`, with others looking at it all the time, and again after it was closed.
+/// Appends to a file while it overflows to `next`, with others looking at it all the time, and again after it was
+/// closed.
 fn append_while_others_look(next: &Path, served: &Path) {
     let small = Disk::tmpfs(4 * MIB);
     let pool = Pool::builder().branch("small", small.path()).branch("next", next).mount();

@@ -1,4 +1,5 @@
-//! `umbrella rules reload`: every key but those that only a mount takes up is in force at once, and what changes is shown first.
+//! `umbrella rules reload`: every key but those that only a mount takes up is in force at once, and what changes is
+//! shown first.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

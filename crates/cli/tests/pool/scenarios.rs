@@ -1,5 +1,5 @@
-//! The scenarios of the dissertation (UmbrellaFS, chapter III), small: each file on the device that suits it, on emulated devices with a
-//! real file system each. `cargo bench --bench live -- scenarios` times the same.
+//! The scenarios of the dissertation (UmbrellaFS, chapter III), small: each file on the device that suits it, on
+//! emulated devices with a real file system each. `cargo bench --bench live -- scenarios` times the same.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -35,7 +35,8 @@ fn nowhere(pool: &Pool, path: &str) -> bool {
 #[test]
 fn a_new_file_waits_and_goes_where_its_size_belongs() {
     let pool = staged(SHORT);
-    // A file that leaves before it is written moves once more: then, on a machine that stood still, it is done again in another directory.
+    // A file that leaves before it is written moves once more: then, on a machine that stood still, it is done again in
+    // another directory.
     let (mut moved, mut left) = (0, 0);
     let written = (0..50).any(|_| {
         let _ = fs::remove_dir_all(pool.join("dir"));
@@ -83,7 +84,8 @@ fn what_must_be_on_one_branch_only_does_not_wait_in_memory() {
     fs::write(pool.join("secret/key"), "x").unwrap();
     assert_eq!((pool.found_on("secret/key").concat().as_str(), waiting()), ("large", 0));
 
-    // What comes under such a rule later leaves at once: by its name, by what it has become, by the name of its directory.
+    // What comes under such a rule later leaves at once: by its name, by what it has become, by the name of its
+    // directory.
     fs::write(pool.join("letter"), "x").unwrap();
     assert_eq!(waiting(), 1);
     fs::rename(pool.join("letter"), pool.join("secret/letter")).unwrap();

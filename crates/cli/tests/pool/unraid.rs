@@ -1,4 +1,5 @@
-//! The configuration that the page for Unraid's users shows, as it stands there: only its paths, sizes and hours are those of the test.
+//! The configuration that the page for Unraid's users shows, as it stands there: only its paths, sizes and hours are
+//! those of the test.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
-//! Programs that load a file system and check what they get back, on a pool where files wait in memory, overflow and move by
-//! rules while they run.
+//! Programs that load a file system and check what they get back, on a pool where files wait in memory, overflow and
+//! move by rules while they run.
 //!
-//! `make test` runs each for a moment, `make test-conformance` for `UMBRELLA_CONFORMANCE_SECONDS` each. After each of them: the program
-//! found nothing wrong, the log has no error, files were staged, moved and overflowed, nobody's file was lost or changed, also after
-//! another mount, each file lies on one branch alone, and fsck finds the branches clean.
+//! `make test` runs each for a moment, `make test-conformance` for `UMBRELLA_CONFORMANCE_SECONDS` each. After each of
+//! them: the program found nothing wrong, the log has no error, files were staged, moved and overflowed, nobody's file
+//! was lost or changed, also after another mount, each file lies on one branch alone, and fsck finds the branches
+//! clean.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -117,7 +118,8 @@ fn pjdfstest_passes_on_a_pool_under_all_of_it() {
     loaded.expect_well();
 }
 
-/// Fills the first branch with small files, and lets some of them grow there: they overflow, and half of them move on by the rule.
+/// Fills the first branch with small files, and lets some of them grow there: they overflow, and half of them move on
+/// by the rule.
 fn overflow(folder: &Path) {
     let path = |number: u64| folder.join(format!("small-{number}"));
     for number in 0..110 {
@@ -204,7 +206,8 @@ fn stress_ng_passes_on_a_pool_under_all_of_it() {
         command.args([&format!("--{stressor}"), "1"]);
     }
     let said = text(&passes(&mut command));
-    // How long its inotify stressor waits for an event is no promise of a file system; that the event comes is a test of its own.
+    // How long its inotify stressor waits for an event is no promise of a file system; that the event comes is a test
+    // of its own.
     let waited = |line: &str| line.contains("inotify") && line.contains("timed waiting");
     let failed = |line: &&str| line.contains(" fail: ") && !waited(line);
     assert_eq!(said.lines().find(failed), None, "{said}");

@@ -48,7 +48,8 @@ fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
                 open.write_all(b"last").unwrap();
                 set_times(&path, Timespec { tv_sec: 5, tv_nsec: 0 }, Timespec { tv_sec: 6, tv_nsec: 0 }).unwrap();
                 drop(open);
-                // Staged files leave, and what a policy writes back is written within half of 30 seconds or when it is asked for.
+                // Staged files leave, and what a policy writes back is written within half of 30 seconds or when it is
+                // asked for.
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 File::open(&path).unwrap().sync_all().unwrap();
                 seen.push(times());

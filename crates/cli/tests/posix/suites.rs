@@ -178,7 +178,8 @@ pub(super) fn fsx_once(
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let lines: Vec<_> = said.lines().collect();
-    // Now and then it asks for a posix_fallocate of nothing, which every file system refuses; what it did before was right.
+    // Now and then it asks for a posix_fallocate of nothing, which every file system refuses; what it did before was
+    // right.
     let asked_for_nothing =
         lines.last().is_some_and(|line| line.contains("POSIX_FALLOCATE") && line.contains(" 0x0 bytes"));
     if asked_for_nothing {

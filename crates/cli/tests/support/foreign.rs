@@ -36,7 +36,8 @@ fn start(program: &str, args: &[&OsStr], log: &Path) -> Daemon {
     Daemon(child)
 }
 
-/// Whether somebody listens there. Where nobody does, a connection may be given that very port as its own, and reaches itself.
+/// Whether somebody listens there. Where nobody does, a connection may be given that very port as its own, and reaches
+/// itself.
 fn listens_on(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).and_then(|stream| stream.local_addr()).is_ok_and(|own| own.port() != port)
 }
@@ -259,7 +260,8 @@ impl Drop for Mirror {
     }
 }
 
-/// System calls of this kind of a process take so many microseconds more: before they are carried out (`delay_enter`), or after (`delay_exit`).
+/// System calls of this kind of a process take so many microseconds more: before they are carried out (`delay_enter`),
+/// or after (`delay_exit`).
 pub fn delay(pid: u32, calls: &str, when: &str, time: &str) -> Tampered {
     tamper(pid, calls, &format!("{when}={time}"), None)
 }

@@ -1,7 +1,8 @@
-//! What the integration suites share: throw-away disks, pools on them, comparison of trees, and other users and processes.
+//! What the integration suites share: throw-away disks, pools on them, comparison of trees, and other users and
+//! processes.
 //!
-//! The suites drive the real binary on real mounts. They need root, `/dev/fuse` and loop devices, and say so where one is
-//! missing; they never skip. Environment:
+//! The suites drive the real binary on real mounts. They need root, `/dev/fuse` and loop devices, and say so where one
+//! is missing; they never skip. Environment:
 //! - `UMBRELLA_TEST_DIR`: where images and mounts are made (default: the system's folder for temporary files);
 //! - `UMBRELLA_TEST_STAND_IN`: `plain` or `mergerfs` mounts that instead of a pool, to check the tests themselves;
 //! - `UMBRELLA_TEST_POLICY`: the write-back policy of the suites that run with one (default: `zone_segment:alpha=4`);
@@ -40,7 +41,8 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// Keys of a branch with ordered write-back and a low limit, so that much happens. `UMBRELLA_TEST_POLICY` names another policy.
+/// Keys of a branch with ordered write-back and a low limit, so that much happens. `UMBRELLA_TEST_POLICY` names another
+/// policy.
 pub fn ordered_write_back() -> String {
     let policy = std::env::var("UMBRELLA_TEST_POLICY").unwrap_or_else(|_| "zone_segment:alpha=4".to_owned());
     format!("write_back = {policy:?}\nwrite_back_limit = \"1MiB\"")

@@ -549,8 +549,9 @@ impl Pool {
         assert_eq!(self.found_on(path.as_ref()), [branch], "{} stays where it is", path.as_ref().display());
     }
 
-    /// Waits until no relocation is pending, and the daemon has no more files open than this process. The kernel reports the last close a
-    /// moment after `close` returned. Where other processes have files open, or files are mapped, many quiet looks in a row do.
+    /// Waits until no relocation is pending, and the daemon has no more files open than this process. The kernel
+    /// reports the last close a moment after `close` returned. Where other processes have files open, or files are
+    /// mapped, many quiet looks in a row do.
     #[track_caller]
     pub fn settle(&self) {
         if stand_in().is_some() {
@@ -596,7 +597,8 @@ impl Pool {
         super::eventually("the room is known", || self.spec.branches.iter().all(is_known));
     }
 
-    /// Waits until nobody has a file open any more, and no relocation is pending. The daemon learns of a close later than who closed.
+    /// Waits until nobody has a file open any more, and no relocation is pending. The daemon learns of a close later
+    /// than who closed.
     #[track_caller]
     pub fn settle_closed(&self) {
         if stand_in().is_some() {
@@ -669,7 +671,8 @@ impl Drop for Pool {
     }
 }
 
-/// Waits for a process, and kills it when it takes too long. One with a thread in a call to a branch that hangs does not even end then.
+/// Waits for a process, and kills it when it takes too long. One with a thread in a call to a branch that hangs does
+/// not even end then.
 fn end_within(child: &mut Child, limit: Duration) {
     if poll(limit, || child.try_wait().ok().flatten()).is_none() {
         let _ = child.kill();

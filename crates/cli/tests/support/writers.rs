@@ -1,5 +1,5 @@
-//! Clients of a disk whose daemon is killed again and again: each writes, flushes and verifies blocks of its own, and verifies them all
-//! after the next start.
+//! Clients of a disk whose daemon is killed again and again: each writes, flushes and verifies blocks of its own, and
+//! verifies them all after the next start.
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Ordered write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided can be decided again.
+//! Ordered write-back on real mounts: what is dirty is known, the limit is kept, nothing is lost, and what was decided
+//! can be decided again.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
 mod broken;
@@ -48,12 +49,13 @@ fn dirty_in_cache(file: &File, length: u64) -> ByteSize {
     ByteSize(found[1] * 4096)
 }
 
-/// The kernel wrote something back by itself, as it does when this machine stands still for seconds: what is dirty cannot be foretold.
+/// The kernel wrote something back by itself, as it does when this machine stands still for seconds: what is dirty
+/// cannot be foretold.
 #[derive(Debug)]
 struct Disturbed;
 
-/// Fails unless the flusher believes that so much is dirty; where it believes something else and the kernel has not so much dirty of these files
-/// of the disk either, nothing is said.
+/// Fails unless the flusher believes that so much is dirty; where it believes something else and the kernel has not so
+/// much dirty of these files of the disk either, nothing is said.
 #[track_caller]
 fn expect_dirty(pool: &Pool, files: &[&str], bytes: u64) -> Result<(), Disturbed> {
     let believed = flusher(pool);

@@ -14,8 +14,9 @@ use super::devices::Remembering;
 use super::dirty_in_cache as dirty;
 use super::support::{KIB, MIB, eventually};
 
-/// Overwrites every other block of 16 KiB of a file in random order, lets a flusher write back what it wants, and gives the writes that the
-/// device saw of it. Where the kernel wrote much of it by itself, as it does when this machine stands still for seconds, it is done again.
+/// Overwrites every other block of 16 KiB of a file in random order, lets a flusher write back what it wants, and gives
+/// the writes that the device saw of it. Where the kernel wrote much of it by itself, as it does when this machine
+/// stands still for seconds, it is done again.
 fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     let orders = std::iter::repeat_with(|| order_once(policy, seed)).take(20);
     orders.filter(|(_, left)| left.0 >= 12 * MIB).map(|(writes, _)| writes).next().expect("the kernel leaves it alone")
@@ -46,7 +47,8 @@ fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
         file.write_all_at(&vec![2; 16 * KIB as usize], offset).expect("there is room");
         flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(offset, 16 * KIB));
     }
-    // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be dirty.
+    // The kernel may have written some of it: it gives a disk that wrote little lately a small share of what may be
+    // dirty.
     assert_eq!(flusher.status().runs, 0, "nothing is written back below the threshold");
     let (before, left) = (disk.now(), dirty(&file, 32 * MIB));
     flusher.set_limits(Limits { limit: Some(ByteSize(2 * MIB)), background: Some(ByteSize(MIB)) }).expect("possible");

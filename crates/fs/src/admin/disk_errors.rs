@@ -1,8 +1,9 @@
 //! Branches whose disks fail: who listens to the kernel, and what is said of them.
 //!
-//! A thread sleeps until the kernel's log or a file system tells of an error; which branch it concerns is found by the block devices below each.
-//! Errors of the daemon's own calls are counted where they are made. The monitor tells the log: of the first error, and each time there are
-//! ten times as many; and keeps that much for the next mount. `status` has the counts.
+//! A thread sleeps until the kernel's log or a file system tells of an error; which branch it concerns is found by the
+//! block devices below each. Errors of the daemon's own calls are counted where they are made. The monitor tells the
+//! log: of the first error, and each time there are ten times as many; and keeps that much for the next mount. `status`
+//! has the counts.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -57,7 +58,8 @@ enum Counts {
 }
 
 impl DiskErrors {
-    /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has to do.
+    /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has
+    /// to do.
     pub(crate) fn listen() -> DiskErrors {
         let log = KernelLog::open()
             .inspect_err(|error| tracing::info!(%error, "the kernel's log is not watched for errors of disks"))
@@ -99,7 +101,8 @@ impl DiskErrors {
         let partition = error.sector.and_then(|sector| self.sysfs.partition_at(&error.device, sector));
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
-            // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be found.
+            // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be
+            // found.
             let now = self.sysfs.below(watched.dev, watched.source.as_deref(), watched.btrfs.as_deref());
             let stack = if now == Stack::default() { &watched.stack } else { &now };
             stack.has(&error.device, partition.as_deref())

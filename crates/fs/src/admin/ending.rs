@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::staging::HANGS;
 
 impl Admin {
-    /// Before an unmount, while the tree can be used and asked: files leave memory. With `keep_staged` those that cannot stay for the next mount;
-    /// what comes meanwhile follows at the end.
+    /// Before an unmount, while the tree can be used and asked: files leave memory. With `keep_staged` those that
+    /// cannot stay for the next mount; what comes meanwhile follows at the end.
     pub(crate) fn empty_staging(&self, keep_staged: bool) -> Result<(), Error> {
         self.staging.empty_staging();
         let files = self.status().staging.map_or(0, |staging| staging.files);

@@ -1,4 +1,5 @@
-//! When fill levels are looked at: every few seconds while the pool is in use, and when their hours begin. A pool that nobody uses sleeps.
+//! When fill levels are looked at: every few seconds while the pool is in use, and when their hours begin. A pool that
+//! nobody uses sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 //! 1. It is opened, and its identity compared with what is remembered (`branch`).
 //! 2. Under the lock on names, what a crash left half done on it is finished or undone.
 //! 3. Its numbers of inodes are loaded.
-//! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets owners, modes and ACLs of directories,
-//!    which may be others with its copies.
+//! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets
+//!    owners, modes and ACLs of directories, which may be others with its copies.
 //! 5. Descriptors and listings from before are forgotten, in the kernel too. From here on it is said to be online.
 //!
 //! One that is removed:
@@ -139,8 +139,8 @@ impl Admin {
         }
     }
 
-    /// Whether the kernel takes files of this branch: tried with one that has no name. Not where a branch may hang: past the
-    /// daemon, it would hang its callers for good.
+    /// Whether the kernel takes files of this branch: tried with one that has no name. Not where a branch may hang:
+    /// past the daemon, it would hang its callers for good.
     fn passthrough_works(&self, branch: &Branch) -> bool {
         let Some(online) = branch.online().filter(|online| !online.guarded) else { return false };
         let Some(kernel) = self.context.kernel.get().filter(|kernel| kernel.gives_passthrough()) else { return false };
@@ -149,8 +149,8 @@ impl Admin {
         file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
     }
 
-    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is in the middle
-    /// of a change that lasts; try again.
+    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is
+    /// in the middle of a change that lasts; try again.
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
@@ -158,7 +158,8 @@ impl Admin {
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
-            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here holds up others.
+            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here
+            // holds up others.
             let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
@@ -197,9 +198,11 @@ impl Admin {
         branch.set_gone();
     }
 
-    /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was remembered before.
+    /// A branch was removed or replaced, and will not come back: no change is kept for its copies. `known`: as it was
+    /// remembered before.
     ///
-    /// Its disk may be changed from then on. So changes of names that began before have ended; one that hangs is waited for within bounds only.
+    /// Its disk may be changed from then on. So changes of names that began before have ended; one that hangs is waited
+    /// for within bounds only.
     pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.let_go(branch, known);
         let _hangs = self.await_who_chose_before();
@@ -222,8 +225,8 @@ impl Admin {
         branch.io(look) != Err(rustix::io::Errno::TIMEDOUT)
     }
 
-    /// Puts right what a branch that has come back left half done; where one of the branches may hang, on its workers. `None`: that took too
-    /// long. It is left where it is, and the branch is offline.
+    /// Puts right what a branch that has come back left half done; where one of the branches may hang, on its workers.
+    /// `None`: that took too long. It is left where it is, and the branch is offline.
     fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
         let all = self.branches.online();
         let uuid = BranchUuid(online.uuid);
@@ -353,8 +356,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its files stay on
-    /// it and vanish from the tree.
+    /// Forgets a branch. Without `force` only one that holds no file, and no directory vanishes with it; with it, its
+    /// files stay on it and vanish from the tree.
     pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
@@ -394,7 +397,8 @@ impl Admin {
         })
     }
 
-    /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are elsewhere too.
+    /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are
+    /// elsewhere too.
     fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
         let name = || branch.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
@@ -405,7 +409,8 @@ impl Admin {
         self.migrate.keep_dirs(branch)
     }
 
-    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be seen.
+    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be
+    /// seen.
     pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
         self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }

@@ -11,11 +11,13 @@ use crate::ground::meta::now;
 use crate::metrics::Metric;
 use crate::warning::{Subject, Warning};
 
-/// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it could not take up.
+/// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it
+/// could not take up.
 const AGAIN: Duration = Duration::from_millis(200);
 /// When nobody has used the tree for so long, local branches are asked no more often than this.
 const REST: Duration = Duration::from_secs(60);
-/// The heat of files is written down where it changed, once in so many rounds: each minute, unless `probe_interval` says otherwise.
+/// The heat of files is written down where it changed, once in so many rounds: each minute, unless `probe_interval`
+/// says otherwise.
 const HEAT_ROUNDS: u32 = 12;
 
 /// Which branches are asked.

@@ -1,8 +1,10 @@
 //! A configuration that was edited while the pool is mounted: what it changes, and how it is put in force.
 //!
-//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there, and what a branch cannot do.
+//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there,
+//!    and what a branch cannot do.
 //! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
-//! 3. The rules, the branches, the pool and the staging area get what the configuration says; whoever waits by an old value is woken.
+//! 3. The rules, the branches, the pool and the staging area get what the configuration says; whoever waits by an old
+//!    value is woken.
 //! 4. The kernel forgets what it keeps by old values.
 
 use std::sync::Arc;
@@ -109,7 +111,8 @@ impl Admin {
         self.staged.area.as_deref().filter(|area| area.intake == Intake::NewFiles)
     }
 
-    /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file open for writing.
+    /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file
+    /// open for writing.
     fn close_to_writers(&self, new: &PoolSpec) -> Result<(), Error> {
         let closing: Vec<_> = self
             .named_branches()

@@ -1,7 +1,8 @@
 //! `umbrella repair --equalise`: makes the copies of directories equal in owner, mode and ACLs.
 //!
 //! 1. The directories below a path that several branches have are walked; those whose copies differ are told.
-//! 2. Only then are they changed, as by a chmod, chown or setfacl of a user: to what is shown, or to what one branch has.
+//! 2. Only then are they changed, as by a chmod, chown or setfacl of a user: to what is shown, or to what one branch
+//!    has.
 //!
 //! Nothing of the walk lasts: one that is ended leaves each directory as it was or changed, and can be begun again.
 
@@ -53,7 +54,8 @@ struct Walk<'a> {
 }
 
 impl Admin {
-    /// Makes the copies of directories equal. `tell` hears of each that differs, or could not be changed; it ends the walk by returning false.
+    /// Makes the copies of directories equal. `tell` hears of each that differs, or could not be changed; it ends the
+    /// walk by returning false.
     pub(crate) fn make_equal(
         &self,
         asked: &Equalise,

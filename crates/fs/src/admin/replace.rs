@@ -1,7 +1,8 @@
 //! Another disk in a branch's place: the one that was there broke, was formatted anew, or lost its marker.
 //!
-//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes online, it is noted where
-//! the old one was, and rules mean the new one. If it cannot, the old branch and its memory are put back.
+//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes
+//! online, it is noted where the old one was, and rules mean the new one. If it cannot, the old branch and its memory
+//! are put back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::spec::BranchSpec;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Admin {
-    /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the old one vanish
-    /// from the tree; while it is online and holds some, only by `force`.
+    /// Takes in what is now at the path of a branch, or at another path, as a new branch of the same name. Files on the
+    /// old one vanish from the tree; while it is online and holds some, only by `force`.
     pub(crate) fn replace_branch(&self, name: &str, path: Option<PathBuf>, force: bool) -> Result<(), Error> {
         let old = self.branches.named(name)?;
         let memory = self.context.state.branch(name);
@@ -121,7 +122,8 @@ fn is_still_at(old: &Branch, path: &Path) -> bool {
     look_within(LOOK, is_same).flatten() == Some(true)
 }
 
-/// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none back.
+/// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none
+/// back.
 fn former_paths(old: &Branch, memory: Option<&Remembered>, new: &Path) -> Vec<PathBuf> {
     let mut former = memory.map(|known| known.former_paths.clone()).unwrap_or_default();
     former.push(old.spec.path.clone());

@@ -85,7 +85,8 @@ impl Admin {
         branches.iter().filter(shown).map(status).collect()
     }
 
-    /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was known of it is shown.
+    /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was
+    /// known of it is shown.
     fn look_at_room(&self) {
         let (answered, answers) = std::sync::mpsc::channel();
         for branch in self.branches.list.load().iter() {

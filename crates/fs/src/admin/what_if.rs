@@ -1,4 +1,5 @@
-//! Where a file would belong that does not exist: `umbrella explain --what-if`, and what is said of a path where nothing is.
+//! Where a file would belong that does not exist: `umbrella explain --what-if`, and what is said of a path where
+//! nothing is.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What the control groups leave that the daemon runs in: of a container, or a unit with `MemoryMax=`. What waits in memory is charged to them, and
-//! who has more than they allow is killed, however much the machine has.
+//! What the control groups leave that the daemon runs in: of a container, or a unit with `MemoryMax=`. What waits in
+//! memory is charged to them, and who has more than they allow is killed, however much the machine has.
 
 use std::path::{Path, PathBuf};
 

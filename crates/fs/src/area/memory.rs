@@ -12,7 +12,8 @@ pub(crate) struct Memory {
     pub(crate) total: ByteSize,
     /// What could be had without swapping; what is staged in memory is not in it.
     pub(crate) available: ByteSize,
-    /// Part of the last ten seconds in which somebody waited for memory (PSI), in percent; 0 where the kernel does not say.
+    /// Part of the last ten seconds in which somebody waited for memory (PSI), in percent; 0 where the kernel does not
+    /// say.
     pub(crate) pressure: f64,
 }
 
@@ -31,8 +32,8 @@ impl Memory {
         Some(Memory { total: bytes("MemTotal")?, available: bytes("MemAvailable")?, pressure })
     }
 
-    /// How much may be staged while `staged` is. Without a size: half of what would be free without staging; with one: at most all of that but a
-    /// twentieth of the memory. When memory is short: a quarter, whatever the size.
+    /// How much may be staged while `staged` is. Without a size: half of what would be free without staging; with one:
+    /// at most all of that but a twentieth of the memory. When memory is short: a quarter, whatever the size.
     pub(crate) fn limit(&self, staged: ByteSize, size: Option<ByteSize>) -> ByteSize {
         let free = staged.0.saturating_add(self.available.0);
         let short = self.pressure > SHORT_PERCENT || self.available.0 < self.total.0 / 20;

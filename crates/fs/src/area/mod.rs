@@ -85,7 +85,8 @@ impl Queue {
         self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
     }
 
-    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and here.
+    /// What the files that wait cost in memory: their bytes, and for each about a page of bookkeeping in the kernel and
+    /// here.
     pub(crate) fn used(&self) -> ByteSize {
         ByteSize((self.waiting.pages().0 + self.waiting.files()) * PAGE_BYTES)
     }
@@ -172,8 +173,8 @@ impl Area {
         self.used() > self.limit()
     }
 
-    /// Whether another file may come. Wakes the scheduler early enough that there is room again soon, and when the limit may have been found while
-    /// memory was short.
+    /// Whether another file may come. Wakes the scheduler early enough that there is room again soon, and when the
+    /// limit may have been found while memory was short.
     pub(crate) fn has_room(&self) -> bool {
         let (used, limit) = (self.used().0, self.limit().0);
         let fits = used + self.settings().max_file.0 <= limit;
@@ -264,8 +265,8 @@ impl Area {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and those that give a file its
-    /// attributes and its name after its data.
+    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and
+    /// those that give a file its attributes and its name after its data.
     pub(crate) fn leave_soon(&self, node: &Node) {
         let due = self.now() + SETTLED;
         self.queue.lock().waiting.leave_by(id_of(node), due);
@@ -401,7 +402,8 @@ impl Staged {
     }
 }
 
-/// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond that is for the branch to judge.
+/// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond
+/// that is for the branch to judge.
 pub(crate) fn is_stageable(name: &OsStr, names: usize) -> bool {
     name.len() <= 128 && names <= 64
 }
@@ -411,11 +413,13 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
     able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds
 }
 
-/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever writes meanwhile.
+/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever
+/// writes meanwhile.
 const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// How long a file that was closed is left alone.
 const SETTLED: Nanos = Nanos::from_secs(1);
 
-/// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at once.
+/// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at
+/// once.
 pub(crate) const SPARE_INODES: u64 = 64;

@@ -1,7 +1,7 @@
 //! The place where staged files lie: a tmpfs that the mount makes, or a folder on memory that keeps its contents.
 //!
-//! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is root's alone, and the
-//! tree's own root has the attributes that users see.
+//! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is
+//! root's alone, and the tree's own root has the attributes that users see.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -170,7 +170,8 @@ fn is_there(base: &Path) -> bool {
     base.join(TREE).join(crate::branch::HIDDEN).is_dir()
 }
 
-/// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files are in.
+/// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files
+/// are in.
 fn is_ours(base: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::open(base, flags, Mode::empty()) else { return false };

@@ -1,4 +1,5 @@
-//! What the file system of a branch can keep: tried in its hidden folder, never assumed, except where nothing can be written.
+//! What the file system of a branch can keep: tried in its hidden folder, never assumed, except where nothing can be
+//! written.
 //!
 //! Whatever is tried is read back, because some file systems accept what they do not keep.
 

@@ -15,8 +15,8 @@ const STEP: usize = 4095;
 /// How often a lookup that raced with a rename is tried again.
 const RETRIES: usize = 64;
 
-/// Opens `path`, relative to `root`; `b""` is `root` itself. Symbolic links are never followed: ELOOP, anywhere in the path
-/// (with `O_PATH | O_NOFOLLOW` the last component may be one, and is opened itself). Always adds `O_CLOEXEC`.
+/// Opens `path`, relative to `root`; `b""` is `root` itself. Symbolic links are never followed: ELOOP, anywhere in the
+/// path (with `O_PATH | O_NOFOLLOW` the last component may be one, and is opened itself). Always adds `O_CLOEXEC`.
 ///
 /// `mode` counts only with `O_CREAT` or `O_TMPFILE`, and the process's umask applies.
 pub fn open_beneath(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd> {

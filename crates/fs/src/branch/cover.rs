@@ -1,12 +1,15 @@
-//! A branch's path, covered while the pool is mounted: an empty read-only directory (the "dummy" of UmbrellaFS) is mounted over it.
+//! A branch's path, covered while the pool is mounted: an empty read-only directory (the "dummy" of UmbrellaFS) is
+//! mounted over it.
 //!
-//! Why: `mv /srv/pool/film /mnt/disk1/film` deletes the only copy when the film lies on disk1. `mv` removes the target first, and that is the source.
+//! Why: `mv /srv/pool/film /mnt/disk1/film` deletes the only copy when the film lies on disk1. `mv` removes the target
+//! first, and that is the source.
 //!
 //! 1. A branch comes online: its root is opened, then its path is covered. All calls go by the root's descriptor.
-//! 2. It goes offline, or the pool is unmounted: the cover goes, so that the disk can be unmounted, repaired and mounted again.
+//! 2. It goes offline, or the pool is unmounted: the cover goes, so that the disk can be unmounted, repaired and
+//!    mounted again.
 //! 3. A start that fails takes away the covers that it has made: see `Covers`.
-//! 4. A killed daemon leaves its covers. Their source names the pool, so the pool's next mount and `umbrella unmount` find them and take them away
-//!    before anything looks at the branches.
+//! 4. A killed daemon leaves its covers. Their source names the pool, so the pool's next mount and `umbrella unmount`
+//!    find them and take them away before anything looks at the branches.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

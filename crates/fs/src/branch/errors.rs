@@ -1,6 +1,7 @@
 //! Errors of a branch's disk, by who told of them: calls of the daemon that failed, and what the kernel says.
 //!
-//! A branch with any is *failing*: it is used as before, and says so until somebody clears the counts or another disk takes its place.
+//! A branch with any is *failing*: it is used as before, and says so until somebody clears the counts or another disk
+//! takes its place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,7 +87,8 @@ impl BranchErrors {
     }
 }
 
-/// Whether an errno speaks of the disk. What the daemon lacks, a branch that is full, read-only or away, and what the caller did wrong do not.
+/// Whether an errno speaks of the disk. What the daemon lacks, a branch that is full, read-only or away, and what the
+/// caller did wrong do not.
 pub(super) fn speaks_of_disk(errno: Errno) -> bool {
     // In the words of file systems the second and third are EFSCORRUPTED and EFSBADCRC.
     matches!(errno, Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::REMOTEIO)

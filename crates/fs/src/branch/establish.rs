@@ -2,8 +2,8 @@
 //!
 //! 1. Open the path; tell the type of its file system and whether it is a mount point.
 //! 2. Mount rules: must it be one, by configuration or by memory?
-//! 3. Identity: marker against memory. Nothing is written before this is settled, so that nothing is ever written into the
-//!    empty directory below a missing mount.
+//! 3. Identity: marker against memory. Nothing is written before this is settled, so that nothing is ever written into
+//!    the empty directory below a missing mount.
 //! 4. Claim the identity, lock the hidden folder, choose a slot, write the marker, write the memory.
 //! 5. Try what the file system can keep.
 //!
@@ -271,7 +271,8 @@ impl Plan {
         Ok(Identity { uuid, marker, marker_unread, known })
     }
 
-    /// What the marker said, if the same file system is where it was: a bad sector below the marker does not take the rest of the disk away.
+    /// What the marker said, if the same file system is where it was: a bad sector below the marker does not take the
+    /// rest of the disk away.
     fn marker_by_file_system(&self, fsid: Option<u64>) -> Option<Marker> {
         let known = self.remembered()?;
         let is_it = known.has_marker && known.path == self.spec.path && fsid.is_some() && known.fsid == fsid;
@@ -316,13 +317,15 @@ impl Plan {
         }
     }
 
-    /// The marker in a hidden folder whose owner is not the daemon's user. Believed only once `open_hidden` has accepted the folder.
+    /// The marker in a hidden folder whose owner is not the daemon's user. Believed only once `open_hidden` has
+    /// accepted the folder.
     fn read_foreign(&self, root: BorrowedFd<'_>) -> Result<Option<Marker>, BranchError> {
         let hidden = identity::make_hidden(root, None).map_err(|error| self.hidden_error(error))?;
         Marker::read(hidden.dir.as_fd()).map_err(|error| self.marker_error(error))
     }
 
-    /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does not answer holds up nobody.
+    /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does
+    /// not answer holds up nobody.
     fn absent_twin(&self, identity: &Identity) -> Option<String> {
         let others = self.state.others_with(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {
@@ -340,9 +343,9 @@ impl Plan {
 
     /// Keeps a second daemon away. Our own previous life may still hold the lock.
     ///
-    /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process started, until it
-    /// runs (the child has all descriptors up to `execve`). So a lock is waited for before it is believed: to go on without the
-    /// branch would hide its files.
+    /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process
+    /// started, until it runs (the child has all descriptors up to `execve`). So a lock is waited for before it is
+    /// believed: to go on without the branch would hide its files.
     fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
         let until = Instant::now() + self.patience;
         let mut last = false;
@@ -369,7 +372,8 @@ impl Plan {
         if is_retired { Err(BranchError::Retired { path: self.path() }) } else { Ok(()) }
     }
 
-    /// Chooses the slot and makes the identity last. The marker comes first: a memory without it would say "not mounted".
+    /// Chooses the slot and makes the identity last. The marker comes first: a memory without it would say "not
+    /// mounted".
     fn settle(
         &self,
         identity: &Identity,
@@ -442,7 +446,8 @@ fn holds_something(root: BorrowedFd<'_>) -> bool {
 }
 
 impl Branch {
-    /// Whether a configuration may be put in force while the branch is online. One that is offline is looked at when it comes.
+    /// Whether a configuration may be put in force while the branch is online. One that is offline is looked at when it
+    /// comes.
     pub(crate) fn check_settings(&self, spec: &BranchSpec) -> Result<(), BranchError> {
         let Some(online) = self.online() else { return Ok(()) };
         check_countable(spec, online.is_mount, self.space().files_total)

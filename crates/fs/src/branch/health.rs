@@ -1,7 +1,7 @@
 //! Coming online, and staying there: probes with a time limit.
 //!
-//! A probe looks at the branch's path anew, on a thread of its own, and compares what it finds with what is open. At most one such
-//! thread a branch: while it hangs, the branch is offline and further probes only wait for it.
+//! A probe looks at the branch's path anew, on a thread of its own, and compares what it finds with what is open. At
+//! most one such thread a branch: while it hangs, the branch is offline and further probes only wait for it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -58,8 +58,9 @@ enum Look {
 }
 
 impl Branch {
-    /// Opens the branch: root, mount rules, identity, abilities. Does nothing when it is online. On failure the branch is offline
-    /// with the error's text as the reason. Waits at most the timeout; a branch that another process has, for a second of it.
+    /// Opens the branch: root, mount rules, identity, abilities. Does nothing when it is online. On failure the branch
+    /// is offline with the error's text as the reason. Waits at most the timeout; a branch that another process has,
+    /// for a second of it.
     pub fn bring_online(&self) -> Result<(), BranchError> {
         let timeout = self.timeout();
         self.establish(timeout, LOCK_PATIENCE.min(timeout / 2))
@@ -72,8 +73,8 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one that may hang is let go
-    /// of with its last descriptor.
+    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one
+    /// that may hang is let go of with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();
         let Some(online) = self.online.swap(None) else { return };
@@ -212,8 +213,8 @@ impl Branch {
         self.call_monitor();
     }
 
-    /// Asks whether the branch lives. Takes it offline when it hangs, is gone, is another one or fails; when it is offline, tries
-    /// to bring it online. Takes about `timeout` at most.
+    /// Asks whether the branch lives. Takes it offline when it hangs, is gone, is another one or fails; when it is
+    /// offline, tries to bring it online. Takes about `timeout` at most.
     pub fn probe(&self, timeout: Duration) -> ProbeResult {
         let Some(online) = self.online() else {
             return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
@@ -308,9 +309,11 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
 
-/// Whether the disk answers. A disk with bad sectors does: the branch stays online, so that what can be read can be saved.
+/// Whether the disk answers. A disk with bad sectors does: the branch stays online, so that what can be read can be
+/// saved.
 ///
-/// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none, the marker.
+/// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none,
+/// the marker.
 fn ask_disk(online: &Online) -> rustix::io::Result<()> {
     if online.guarded {
         return read_uncached(online);

@@ -199,8 +199,8 @@ fn make_dir(at: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, bool), HiddenErr
     }
 }
 
-/// The folder must be ours. On a file system that gives every file to one user (sshfs, vfat...) it must be that user's, which a
-/// folder made for the purpose shows.
+/// The folder must be ours. On a file system that gives every file to one user (sshfs, vfat...) it must be that user's,
+/// which a folder made for the purpose shows.
 fn check_owner(root: BorrowedFd<'_>, dir: &OwnedFd, may_write: bool) -> Result<(), HiddenError> {
     let owner = rustix::fs::fstat(dir)?.st_uid;
     if owner == rustix::process::geteuid().as_raw() {

@@ -1,9 +1,11 @@
 //! A branch: a directory on some file system that holds a part of the tree.
 //!
-//! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of it), whether
-//! it lives, how much room it has, what its file system can keep, and run calls that may hang away from those who wait for them.
+//! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of
+//! it), whether it lives, how much room it has, what its file system can keep, and run calls that may hang away from
+//! those who wait for them.
 //!
-//! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it went offline meanwhile.
+//! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it
+//! went offline meanwhile.
 
 mod abilities;
 pub mod beneath;
@@ -84,8 +86,8 @@ pub struct Online {
     pub root: Arc<BranchFd>,
     /// `None` when nothing may or can be written on the branch.
     pub hidden: Option<Hidden>,
-    /// The marker, to be read past the page cache by a probe that needs no descriptor for it. `None` as `hidden`, and where calls may hang: closing a
-    /// file there can keep the process from ending.
+    /// The marker, to be read past the page cache by a probe that needs no descriptor for it. `None` as `hidden`, and
+    /// where calls may hang: closing a file there can keep the process from ending.
     pub marker: Option<OwnedFd>,
     /// Identity.
     pub uuid: uuid::Uuid,
@@ -251,8 +253,8 @@ impl Branch {
         self.online.load().is_some()
     }
 
-    /// As [`Branch::online`], once the pool has taken the branch in: until then what a crash left half done on it is not put right, and its
-    /// directories may be older than those of the others.
+    /// As [`Branch::online`], once the pool has taken the branch in: until then what a crash left half done on it is
+    /// not put right, and its directories may be older than those of the others.
     pub fn in_use(&self) -> Option<Arc<Online>> {
         self.online().filter(|online| self.taken_in.load(Ordering::Acquire) == online.epoch)
     }
@@ -342,9 +344,10 @@ impl Branch {
         self.always_guarded.store(guarded, Ordering::Relaxed);
     }
 
-    /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of the
-    /// branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what `call` does may
-    /// still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason meanwhile.
+    /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of
+    /// the branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what
+    /// `call` does may still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason
+    /// meanwhile.
     ///
     /// `call` must speak to this branch only: another branch's errors, and its slowness, would count as this one's.
     pub fn io<T: Send + 'static>(
@@ -397,7 +400,8 @@ impl Branch {
         result
     }
 
-    /// Asks the next probe to look closer: a call that went past [`Branch::io`] failed in a way that smells of the disk.
+    /// Asks the next probe to look closer: a call that went past [`Branch::io`] failed in a way that smells of the
+    /// disk.
     pub fn note_suspect(&self) {
         if !self.suspect.swap(true, Ordering::Relaxed) {
             self.call_monitor();
@@ -415,8 +419,8 @@ impl Branch {
         }
     }
 
-    /// Whether something failed since the last probe, so that the next should come soon. Who still has files of a branch that is offline says
-    /// nothing new.
+    /// Whether something failed since the last probe, so that the next should come soon. Who still has files of a
+    /// branch that is offline says nothing new.
     pub fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Relaxed) && self.is_online()
     }
@@ -481,8 +485,8 @@ impl Branch {
         self.taken_in.load(Ordering::Acquire) != NEVER && !self.is_online()
     }
 
-    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree: whoever hears of it sees a tree
-    /// without the branch.
+    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree:
+    /// whoever hears of it sees a tree without the branch.
     pub fn branch_state(&self) -> BranchState {
         if self.is_online() || self.is_leaving() {
             return BranchState::Online;

@@ -72,7 +72,8 @@ pub fn is_guarded(fs_type: &str) -> bool {
     fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.") || NETWORK.contains(&fs_type)
 }
 
-/// Whether a file has the same inode number at the next mount. Those that do not make numbers up as files are looked at.
+/// Whether a file has the same inode number at the next mount. Those that do not make numbers up as files are looked
+/// at.
 pub fn has_lasting_inodes(fs_type: &str) -> bool {
     const MADE_UP: [&str; 9] =
         ["vfat", "msdos", "exfat", "davfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.curlftpfs", "fuse.davfs2"];
@@ -84,8 +85,8 @@ fn type_of_mount(id: u64) -> Option<String> {
     find_mount(&table, id).map(|(kind, _)| kind)
 }
 
-/// A mount in the tree. The kernel gives both numbers of one that is gone to the next; together they mean one mount for as long as its file
-/// system is in use.
+/// A mount in the tree. The kernel gives both numbers of one that is gone to the next; together they mean one mount for
+/// as long as its file system is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountId {
     number: u64,

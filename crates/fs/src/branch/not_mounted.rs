@@ -1,7 +1,8 @@
 //! Whether a directory is there where a disk was meant: the mount point of one that is not mounted (yet).
 //!
-//! Who adds a branch before its disk is mounted would fill the root file system. So a directory that is no mount point itself is taken for a
-//! mistake where it lies on the root file system, or where /etc/fstab has it, or a directory above it, as a mount point that is empty now.
+//! Who adds a branch before its disk is mounted would fill the root file system. So a directory that is no mount point
+//! itself is taken for a mistake where it lies on the root file system, or where /etc/fstab has it, or a directory
+//! above it, as a mount point that is empty now.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,7 +48,8 @@ pub fn not_mounted(path: &Path) -> Option<NotMounted> {
     missing.map(|at| NotMounted::InFstab { at }).or_else(on_root)
 }
 
-/// By the mount, since one btrfs has many devices; or by the device, since the root file system may be mounted there a second time.
+/// By the mount, since one btrfs has many devices; or by the device, since the root file system may be mounted there a
+/// second time.
 fn is_on_root(dir: BorrowedFd<'_>) -> bool {
     let flags = AtFlags::STATX_DONT_SYNC;
     let here = rustix::fs::statx(dir, "", flags | AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);

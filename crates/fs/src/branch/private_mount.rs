@@ -1,8 +1,9 @@
 //! A mount of a branch that only the pool sees, in which reads change access times as the pool's mount options say.
 //!
-//! Access times are the business of the mount that a file was opened through, and in passthrough the kernel opens the branch's file itself. So
-//! the whole branch is used through a clone of its mount with these options. All calls, because a rename or a link between two mounts of one
-//! file system fails. File systems mounted below the branch come with it.
+//! Access times are the business of the mount that a file was opened through, and in passthrough the kernel opens the
+//! branch's file itself. So the whole branch is used through a clone of its mount with these options. All calls,
+//! because a rename or a link between two mounts of one file system fails. File systems mounted below the branch come
+//! with it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -16,8 +17,9 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::spec::{AccessTimes, AtimeUpdate};
 
-/// The branch's root in a clone of its mount, and what is to be held for as long as the branch is used: the first keeps the clone in existence,
-/// the second the branch's own mount busy, since who unmounts a disk that is in use is to be told so.
+/// The branch's root in a clone of its mount, and what is to be held for as long as the branch is used: the first keeps
+/// the clone in existence, the second the branch's own mount busy, since who unmounts a disk that is in use is to be
+/// told so.
 pub(super) fn clone_mount(root: OwnedFd, times: AccessTimes) -> rustix::io::Result<(OwnedFd, [OwnedFd; 2])> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC

@@ -1,6 +1,7 @@
 //! What a pool remembers of its branches outside of them, so that a missing disk is not taken for an empty one.
 //!
-//! One JSON file a pool, `pools/<hash of the mount path>.json`, replaced as a whole: write, fsync, rename, fsync of the folder.
+//! One JSON file a pool, `pools/<hash of the mount path>.json`, replaced as a whole: write, fsync, rename, fsync of the
+//! folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -114,7 +115,8 @@ impl StateDir {
         self.pool.lock().mount.clone()
     }
 
-    /// Opens, or begins, the state of the pool that is mounted at `mount`. Nothing is made before there is something to remember.
+    /// Opens, or begins, the state of the pool that is mounted at `mount`. Nothing is made before there is something to
+    /// remember.
     pub fn open(dir: &Path, mount: &Path) -> Result<Arc<StateDir>, StateError> {
         let file = dir.join("pools").join(format!("{:016x}.json", path_hash(mount)));
         let pool = match std::fs::read(&file) {
@@ -138,8 +140,8 @@ impl StateDir {
         }))
     }
 
-    /// What is remembered of the branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where nothing is,
-    /// or nothing can be read.
+    /// What is remembered of the branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where
+    /// nothing is, or nothing can be read.
     pub fn remembered(dir: &Path, mount: &Path) -> BTreeMap<String, Remembered> {
         let file = dir.join("pools").join(format!("{:016x}.json", path_hash(mount)));
         let pool = std::fs::read(&file).ok().and_then(|text| read_pool(&file, mount, &text).ok());
@@ -161,7 +163,8 @@ impl StateDir {
         }
     }
 
-    /// Notes that the pool ended in order, with nothing left to do. Not durable at once: a note that comes back costs a walk.
+    /// Notes that the pool ended in order, with nothing left to do. Not durable at once: a note that comes back costs a
+    /// walk.
     pub fn end_use(&self) -> Result<(), StateError> {
         let note = self.in_use();
         match std::fs::remove_file(&note) {
@@ -330,7 +333,8 @@ impl StateDir {
         Ok(slot)
     }
 
-    /// Says that branch `name` is online with this uuid; `Err` names the other branch that is. The same branch may claim again.
+    /// Says that branch `name` is online with this uuid; `Err` names the other branch that is. The same branch may
+    /// claim again.
     pub fn claim(self: &Arc<Self>, uuid: Uuid, name: &str) -> Result<Claim, String> {
         let mut claims = self.claims.lock();
         let (holder, count) = claims.entry(uuid).or_insert_with(|| (name.to_owned(), 0));

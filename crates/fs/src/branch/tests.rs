@@ -199,7 +199,8 @@ fn a_second_daemon_cannot_use_the_branch() {
 #[test]
 fn a_branch_is_waited_for_while_the_daemon_that_had_it_comes_to_its_end() {
     let place = Place::new();
-    // It is waited for for a second: where the one that had it came to its end later than that, nothing is known, and it is done again.
+    // It is waited for for a second: where the one that had it came to its end later than that, nothing is known, and
+    // it is done again.
     let waited = (0..30).any(|_| {
         let had = place.branch("disk", &place.state());
         had.bring_online().unwrap();

@@ -1,5 +1,5 @@
-//! What is said over the control socket. One JSON object a line: the client sends one [`Request`]; the daemon answers with any
-//! number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
+//! What is said over the control socket. One JSON object a line: the client sends one [`Request`]; the daemon answers
+//! with any number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -89,7 +89,8 @@ pub enum Request {
         /// Also when the old one is online and holds files.
         force: bool,
     },
-    /// Move every file elsewhere and place nothing new there, after the next mount neither. Answered with [`Answer::Enforce`].
+    /// Move every file elsewhere and place nothing new there, after the next mount neither. Answered with
+    /// [`Answer::Enforce`].
     BranchDrain {
         /// Name.
         name: String,
@@ -104,7 +105,8 @@ pub enum Request {
         /// Name.
         name: String,
     },
-    /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with [`Answer::Ok`].
+    /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with
+    /// [`Answer::Ok`].
     Sync,
     /// Answered with [`Answer::WriteBack`].
     WriteBackShow {
@@ -135,7 +137,8 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
-    /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with [`Answer::Ok`].
+    /// Staged files go to their branches; finish or drop the relocation under way, then unmount. Answered with
+    /// [`Answer::Ok`].
     Unmount {
         /// Also when staged files find no branch to go to: they stay in memory, for the next mount.
         #[serde(default)]
@@ -200,7 +203,8 @@ pub struct Progress {
     pub files_seen: u64,
     /// Inodes met so far: files, and directories on each branch that has them.
     pub inodes_seen: u64,
-    /// Inodes in use on all branches; `None` when that is not known, for a branch shares its file system, or that counts none.
+    /// Inodes in use on all branches; `None` when that is not known, for a branch shares its file system, or that
+    /// counts none.
     pub inodes_total: Option<u64>,
     /// Files moved so far.
     pub files_moved: u64,

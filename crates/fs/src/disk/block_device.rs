@@ -1,6 +1,7 @@
 //! Whether the block device below a file system answers at all.
 //!
-//! A disk with bad sectors fails some reads, one that is gone fails all. So a page is read at several places, past the page cache, until one read succeeds.
+//! A disk with bad sectors fails some reads, one that is gone fails all. So a page is read at several places, past the
+//! page cache, until one read succeeds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,7 +14,8 @@ use super::devices::Sysfs;
 const PLACES: u64 = 8;
 const PAGE_BYTES: usize = 4096;
 
-/// Reads the block device below a file system: its device number, else the source of its mount. `None` where no block device can be opened.
+/// Reads the block device below a file system: its device number, else the source of its mount. `None` where no block
+/// device can be opened.
 pub(crate) fn answers(dev: u64, source: Option<&str>) -> Option<rustix::io::Result<()>> {
     let device = match open(dev, source) {
         Ok(device) => device?,

@@ -1,4 +1,5 @@
-//! On which block devices a file system lies, as sysfs has it: partitions of disks, and what device mapper, md and bcache are made of.
+//! On which block devices a file system lies, as sysfs has it: partitions of disks, and what device mapper, md and
+//! bcache are made of.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -78,8 +79,8 @@ impl Sysfs {
         Sysfs(path.to_owned())
     }
 
-    /// What is below a file system with this number of a device. Where that is no block device's, `source` of its mount may be one. A btrfs is known by
-    /// its UUID: the node that was mounted may be gone, and it has other devices.
+    /// What is below a file system with this number of a device. Where that is no block device's, `source` of its mount
+    /// may be one. A btrfs is known by its UUID: the node that was mounted may be gone, and it has other devices.
     pub(crate) fn below(&self, dev: u64, source: Option<&str>, btrfs: Option<&str>) -> Stack {
         let mut stack = Stack::default();
         let members = btrfs.map(|uuid| names(&self.0.join("fs/btrfs").join(uuid).join("devices")));
@@ -186,7 +187,8 @@ mod tests {
 
     use super::*;
 
-    /// Two disks with two partitions each; md0 on the first partitions, a logical volume on md0, a btrfs on the second ones.
+    /// Two disks with two partitions each; md0 on the first partitions, a logical volume on md0, a btrfs on the second
+    /// ones.
     struct Machine(tempfile::TempDir);
 
     impl Machine {

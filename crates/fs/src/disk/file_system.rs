@@ -1,4 +1,5 @@
-//! What file systems say of their own errors: ext4 by fanotify's FAN_FS_ERROR (Linux 5.16) or by a count, btrfs by counts of its devices.
+//! What file systems say of their own errors: ext4 by fanotify's FAN_FS_ERROR (Linux 5.16) or by a count, btrfs by
+//! counts of its devices.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -65,7 +66,8 @@ fn last_error() -> Errno {
     std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// The events in a buffer of fanotify; see fanotify(7): a header of 24 bytes each, then records with a type, a length, and what they tell.
+/// The events in a buffer of fanotify; see fanotify(7): a header of 24 bytes each, then records with a type, a length,
+/// and what they tell.
 fn parse(mut events: &[u8]) -> Vec<FsError> {
     let mut found = Vec::new();
     while let Some(length) = number(events, 0).map(|length| length as usize) {

@@ -1,9 +1,10 @@
-//! The kernel's log, and which of its lines tell of a disk that fails. Source: printk's `Documentation/ABI/testing/dev-kmsg`, and the messages of
-//! Linux 3.2 to 6.18 (`blk_print_req_error`, `buffer_io_error`, and the file systems' own).
+//! The kernel's log, and which of its lines tell of a disk that fails. Source: printk's
+//! `Documentation/ABI/testing/dev-kmsg`, and the messages of Linux 3.2 to 6.18 (`blk_print_req_error`,
+//! `buffer_io_error`, and the file systems' own).
 //!
-//! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Anybody who may write to `/dev/kmsg` can write a
-//! message, but never as the kernel: its facility is not 0. Of the kernel's own lines only beginnings are compared, as names of files and
-//! processes may stand further on.
+//! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Anybody who may write to
+//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Of the kernel's own lines only
+//! beginnings are compared, as names of files and processes may stand further on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,8 +27,8 @@ pub(crate) struct DiskError {
     pub(crate) line: String,
 }
 
-/// Why a request failed, where that speaks of the disk: not when it is reserved, or the kernel lacks something. A disk that has less room than it
-/// says (a thin volume, a sparse image) loses what was written like a broken one.
+/// Why a request failed, where that speaks of the disk: not when it is reserved, or the kernel lacks something. A disk
+/// that has less room than it says (a thin volume, a sparse image) loses what was written like a broken one.
 const REASONS: [&str; 8] = [
     "critical space allocation",
     "I/O",
@@ -125,7 +126,8 @@ fn buffer(line: &str) -> Option<(&str, Option<u64>)> {
     Some((device, None))
 }
 
-/// `EXT4-fs error (device sda1): ...`, `XFS (dm-0): metadata I/O error in ...`, `BTRFS: error (device sda1) in ...: errno=-5 IO failure`.
+/// `EXT4-fs error (device sda1): ...`, `XFS (dm-0): metadata I/O error in ...`,
+/// `BTRFS: error (device sda1) in ...: errno=-5 IO failure`.
 fn file_system(line: &str) -> Option<(&str, Option<u64>)> {
     let (who, rest) = line.split_once(" (")?;
     let (device, text) = rest.split_once(')')?;

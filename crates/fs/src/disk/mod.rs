@@ -1,4 +1,5 @@
-//! What the kernel says of the disks below branches. In passthrough the daemon sees neither data nor errors, so it listens:
+//! What the kernel says of the disks below branches. In passthrough the daemon sees neither data nor errors, so it
+//! listens:
 //!
 //! - `kernel_log`: lines of `/dev/kmsg` that tell of a failed request or a damaged file system;
 //! - `devices`: on which block devices a branch lies, and to which of them such a line belongs;

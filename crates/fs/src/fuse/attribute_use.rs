@@ -1,9 +1,10 @@
 //! Which threads use the attributes that come with a listing.
 //!
-//! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round trip each. The
-//! kernel asks for all entries with attributes whoever lists them. So a thread gets those of small directories, which most are, and of
-//! others the names. It gets all of them once it has shown that it uses them: it has asked for an entry of a directory that it listed
-//! so, or for what `ls -l` (labels), `rm -r` and `du` (the kind of file system) want to know of a directory before they list it.
+//! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round
+//! trip each. The kernel asks for all entries with attributes whoever lists them. So a thread gets those of small
+//! directories, which most are, and of others the names. It gets all of them once it has shown that it uses them: it
+//! has asked for an entry of a directory that it listed so, or for what `ls -l` (labels), `rm -r` and `du` (the kind of
+//! file system) want to know of a directory before they list it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -32,8 +32,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     }
 }
 
-/// A listing is kept by the kernel for the next reader, if there is one reader at a time: one that began anew goes on, after its first entries, in
-/// what an older one has put together meanwhile.
+/// A listing is kept by the kernel for the next reader, if there is one reader at a time: one that began anew goes on,
+/// after its first entries, in what an older one has put together meanwhile.
 pub(super) fn listing_flags(alone: bool) -> OpenFlags {
     let kept = OpenFlags::KEEP_CACHE;
     if alone { kept | OpenFlags::CACHE_DIR } else { kept }
@@ -56,10 +56,12 @@ pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
     Caller { uid: context.uid, gid: context.gid, umask: umask & 0o777 }
 }
 
-/// What the kernel says instead of an id where mounts may be mapped (`FUSE_INVALID_UIDGID`), in all requests that make nothing.
+/// What the kernel says instead of an id where mounts may be mapped (`FUSE_INVALID_UIDGID`), in all requests that make
+/// nothing.
 const NO_ID: u32 = u32::MAX;
 
-/// Who changes something: where the kernel does not say it, as its process says. A process that is not there has no rights.
+/// Who changes something: where the kernel does not say it, as its process says. A process that is not there has no
+/// rights.
 pub(super) fn changer(context: &Context<'_>) -> Caller {
     if context.uid != NO_ID {
         return caller(context, 0);

@@ -1,5 +1,6 @@
-//! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only map from
-//! errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who uses it.
+//! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only
+//! map from errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who
+//! uses it.
 
 mod answer;
 mod attribute_use;
@@ -37,8 +38,8 @@ pub(crate) use trace::RequestTrace;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
-/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file on its way to another
-/// branch must not use that up.
+/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file
+/// on its way to another branch must not use that up.
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
@@ -76,8 +77,8 @@ impl Fuse {
     }
 }
 
-/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the kernel wants to
-/// know that there is none.
+/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the
+/// kernel wants to know that there is none.
 fn no_label() -> Errno {
     let known = std::fs::read_to_string("/proc/filesystems");
     if known.is_ok_and(|known| !known.contains("selinuxfs")) { Errno::EOPNOTSUPP } else { Errno::ENODATA }
@@ -85,8 +86,9 @@ fn no_label() -> Errno {
 
 impl Filesystem for Fuse {
     fn init(&mut self, offer: &Offer, agreement: &mut Agreement) -> std::io::Result<()> {
-        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY. No READDIRPLUS_AUTO: of a large
-        // directory it would ask for the names alone, and then for the attributes one by one, as `ls -l` lists first and looks later.
+        // No ATOMIC_O_TRUNC: with it a program that runs is cut to nothing before the kernel says ETXTBSY. No
+        // READDIRPLUS_AUTO: of a large directory it would ask for the names alone, and then for the attributes one by
+        // one, as `ls -l` lists first and looks later.
         agreement.flags |= InitFlags::DO_READDIRPLUS
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::POSIX_ACL

@@ -24,11 +24,12 @@ pub(crate) struct Serving {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
-/// Requests from `/dev/fuse` that may wait at once: for a disk, or for a file on its way to another branch. Each takes a thread, and a
-/// mebibyte while it writes. More than the kernel sends in the background.
+/// Requests from `/dev/fuse` that may wait at once: for a disk, or for a file on its way to another branch. Each takes
+/// a thread, and a mebibyte while it writes. More than the kernel sends in the background.
 const MOST_THREADS: usize = 1100;
-/// The same for each processor's queue over io_uring, where threads and rings stay until the mount ends: 20 MiB a processor after such
-/// a burst. Callers beyond these wait in the kernel until a request of their processor is answered.
+/// The same for each processor's queue over io_uring, where threads and rings stay until the mount ends: 20 MiB a
+/// processor after such a burst. Callers beyond these wait in the kernel until a request of their processor is
+/// answered.
 const MOST_ENTRIES: usize = 512;
 
 /// Mounts a pool on its directory. `source` is what the table of mounts shows.

@@ -8,7 +8,8 @@ pub type Advice = fn(&(dyn Error + 'static)) -> Option<String>;
 
 static ADVICE: OnceLock<Advice> = OnceLock::new();
 
-/// Who says what to do, from now on, in the log, in the status and in answers on the control socket. Only the first call counts.
+/// Who says what to do, from now on, in the log, in the status and in answers on the control socket. Only the first
+/// call counts.
 pub fn set_advice(advice: Advice) {
     let _ = ADVICE.set(advice);
 }

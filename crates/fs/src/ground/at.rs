@@ -1,6 +1,6 @@
 //! File-system calls by descriptor and name, on one branch. No call follows a symbolic link; calls on guarded branches
-//! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung branch cannot hang
-//! the caller for long.
+//! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung
+//! branch cannot hang the caller for long.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};
@@ -28,13 +28,14 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Calls on branches that this thread has made since it began, those included that a branch's own worker makes for it. Closing is not counted: it happens
-/// when the last user of a descriptor goes.
+/// Calls on branches that this thread has made since it began, those included that a branch's own worker makes for it.
+/// Closing is not counted: it happens when the last user of a descriptor goes.
 pub fn calls_on_branches() -> u64 {
     CALLS.get()
 }
 
-/// One more. What is not called here but belongs to an operation, such as a registration for passthrough, is counted by who calls it.
+/// One more. What is not called here but belongs to an operation, such as a registration for passthrough, is counted by
+/// who calls it.
 pub(crate) fn count_call() {
     scheduling_point();
     CALLS.set(CALLS.get() + 1);
@@ -243,7 +244,8 @@ impl DirAt {
         })
     }
 
-    /// All entries but `.` and `..`: name, type if the file system says it, inode number. `quiet` leaves the access time alone.
+    /// All entries but `.` and `..`: name, type if the file system says it, inode number. `quiet` leaves the access
+    /// time alone.
     pub(crate) fn list(&self, quiet: bool) -> OpResult<Vec<RawEntry>> {
         self.run(OsStr::new("."), move |fd, name| {
             let noatime = if quiet { OFlags::NOATIME } else { OFlags::empty() };

@@ -1,4 +1,5 @@
-//! Wakes the monitor: something happened that it should look at before its time. Nobody has to look now and then whether anything did.
+//! Wakes the monitor: something happened that it should look at before its time. Nobody has to look now and then
+//! whether anything did.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;

@@ -41,7 +41,8 @@ pub struct Asker {
 const MOST_DESCRIPTORS: usize = 1 << 12;
 
 impl Asker {
-    /// Whether the thread may have an inode of this number open for writing. Only where its descriptors can all be seen they say that it has not.
+    /// Whether the thread may have an inode of this number open for writing. Only where its descriptors can all be seen
+    /// they say that it has not.
     pub(crate) fn may_write(&self, inode: u64) -> bool {
         let own = Path::new("/proc").join(self.thread.to_string());
         let Ok(entries) = fs::read_dir(own.join("fdinfo")) else { return true };
@@ -74,8 +75,8 @@ thread_local! {
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Sets this thread's umask. The first call gives the thread a file-system context of its own; where that fails nothing is
-/// changed, since the umask would be that of all threads.
+/// Sets this thread's umask. The first call gives the thread a file-system context of its own; where that fails nothing
+/// is changed, since the umask would be that of all threads.
 pub(crate) fn set_umask(umask: u32) -> rustix::io::Result<()> {
     UMASK.with(|current| {
         if current.get() == Some(umask) {

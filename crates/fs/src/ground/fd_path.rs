@@ -1,4 +1,5 @@
-//! A descriptor as a path, for calls that take no descriptor: it leads to the object itself, by whatever name, and follows no symbolic link.
+//! A descriptor as a path, for calls that take no descriptor: it leads to the object itself, by whatever name, and
+//! follows no symbolic link.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

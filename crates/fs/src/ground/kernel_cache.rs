@@ -1,6 +1,7 @@
 //! What the kernel caches of attributes stays true: whoever changes one on a branch says why it does.
 
-/// Why no attribute that the kernel caches is wrong after one was changed on a branch. Every call that changes one takes it, so that nobody forgets.
+/// Why no attribute that the kernel caches is wrong after one was changed on a branch. Every call that changes one
+/// takes it, so that nobody forgets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelCache(());
 

@@ -1,5 +1,5 @@
-//! Who else has a file open, as the kernel of the branch sees it: also mappings that outlive their descriptor, which the mount is
-//! not told of when they go past the daemon.
+//! Who else has a file open, as the kernel of the branch sees it: also mappings that outlive their descriptor, which
+//! the mount is not told of when they go past the daemon.
 //!
 //! Asked by taking a lease and giving it back at once: the kernel refuses it while the file is open elsewhere.
 
@@ -7,12 +7,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// Whether somebody else has the file open in any way. `fd` is open for reading only. `None`: this file system has no leases.
+/// Whether somebody else has the file open in any way. `fd` is open for reading only. `None`: this file system has no
+/// leases.
 pub(crate) fn is_open_elsewhere(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_WRLCK)
 }
 
-/// Whether anybody has the file open for writing, or mapped so. `fd` is open for reading only. `None`: this file system has no leases.
+/// Whether anybody has the file open for writing, or mapped so. `fd` is open for reading only. `None`: this file system
+/// has no leases.
 pub(crate) fn is_open_for_writing(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_RDLCK)
 }

@@ -25,7 +25,8 @@ pub struct Meta {
     pub blksize: u32,
     /// Device number of a device node, as the kernel encodes it for user space.
     pub rdev: u64,
-    /// Device of the file system that holds it; 0: the branch's own, whose number may be another when it is mounted again.
+    /// Device of the file system that holds it; 0: the branch's own, whose number may be another when it is mounted
+    /// again.
     pub foreign_dev: u64,
     /// Inode number on that file system.
     pub ino: u64,

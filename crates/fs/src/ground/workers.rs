@@ -1,8 +1,8 @@
 //! Threads for what lasts: they are there while they have work.
 //!
-//! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may is left to its
-//! thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so that a branch that hangs again and
-//! again cannot eat the machine.
+//! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may
+//! is left to its thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so
+//! that a branch that hangs again and again cannot eat the machine.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,7 +21,8 @@ pub(crate) struct Most {
     pub(crate) in_all: usize,
 }
 
-/// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system is busy, and the others must not wait for those.
+/// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system
+/// is busy, and the others must not wait for those.
 pub(crate) const CALLS: Most = Most { in_pool: 64, in_all: 192 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
 pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
@@ -44,7 +45,8 @@ pub(crate) enum Lost {
     NoThread,
 }
 
-/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a thread. Without threads of its own it is made here.
+/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a
+/// thread. Without threads of its own it is made here.
 pub(crate) fn apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
@@ -80,7 +82,8 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// What wakes each thread that has nothing to do. The last one gets the next call, so that the others end although there are a few calls all the time.
+    /// What wakes each thread that has nothing to do. The last one gets the next call, so that the others end although
+    /// there are a few calls all the time.
     idle: Vec<Arc<Condvar>>,
     live: usize,
     finished: u64,
@@ -112,8 +115,8 @@ impl Workers {
         Workers { shared: Arc::new(Shared { queue: LeafMutex::default(), in_all, most }) }
     }
 
-    /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others waits on
-    /// as long as those come to an end. A panic in `call` is the caller's.
+    /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others
+    /// waits on as long as those come to an end. A panic in `call` is the caller's.
     pub(crate) fn call<T: Send + 'static>(
         &self,
         patience: Duration,

@@ -15,7 +15,8 @@ pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 }
 
-/// The error of a write-back of this file that failed since `file` was opened, or that nobody was told yet. It is told once a descriptor.
+/// The error of a write-back of this file that failed since `file` was opened, or that nobody was told yet. It is told
+/// once a descriptor.
 pub(crate) fn failed_writes(file: BorrowedFd<'_>) -> Result<(), Errno> {
     match sync_range(file, libc::SYNC_FILE_RANGE_WAIT_BEFORE) {
         // Files that have no pages.

@@ -1,14 +1,16 @@
 //! Files that a fill level moved, and that have not changed since: kept with their numbers.
 //!
-//! A file is known by its change time when its move was done. Whatever changes it (data, size, owner, mode, attributes, a name) changes that time, also past the
-//! mount, and the mark counts no more. A mark that a crash loses lets a rule bring the file back once.
+//! A file is known by its change time when its move was done. Whatever changes it (data, size, owner, mode, attributes,
+//! a name) changes that time, also past the mount, and the mark counts no more. A mark that a crash loses lets a rule
+//! bring the file back once.
 
 use umbrella_units::Timestamp;
 
 use super::{BackingKey, InodeMap, assign, place_of};
 
 impl InodeMap {
-    /// A fill level has moved the file to where it is. Call it after [`InodeMap::moved`], with the change time that it has there.
+    /// A fill level has moved the file to where it is. Call it after [`InodeMap::moved`], with the change time that it
+    /// has there.
     pub fn set_evicted(&self, key: BackingKey, changed: Timestamp) {
         self.shard(key.slot).change(|state, records| {
             if let Some(entry) = state.entries.get_mut(&place_of(key)) {

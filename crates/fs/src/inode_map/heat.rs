@@ -1,10 +1,11 @@
-//! The heat of files, by the numbers that users see: a file keeps it under each of its names, and on whichever branch it is.
+//! The heat of files, by the numbers that users see: a file keeps it under each of its names, and on whichever branch
+//! it is.
 //!
-//! An open takes one lock of many for a moment, and makes nothing new for a file that is known. A file is known by its number and its birth: a file that gets the
-//! number of a dead one begins cold.
+//! An open takes one lock of many for a moment, and makes nothing new for a file that is known. A file is known by its
+//! number and its birth: a file that gets the number of a dead one begins cold.
 //!
-//! What branches keep of it (`.umbrella/heat`, see `heat_file`) is some minutes old. A crash loses those minutes, and never more than that: heat says where files
-//! had better be, and nothing depends on it.
+//! What branches keep of it (`.umbrella/heat`, see `heat_file`) is some minutes old. A crash loses those minutes, and
+//! never more than that: heat says where files had better be, and nothing depends on it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,7 +80,8 @@ impl Default for Heats {
 }
 
 impl Heats {
-    /// The file was opened on the branch with this slot. True, now and then: it is at least as warm as `warm`, and its place may be looked at.
+    /// The file was opened on the branch with this slot. True, now and then: it is at least as warm as `warm`, and its
+    /// place may be looked at.
     pub fn opened(
         &self,
         key: HeatKey,
@@ -207,7 +209,8 @@ impl Heats {
         &self.shards[mix64(number) as usize % SHARDS]
     }
 
-    /// What the branch with this slot is to keep, if that differs from what it has. Files that are cold by now are forgotten.
+    /// What the branch with this slot is to keep, if that differs from what it has. Files that are cold by now are
+    /// forgotten.
     fn to_keep(&self, slot: u16, now: Timestamp, half_life: Duration) -> Option<Vec<Line>> {
         let (mut lines, mut differs) = (Vec::new(), false);
         for shard in &self.shards {
@@ -243,7 +246,8 @@ impl Heats {
             }
             let before = shard.len();
             let known = shard.entry(number).or_insert(Known { heat, born, slot, is_kept: true, told: i64::MIN, rests });
-            // Of two branches that kept it, the file is where it was seen last. The same heat: one of them is from before it left.
+            // Of two branches that kept it, the file is where it was seen last. The same heat: one of them is from
+            // before it left.
             if known.born == born && known.heat != heat && known.heat.later(heat) == heat {
                 (known.heat, known.slot, known.rests) = (heat, slot, rests);
             } else if known.born == born && known.heat == heat && rests {

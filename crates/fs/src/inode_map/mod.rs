@@ -1,13 +1,15 @@
-//! The inode numbers that users see: the same for the life of a file, on whichever branch it is, and unique in the pool.
+//! The inode numbers that users see: the same for the life of a file, on whichever branch it is, and unique in the
+//! pool.
 //!
-//! A file that never moved has a number made of its branch's slot and its inode number there; nothing is stored for it. When a
-//! file moves it keeps its number, which is stored with its new place, and the number is *lent*: a new file that gets the old
-//! inode on the old branch must have another one, made up and stored too. What is stored lies in one log a branch
-//! (`.umbrella/inodes`, see `record`): entries with the branch they speak of, lent numbers with the branch whose range they are
-//! from, so that no branch hands out a number that a file on an absent branch has.
+//! A file that never moved has a number made of its branch's slot and its inode number there; nothing is stored for it.
+//! When a file moves it keeps its number, which is stored with its new place, and the number is *lent*: a new file that
+//! gets the old inode on the old branch must have another one, made up and stored too. What is stored lies in one log a
+//! branch (`.umbrella/inodes`, see `record`): entries with the branch they speak of, lent numbers with the branch whose
+//! range they are from, so that no branch hands out a number that a file on an absent branch has.
 //!
-//! Out-of-band changes: when a file with an entry is deleted behind the mount's back and its inode is used again, the new file
-//! gets the dead one's number (odd, but unique), unless [`InodeMap::ino_checked`] is asked, which knows the file by its birth time.
+//! Out-of-band changes: when a file with an entry is deleted behind the mount's back and its inode is used again, the
+//! new file gets the dead one's number (odd, but unique), unless [`InodeMap::ino_checked`] is asked, which knows the
+//! file by its birth time.
 //!
 //! Crashes: records are not synced one by one. A lost record can change a file's number after a power failure, but two
 //! files never share one. When a log is read, of two entries with one number the one with more moves stays. Numbers of
@@ -84,7 +86,8 @@ pub struct InodeMap {
     hashed: RankedMutex<rank::InodeHashed, FxHashMap<u64, BackingKey>>,
     /// Lent numbers that are not in the range of a slot.
     lent_foreign: RankedRwLock<rank::InodeLent, FxHashSet<u64>>,
-    /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many moves.
+    /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many
+    /// moves.
     holders: RankedMutex<rank::InodeHolders, FxHashMap<u64, (BackingKey, u32)>>,
     heats: Heats,
 }
@@ -125,8 +128,9 @@ impl InodeMap {
         self.number(key, None)
     }
 
-    /// As [`InodeMap::ino`], for a file whose birth time on its branch is known: an entry that was made for another file, since
-    /// deleted behind the mount's back, is dropped. The first call after a move says which file the entry is for.
+    /// As [`InodeMap::ino`], for a file whose birth time on its branch is known: an entry that was made for another
+    /// file, since deleted behind the mount's back, is dropped. The first call after a move says which file the entry
+    /// is for.
     pub fn ino_checked(&self, key: BackingKey, backing_born: Option<Timestamp>) -> Ino {
         if let Some(born) = backing_born {
             match self.entry(key).map(|entry| entry.guard) {
@@ -138,7 +142,8 @@ impl InodeMap {
         self.number(key, backing_born)
     }
 
-    /// Whether the entry is for another file than one of this birth time, so that [`InodeMap::ino_checked`] would drop it.
+    /// Whether the entry is for another file than one of this birth time, so that [`InodeMap::ino_checked`] would drop
+    /// it.
     pub fn contradicts(&self, key: BackingKey, backing_born: Option<Timestamp>) -> bool {
         let guard = self.entry(key).and_then(|entry| entry.guard);
         matches!((guard, backing_born), (Some(guard), Some(born)) if guard != born)
@@ -215,14 +220,16 @@ impl InodeMap {
         Some(index)
     }
 
-    /// A file was copied to `to` and takes its number along. `born`: its birth time as users see it; `None` keeps what is known.
+    /// A file was copied to `to` and takes its number along. `born`: its birth time as users see it; `None` keeps what
+    /// is known.
     ///
     /// Call it before the copy at `from` is unlinked: from then on a new file may get that inode.
     pub fn moved(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
         self.pass_on(from, to, None, |known| born.or(known));
     }
 
-    /// As [`InodeMap::moved`] and then [`InodeMap::ino_checked`] of the copy, whose birth time on its branch is `backing_born`; in one record.
+    /// As [`InodeMap::moved`] and then [`InodeMap::ino_checked`] of the copy, whose birth time on its branch is
+    /// `backing_born`; in one record.
     pub fn moved_checked(
         &self,
         from: BackingKey,
@@ -273,8 +280,9 @@ impl InodeMap {
     /// A directory's copy on another branch shows the number of the original. Cheap when it does already.
     ///
     /// Whoever removes a copy calls [`InodeMap::forget`] for it; where copies vanish behind the mount's back, only
-    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call that for the copy
-    /// soon: a copy whose birth time was never told is not believed at the next mount when it is asked for with one.
+    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call that for
+    /// the copy soon: a copy whose birth time was never told is not believed at the next mount when it is asked for
+    /// with one.
     pub fn alias(&self, original: BackingKey, copy: BackingKey) {
         if original == copy {
             return;
@@ -324,8 +332,8 @@ impl InodeMap {
         self.entry(key)?.born
     }
 
-    /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through [`crate::branch::Branch::io`] when
-    /// the branch came online, before the first of its numbers is asked for.
+    /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through
+    /// [`crate::branch::Branch::io`] when the branch came online, before the first of its numbers is asked for.
     ///
     /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.
@@ -369,8 +377,8 @@ impl InodeMap {
         self.shard(slot).detach();
     }
 
-    /// Returns when everything known of the branch's files is on its disk. Call it through [`crate::branch::Branch::io`].
-    /// `hidden` is the folder that it was loaded from.
+    /// Returns when everything known of the branch's files is on its disk. Call it through
+    /// [`crate::branch::Branch::io`]. `hidden` is the folder that it was loaded from.
     pub fn sync(&self, slot: u16, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
         self.shard(slot).sync(hidden)
     }

@@ -1,5 +1,5 @@
-//! The log's bytes. A header of 16 bytes: magic, version (u32), CRC32C of those. Then records of 64 bytes, each closed by the
-//! CRC32C of its first 60; all integers little endian:
+//! The log's bytes. A header of 16 bytes: magic, version (u32), CRC32C of those. Then records of 64 bytes, each closed
+//! by the CRC32C of its first 60; all integers little endian:
 //!
 //! | bytes | what |
 //! | --- | --- |

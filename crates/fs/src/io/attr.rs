@@ -101,7 +101,8 @@ impl Change {
     }
 }
 
-/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system keeps so much.
+/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system
+/// keeps so much.
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 
@@ -172,9 +173,9 @@ impl Io {
         Ok(())
     }
 
-    /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or chown(2) names neither an owner
-    /// nor a group. That takes the bits as well, but only the owner and root may do it. Only the first of the caller's groups is known; whoever may be of
-    /// another group counts as not of the file's.
+    /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or
+    /// chown(2) names neither an owner nor a group. That takes the bits as well, but only the owner and root may do it.
+    /// Only the first of the caller's groups is known; whoever may be of another group counts as not of the file's.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {

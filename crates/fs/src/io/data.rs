@@ -115,7 +115,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on there.
+    /// Writes; when the branch is full the file is moved to the next one that its rule allows, and the write goes on
+    /// there.
     pub(crate) fn write(&self, handle: HandleId, data: &[u8], offset: u64, drop_bits: bool) -> OpResult<usize> {
         let mut done = 0;
         while done < data.len() {
@@ -133,7 +134,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Tries again on another branch as long as the present one is full, and where there is none when removed files have been closed.
+    /// Tries again on another branch as long as the present one is full, and where there is none when removed files
+    /// have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         let mut patience = Patience::default();
@@ -177,7 +179,8 @@ impl Io {
             // Alone: what is cut off again when it fails is nobody else's.
             let _io = self.file_of(&handle)?.io.write();
             let file = handle.current();
-            // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is cut out anywhere.
+            // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is
+            // cut out anywhere.
             let reserves = !mode.contains(FallocateFlags::PUNCH_HOLE);
             if (reserves && self.branches.is_staging(file.branch.id))
                 || self.staged.may_not_grow(&handle.node, file.branch.id, offset.saturating_add(length))

@@ -1,7 +1,8 @@
 //! Flags of files and directories (`lsattr`, `chattr`) and their project.
 //!
-//! The kernel checks the caller before it asks to set any: only the owner may, and immutable and append-only want `CAP_LINUX_IMMUTABLE`.
-//! A directory's flags are those of the copy that rules; they are set on all copies or on none. Copies that are away keep theirs.
+//! The kernel checks the caller before it asks to set any: only the owner may, and immutable and append-only want
+//! `CAP_LINUX_IMMUTABLE`. A directory's flags are those of the copy that rules; they are set on all copies or on none.
+//! Copies that are away keep theirs.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

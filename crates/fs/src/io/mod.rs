@@ -1,6 +1,7 @@
 //! Files: opening and closing, contents, attributes and flags.
 //!
-//! - `open`: handles, and how their data travels; `data`: reading, writing, syncing; `releases`: room that is about to be free
+//! - `open`: handles, and how their data travels; `data`: reading, writing, syncing; `releases`: room that is about to
+//!   be free
 //! - `attr`, `inode_flags`: what else there is to change
 
 mod attr;

@@ -1,11 +1,11 @@
 //! Opening and closing, and how the data of an open file travels.
 //!
-//! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file; while one is
-//! cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch below its headroom goes
-//! through the daemon, which can move it when the branch is full.
+//! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file;
+//! while one is cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch
+//! below its headroom goes through the daemon, which can move it when the branch is full.
 //!
-//! System calls: an open 2 (open, look), 3 where the file is registered for passthrough; a close of the last handle 1 to
-//! end that, and 1 after a writer to judge the file's place. Closing the descriptor is not counted.
+//! System calls: an open 2 (open, look), 3 where the file is registered for passthrough; a close of the last handle 1
+//! to end that, and 1 after a writer to judge the file's place. Closing the descriptor is not counted.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -232,8 +232,9 @@ impl Io {
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
 
-    /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed: then all must
-    /// use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve the file.
+    /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed:
+    /// then all must use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise
+    /// serve the file.
     fn is_mapped_in_passthrough(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
         let served =
             branch.space().free < branch.headroom() || (request.write && self.write_back.has_flusher(branch.id));

@@ -1,7 +1,8 @@
 //! Rules on access times are asked when a file that was read is closed.
 //!
-//! Reads in passthrough are seen by nobody but the branch, so the access time says whether there were any: as it was when the first handle was opened
-//! against what it is when the last is closed. Only files whose place may depend on it are looked at once more.
+//! Reads in passthrough are seen by nobody but the branch, so the access time says whether there were any: as it was
+//! when the first handle was opened against what it is when the last is closed. Only files whose place may depend on it
+//! are looked at once more.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ impl Migrations {
         }
     }
 
-    /// The last handle is closed, and nothing but a read can have changed what rules look at. The caller holds the rename lock shared.
+    /// The last handle is closed, and nothing but a read can have changed what rules look at. The caller holds the
+    /// rename lock shared.
     pub(crate) fn evaluate_read(&self, node: &Arc<Node>, file: &FileAt, before: Timestamp) {
         if let Ok(meta) = file.stat()
             && meta.atime != before

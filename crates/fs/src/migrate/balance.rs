@@ -1,9 +1,12 @@
-//! Evens out the members of a group: one walk notes what there is, the planner says what to move, and a second walk moves it as the enforcer moves files.
+//! Evens out the members of a group: one walk notes what there is, the planner says what to move, and a second walk
+//! moves it as the enforcer moves files.
 //!
-//! - A file moves only between members that its own rule calls equal, and not while `min_stay` holds it. So no rule moves it back.
-//! - What a member holds of a directory that is kept together moves as a whole. Where several members hold some of it, it may only go to the one
-//!   that holds most.
-//! - A file with several names counts once, and moves with all of them. Directories that share such a file move together.
+//! - A file moves only between members that its own rule calls equal, and not while `min_stay` holds it. So no rule
+//!   moves it back.
+//! - What a member holds of a directory that is kept together moves as a whole. Where several members hold some of it,
+//!   it may only go to the one that holds most.
+//! - A file with several names counts once, and moves with all of them. Directories that share such a file move
+//!   together.
 //! - What is open for writing stays, with all that would have to move with it.
 //!
 //! Nothing of a plan lasts: after a stop or a crash the next balance plans anew.

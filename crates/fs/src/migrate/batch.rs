@@ -1,13 +1,16 @@
-//! Many small files that go from one local branch to another move together, and share their syncs ([`crate::relocate::Batch`]).
+//! Many small files that go from one local branch to another move together, and share their syncs
+//! ([`crate::relocate::Batch`]).
 //!
-//! Steps of a batch: 1 and 2 of a move of its own ([`crate::migrate::transfer`]) for each file; one intent, and one sync for it and all
-//! copies; steps 3 and 4 for each file, under its own locks and without a sync; the syncs of the directories, without locks.
+//! Steps of a batch: 1 and 2 of a move of its own ([`crate::migrate::transfer`]) for each file; one intent, and one
+//! sync for it and all copies; steps 3 and 4 for each file, under its own locks and without a sync; the syncs of the
+//! directories, without locks.
 //!
 //! - A batch is bounded in files, bytes and time.
-//! - What falls out of it holds nobody: a file that is busy, or that changes meanwhile, stays where it is. One that needs more than a batch can do
-//!   (several names, a large file, a branch that may hang, a source that cannot be set aside) moves by itself, afterwards.
-//! - Few files, and those of a branch with a write-back policy, are synced one by one: a sync of a whole file system writes out what others wrote,
-//!   too.
+//! - What falls out of it holds nobody: a file that is busy, or that changes meanwhile, stays where it is. One that
+//!   needs more than a batch can do (several names, a large file, a branch that may hang, a source that cannot be set
+//!   aside) moves by itself, afterwards.
+//! - Few files, and those of a branch with a write-back policy, are synced one by one: a sync of a whole file system
+//!   writes out what others wrote, too.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -85,8 +88,8 @@ enum Joins<'a> {
 pub(crate) type MoveResult = Result<ByteSize, NotMoved>;
 
 impl Migrations {
-    /// Moves the first of these files, or some of the first together where that is possible, as [`Migrations::transfer`] does. The bytes
-    /// copied of each that it looked at, or why it stays.
+    /// Moves the first of these files, or some of the first together where that is possible, as
+    /// [`Migrations::transfer`] does. The bytes copied of each that it looked at, or why it stays.
     pub(crate) fn transfer_first(
         &self,
         nodes: &[Arc<Node>],

@@ -1,4 +1,5 @@
-//! The end of a move: the copy gets its names, and the source goes. Between local branches on the thread that moves; where one may hang, on its workers.
+//! The end of a move: the copy gets its names, and the source goes. Between local branches on the thread that moves;
+//! where one may hang, on its workers.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -16,8 +17,8 @@ use crate::relocate::{
     BranchUuid, Call, Decision, Durability, EntryAt, LeftAt, Move, MovedName, RelocateError, Removal, Side,
 };
 
-/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not done in time either
-/// does not happen any more, or has happened but for the end of the source.
+/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not
+/// done in time either does not happen any more, or has happened but for the end of the source.
 pub(crate) fn commit_guarded(
     links: &[MovedLink],
     paths: &[Vec<u8>],
@@ -81,8 +82,8 @@ pub(crate) fn commit_guarded(
     }
 }
 
-/// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another whose call lasts too
-/// long goes offline.
+/// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another
+/// whose call lasts too long goes offline.
 struct Watch<'a> {
     ends: [Endpoint<'a>; 2],
     seen: Call,

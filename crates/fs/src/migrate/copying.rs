@@ -1,8 +1,9 @@
 //! Copies from one branch to another, wherever they may hang.
 //!
-//! Between local branches a copy runs on the thread that wants it. From or to a guarded branch it runs on a thread that this branch has
-//! for copies, and who wants it waits as long as it shows signs of life: not when one of the two goes offline, not for long when it is to
-//! end, and else for [`PATIENCE`]. What is left to its thread ends at its next step, and takes its unfinished copy away itself.
+//! Between local branches a copy runs on the thread that wants it. From or to a guarded branch it runs on a thread that
+//! this branch has for copies, and who wants it waits as long as it shows signs of life: not when one of the two goes
+//! offline, not for long when it is to end, and else for [`PATIENCE`]. What is left to its thread ends at its next
+//! step, and takes its unfinished copy away itself.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,7 +62,8 @@ struct Apart {
 }
 
 impl Migrations {
-    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it any more.
+    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it
+    /// any more.
     pub(crate) fn copy_over<T: Send + 'static>(
         &self,
         copying: Copying<'_>,

@@ -1,11 +1,13 @@
-//! Turns on disks: of the moves that nobody waits for, one at a time reads or writes a disk. So no disk seeks between two of them.
+//! Turns on disks: of the moves that nobody waits for, one at a time reads or writes a disk. So no disk seeks between
+//! two of them.
 //!
-//! - A move takes the disks of both its branches at once. It waits for the moves that came before it and want one of these disks, and for no others. So
-//!   no two moves wait for each other, and none waits for ever.
-//! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A branch without a block device (tmpfs,
-//!   ZFS) counts as a disk of its own.
+//! - A move takes the disks of both its branches at once. It waits for the moves that came before it and want one of
+//!   these disks, and for no others. So no two moves wait for each other, and none waits for ever.
+//! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A
+//!   branch without a block device (tmpfs, ZFS) counts as a disk of its own.
 //! - A move that has had its turn for [`LONGEST`] lets those go first that wait, at the next piece of its copy.
-//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. Neither does one that somebody waits for.
+//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. Neither
+//!   does one that somebody waits for.
 //!
 //! Whoever has a turn also rests for others who use its disks ([`crate::migrate::give_way`]).
 
@@ -142,8 +144,8 @@ impl DiskTurns {
 }
 
 impl DiskTurn<'_> {
-    /// Between two pieces of a copy: rests while others use the disks, and lets other moves go first after a long time. True: it has rested for
-    /// others. `stop` ends the wait; the copy is to end then, too.
+    /// Between two pieces of a copy: rests while others use the disks, and lets other moves go first after a long time.
+    /// True: it has rested for others. `stop` ends the wait; the copy is to end then, too.
     pub(crate) fn pause(&self, stop: &dyn Fn() -> bool) -> bool {
         let found = if self.turns.line.lock().is_look_due(&self.disks) { self.rest(stop) } else { Found::Idle };
         if self.since.get().elapsed() >= LONGEST {

@@ -1,4 +1,5 @@
-//! A branch is emptied: every file moves to where else it may be, and directories that are only there get a copy elsewhere.
+//! A branch is emptied: every file moves to where else it may be, and directories that are only there get a copy
+//! elsewhere.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -20,8 +21,8 @@ use crate::placement::NewFile;
 use crate::tree::Pinned;
 
 impl Migrations {
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining` stays on,
-    /// over unmounts too, until [`Migrations::stop_drain`].
+    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining`
+    /// stays on, over unmounts too, until [`Migrations::stop_drain`].
     pub(crate) fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         let branch = self.branches.named(name)?;
         if let BranchState::Offline { reason, .. } = branch.branch_state() {
@@ -64,8 +65,8 @@ impl Migrations {
         self.branches.named(name)?.set_draining(false).map_err(unkept)
     }
 
-    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it: where a new
-    /// directory of that name would be made.
+    /// Directories that only a branch that takes nothing new has get a copy elsewhere, so that none vanishes with it:
+    /// where a new directory of that name would be made.
     pub(crate) fn keep_dirs(&self, branch: &Branch) -> Result<(), Error> {
         let mut stack = vec![Pinned::root(&self.tree)];
         while let Some(dir) = stack.pop() {

@@ -1,10 +1,12 @@
 //! The enforcer: walks the whole tree and moves what is in the wrong place. Needed for rules on age and on the state of
 //! branches, for hard links, after rules changed, and to empty a branch. Leaves access times alone.
 //!
-//! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is judged.
+//! 1. Directory by directory, each listed on all its branches; of several files of a name the one that users see is
+//!    judged.
 //! 2. Its rule says where it belongs.
-//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy. Small files wait until there are enough with the
-//!    same way, and move together ([`crate::migrate::batch`]). The room that waiting files will take is counted; a dry run only counts.
+//! 3. It moves as any file does ([`crate::migrate::transfer`]), at the walk's bandwidth, unless it is busy. Small files
+//!    wait until there are enough with the same way, and move together ([`crate::migrate::batch`]). The room that
+//!    waiting files will take is counted; a dry run only counts.
 //! 4. Files of several names wait until the walk has seen all of them, then move together.
 //!
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.

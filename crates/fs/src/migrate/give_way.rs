@@ -4,7 +4,8 @@
 //!
 //! 1. It waits until the disks have answered all requests, so that it does not give way to its own writes.
 //! 2. Whatever the disks do from then on, they do for others. While requests wait for an answer, the move rests.
-//! 3. It goes on when the disks are idle for a moment, or after [`MOST_TICKS`]: on a disk that is always busy, a move still has a quarter of the time.
+//! 3. It goes on when the disks are idle for a moment, or after [`MOST_TICKS`]: on a disk that is always busy, a move
+//!    still has a quarter of the time.
 //!
 //! Source of the figures: `/sys/block/*/stat`.
 
@@ -30,7 +31,8 @@ pub(super) enum Found {
     Busy,
 }
 
-/// Rests while others use the disks. `look`: what the disks are doing; `tick` waits, and ends the rest by returning false.
+/// Rests while others use the disks. `look`: what the disks are doing; `tick` waits, and ends the rest by returning
+/// false.
 pub(super) fn rest(look: impl Fn() -> Vec<DiskLoad>, mut tick: impl FnMut() -> bool) -> Found {
     let mut ticks = 0..MOST_TICKS;
     let mut goes_on = || ticks.next().is_some() && tick();

@@ -1,11 +1,14 @@
-//! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are in the wrong place.
+//! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are
+//! in the wrong place.
 //!
-//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it did not happen
+//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it
+//!   did not happen
 //! - `batch`: many small files at once
 //! - `disk_turns`: one move at a time on a disk; `give_way`: none while others wait for it
 //! - `overflow`: a branch is full and somebody writes
 //! - `evict`: a branch is above its fill level
-//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what names that changed, `accessed`: what a read has to do with, `warm`: what an open has; `drain`: a branch is emptied
+//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what
+//!   names that changed, `accessed`: what a read has to do with, `warm`: what an open has; `drain`: a branch is emptied
 
 mod accessed;
 mod balance;

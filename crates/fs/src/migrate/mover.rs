@@ -1,9 +1,11 @@
 //! Getting files to the branch they belong on.
 //!
-//! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch where they
-//! no longer belong. Moves from or to one local branch come one after the other, and so do those to one slow branch (network, FUSE), or from it;
-//! others do not wait for them. Small files with the same way between local branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the daemon, is left alone and judged again when it is
-//! closed. Nobody sees a move: names, inode number, contents and open handles stay.
+//! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch
+//! where they no longer belong. Moves from or to one local branch come one after the other, and so do those to one slow
+//! branch (network, FUSE), or from it; others do not wait for them. Small files with the same way between local
+//! branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the
+//! daemon, is left alone and judged again when it is closed. Nobody sees a move: names, inode number, contents and open
+//! handles stay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -98,7 +100,8 @@ impl Queue {
         waited.map(|at| self.later.swap_remove(at)).is_none()
     }
 
-    /// The next files of the free lane in which a file waits longest, as many as may move together; it is busy from now on, until [`Queue::leave`].
+    /// The next files of the free lane in which a file waits longest, as many as may move together; it is busy from now
+    /// on, until [`Queue::leave`].
     fn pop(&mut self, now: Instant) -> Option<Vec<Waiting>> {
         let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
         let waiting = if let Some(due) = due {
@@ -140,8 +143,8 @@ impl Queue {
     }
 }
 
-/// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer. The end of a
-/// mapping is told to nobody.
+/// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer.
+/// The end of a mapping is told to nobody.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(5);
 const RETRIES: u32 = 12;
 /// A file with more names than this is not judged when it gets another.
@@ -181,7 +184,8 @@ impl Mover {
         true
     }
 
-    /// The next files whose time has come, all of one lane; waits for one. `None`: the pool ends. `done`: the lane of those before.
+    /// The next files whose time has come, all of one lane; waits for one. `None`: the pool ends. `done`: the lane of
+    /// those before.
     fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<Waiting>> {
         let mut queue = self.queue.lock();
         if let Some(lane) = done {
@@ -216,8 +220,8 @@ impl Mover {
 }
 
 impl Migrations {
-    /// A staged file was closed, or has another name. One that only waited for what is known now leaves soon, together with others; one that must be
-    /// nowhere else, or not in memory, at once.
+    /// A staged file was closed, or has another name. One that only waited for what is known now leaves soon, together
+    /// with others; one that must be nowhere else, or not in memory, at once.
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         let Some(area) = &self.staged.area else { return };
         let must_leave = match self.placement.staging_mode(node, meta, area) {
@@ -234,7 +238,8 @@ impl Migrations {
         }
     }
 
-    /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock shared.
+    /// Judges the place of a file that was just closed; queues it when it must move. The caller holds the rename lock
+    /// shared.
     pub(crate) fn evaluate_closed(&self, node: &Arc<Node>, file: &FileAt) {
         if let Ok(meta) = file.stat() {
             self.placement.note_size(node, &meta);
@@ -251,8 +256,9 @@ impl Migrations {
         }
     }
 
-    /// As `evaluate_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One that has a great many names,
-    /// which are all looked at, is left to the enforcer, or each new one would cost more than the one before.
+    /// As `evaluate_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One
+    /// that has a great many names, which are all looked at, is left to the enforcer, or each new one would cost more
+    /// than the one before.
     pub(crate) fn evaluate_created(&self, node: &Arc<Node>, meta: &Meta) {
         if meta.nlink <= MOST_NAMES && is_due(node) {
             self.evaluate_meta(node, meta);
@@ -301,7 +307,8 @@ impl Migrations {
         }
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot wait for it.
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// wait for it.
     pub(crate) fn move_all_queued(&self) {
         self.revisit_all();
         let waiting = self.mover.queue.lock().take();
@@ -382,7 +389,8 @@ impl Migrations {
         self.mover.has(node)
     }
 
-    /// Where a queued file is, and where it belongs now and may go, and why: since it was queued it may have changed again.
+    /// Where a queued file is, and where it belongs now and may go, and why: since it was queued it may have changed
+    /// again.
     pub(super) fn evaluate_again(&self, node: &Arc<Node>) -> Option<([BranchId; 2], Cause)> {
         let meta = {
             let _names = self.tree.rename_lock.read();
@@ -442,8 +450,8 @@ impl Migrations {
         Turn::Over
     }
 
-    /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a moment (that
-    /// relocation, a close that the kernel has not finished) is waited for.
+    /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a
+    /// moment (that relocation, a close that the kernel has not finished) is waited for.
     pub(crate) fn transfer_patiently(
         &self,
         node: &Arc<Node>,

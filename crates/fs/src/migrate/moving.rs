@@ -38,8 +38,8 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Why a file moves that leaves the staging area. What is not synced on its way needs a little room in the area, for its intent; where that is full, it
-    /// leaves as from any full branch.
+    /// Why a file moves that leaves the staging area. What is not synced on its way needs a little room in the area,
+    /// for its intent; where that is full, it leaves as from any full branch.
     pub(crate) fn of_leaving(area: &Area) -> Cause {
         if area.spec.volatile && area.has_room_for_intents() { Cause::Staged } else { Cause::Full }
     }
@@ -74,7 +74,8 @@ pub(crate) struct Pace<'a> {
     pub(crate) alive: Option<&'a dyn Fn()>,
     /// The move's turn on its disks; during it, the move yields to other users of the disks.
     pub(crate) turn: Option<&'a DiskTurn<'a>>,
-    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs; `None`: as long as it takes.
+    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs;
+    /// `None`: as long as it takes.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -95,7 +96,8 @@ impl MovedLink {
         Ok(self.from.branch.io(verify).map_err(OpError::Sys)??)
     }
 
-    /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one day.
+    /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one
+    /// day.
     pub(crate) fn lift_times(&self, patience: Option<Duration>) {
         // Else it is done before the old copy goes.
         let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
@@ -196,7 +198,8 @@ impl NotMoved {
         matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 
-    /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the same.
+    /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the
+    /// same.
     pub(crate) fn want(&self) -> Option<OpError> {
         let error = match self {
             NotMoved::Op(error) => *error,

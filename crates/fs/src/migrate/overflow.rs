@@ -1,4 +1,5 @@
-//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has it open.
+//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has
+//! it open.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +19,8 @@ use crate::node::{DataPath, Handle};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Migrations {
-    /// A program says that its file will end here: while the file is empty, it is brought where one of that size belongs. One in the staging area leaves so
-    /// in any case.
+    /// A program says that its file will end here: while the file is empty, it is brought where one of that size
+    /// belongs. One in the staging area leaves so in any case.
     pub(crate) fn place_announced(&self, handle: &Handle, end: u64) {
         let node = &handle.node;
         let Some(file) = node.file() else { return };
@@ -41,8 +42,8 @@ impl Migrations {
         }
     }
 
-    /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not in `full`.
-    /// Afterwards the caller tries again. `NoRoom`: it is where it was.
+    /// Takes the file behind a handle away from `branch`, which had no room for `need` more bytes, to one that is not
+    /// in `full`. Afterwards the caller tries again. `NoRoom`: it is where it was.
     ///
     /// Reads and writes of this file wait meanwhile; everything else goes on.
     pub(crate) fn overflow(

@@ -1,13 +1,14 @@
-//! Files whose rule may be another one since names changed, and which no close tells of: what is below a directory that got another name, and files of
-//! several names.
+//! Files whose rule may be another one since names changed, and which no close tells of: what is below a directory that
+//! got another name, and files of several names.
 //!
 //! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
 //!
 //! - The files below a renamed directory. What waits is the directory, however much is below it.
-//! - Files with names that nobody has looked up since the mount: the whole tree is walked for these names, at most a tenth of the time, and for many
-//!   files at once. Where no walk can find them all, no other is made for the file.
+//! - Files with names that nobody has looked up since the mount: the whole tree is walked for these names, at most a
+//!   tenth of the time, and for many files at once. Where no walk can find them all, no other is made for the file.
 //!
-//! Nothing is walked where no rule looks at names. After a crash, or an unmount that leaves something, the enforcer finds what waited.
+//! Nothing is walked where no rule looks at names. After a crash, or an unmount that leaves something, the enforcer
+//! finds what waited.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -138,7 +139,8 @@ impl Migrations {
         self.revisits.wake.notify_all();
     }
 
-    /// A file has another name, or lost one: as [`Migrations::evaluate_soon`]. The caller holds the rename lock shared. `found`: its attributes, if they are known.
+    /// A file has another name, or lost one: as [`Migrations::evaluate_soon`]. The caller holds the rename lock shared.
+    /// `found`: its attributes, if they are known.
     pub(crate) fn evaluate_renamed(&self, node: &Arc<Node>, found: Option<Meta>) {
         let Some(file) = node.file().filter(|_| is_due(node)) else { return };
         self.revisits.forget(file.state.read().backing);
@@ -161,7 +163,8 @@ impl Migrations {
         }
     }
 
-    /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves with all of them.
+    /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves
+    /// with all of them.
     pub(crate) fn search_names(&self, node: &Node) {
         if let Some(file) = node.file() {
             let backing = file.state.read().backing;

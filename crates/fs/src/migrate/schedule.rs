@@ -1,5 +1,5 @@
-//! When the enforcer walks by itself: once a day, inside the configured hours; and after a mount that did not end in order. What was
-//! waiting for its move then, or was open for writing, waits for nothing now, and no close would come.
+//! When the enforcer walks by itself: once a day, inside the configured hours; and after a mount that did not end in
+//! order. What was waiting for its move then, or was open for writing, waits for nothing now, and no close would come.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

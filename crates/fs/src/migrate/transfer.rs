@@ -1,13 +1,15 @@
-//! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number, contents
-//! and open handles stay.
+//! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number,
+//! contents and open handles stay.
 //!
-//! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may
-//! rest in step 2 only:
-//! 1. under the file's lock: nobody writes or copies it, nor maps it where it moves by itself; leave a flag that a writer sets;
-//! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs mostly does so at the
-//!    copy, while nobody waits for a lock);
-//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing written to it has
-//!    failed, and the rules still send it there (it may have changed before step 1); open the copy once for each reader; record the intent, rename into place, unlink the source, sync both directories;
+//! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its
+//! disks ([`crate::migrate::disk_turns`]) and may rest in step 2 only:
+//! 1. under the file's lock: nobody writes or copies it, nor maps it where it moves by itself; leave a flag that a
+//!    writer sets;
+//! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs
+//!    mostly does so at the copy, while nobody waits for a lock);
+//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing
+//!    written to it has failed, and the rules still send it there (it may have changed before step 1); open the copy
+//!    once for each reader; record the intent, rename into place, unlink the source, sync both directories;
 //! 4. the node now stands for the new inode; readers are handed over.
 //!
 //! In a batch ([`crate::migrate::batch`]) many files take each step together, and step 3 syncs nothing.
@@ -68,8 +70,8 @@ impl Migration<'_> {
 }
 
 impl Migrations {
-    /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared, only while names
-    /// are resolved and while the move is committed, so that a long copy holds nobody up.
+    /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared,
+    /// only while names are resolved and while the move is committed, so that a long copy holds nobody up.
     pub(crate) fn transfer(
         &self,
         node: &Arc<Node>,
@@ -146,7 +148,8 @@ impl Migrations {
         Ok(Some((state.backing, state.names.clone())))
     }
 
-    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is committed.
+    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is
+    /// committed.
     fn refuse_mapped(&self, node: &Arc<Node>, cause: Cause) -> Result<(), NotMoved> {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
@@ -156,8 +159,8 @@ impl Migrations {
         if may_be_mapped { self.not_mapped(&mut state) } else { Ok(()) }
     }
 
-    /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor, of this mount or
-    /// of one before it that was killed; or a creation that has made the file and not yet its node.
+    /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor,
+    /// of this mount or of one before it that was killed; or a creation that has made the file and not yet its node.
     fn may_be_mapped(&self, state: &FileState) -> bool {
         state.was_passthrough || state.handles.is_empty()
     }
@@ -272,7 +275,8 @@ impl Migrations {
         }
     }
 
-    /// The names of a file, with their directories on its new branch; and those of them that are to be synced, where the move has to last.
+    /// The names of a file, with their directories on its new branch; and those of them that are to be synced, where
+    /// the move has to last.
     pub(crate) fn links(
         &self,
         migration: &Migration<'_>,

@@ -1,8 +1,9 @@
 //! Files that are open and have no name: unlinked ones, and those made without (`O_TMPFILE`).
 //!
-//! When such a file goes to another branch, its copy has no name either; all who have it open go on with the copy. A crash loses nothing that
-//! anybody could find. What may still be given a name is copied into a file that may (`O_TMPFILE` on the target), and its inode number goes
-//! with it as that of a file with a name does; it is forgotten at the last close if no name was given.
+//! When such a file goes to another branch, its copy has no name either; all who have it open go on with the copy. A
+//! crash loses nothing that anybody could find. What may still be given a name is copied into a file that may
+//! (`O_TMPFILE` on the target), and its inode number goes with it as that of a file with a name does; it is forgotten
+//! at the last close if no name was given.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -44,10 +45,10 @@ struct UnnamedMigration<'a> {
 }
 
 impl Migrations {
-    /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively. Steps as those of a file with
-    /// a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2. without locks: copy; 3. under the file's lock:
-    /// the flag is not set, the source is what was copied, and nothing written to it has failed; open the copy once for each handle, and hand
-    /// it over.
+    /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively. Steps
+    /// as those of a file with a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2.
+    /// without locks: copy; 3. under the file's lock: the flag is not set, the source is what was copied, and nothing
+    /// written to it has failed; open the copy once for each handle, and hand it over.
     pub(crate) fn transfer_unnamed(
         &self,
         node: &Arc<Node>,
@@ -162,8 +163,8 @@ impl Migrations {
         Ok((copied, Made::Hidden(name)))
     }
 
-    /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten while its inode
-    /// cannot be another file's yet.
+    /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten
+    /// while its inode cannot be another file's yet.
     pub(crate) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
         if state.unlinked && state.may_be_linked && state.handles.is_empty() {
             self.tree.inodes.forget(key_of(&last.current().online, state.backing));

@@ -3,7 +3,8 @@
 //! 1. The name is looked for on every branch that has the directory.
 //! 2. The rules choose a branch by what is known of a new file.
 //! 3. The directory's copy is made there if it is not there yet ([`crate::tree::dirs`]).
-//! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked from step 2.
+//! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked
+//!    from step 2.
 //! 5. Its owner is set; it was root's until then, with the mode that was asked for.
 //! 6. It becomes a node.
 //!
@@ -191,7 +192,8 @@ impl Names {
         if self.probe_new(&parent, name)?.is_some() {
             return Err(OpError::Sys(Errno::EXIST));
         }
-        // The directory's copy is made before the file is locked (see the order of locks), for the branch it is on then.
+        // The directory's copy is made before the file is locked (see the order of locks), for the branch it is on
+        // then.
         let (branch, to, mut state) = loop {
             let branch = file.state.read().backing.branch;
             let to = self.tree.ensure_dir(&parent, branch)?;
@@ -243,8 +245,8 @@ impl Names {
         self.tree.probe(parent, name)
     }
 
-    /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the branch says itself. `None`: it has to be
-    /// made as [`Names::make`] does, when the name was looked for.
+    /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the
+    /// branch says itself. `None`: it has to be made as [`Names::make`] does, when the name was looked for.
     fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
@@ -331,15 +333,15 @@ impl Names {
     }
 }
 
-/// The permissions that something is made with. Where the directory's copy passes on something else than is shown, nobody gets at it before it
-/// has what is shown.
+/// The permissions that something is made with. Where the directory's copy passes on something else than is shown,
+/// nobody gets at it before it has what is shown.
 fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
     let passes_on = divergence.is_none_or(|divergence| divergence.passes_on.contains(&dir.id()));
     if passes_on { perm } else { perm & 0o700 }
 }
 
-/// Gives what was just made to the caller. A set-group-id directory has already given it its group.
-/// With it come the bits that it could not have while it was root's. `divergence`: of the parent, as [`first_perm`] saw it.
+/// Gives what was just made to the caller. A set-group-id directory has already given it its group. With it come the
+/// bits that it could not have while it was root's. `divergence`: of the parent, as [`first_perm`] saw it.
 fn set_owner(
     new: &NewFile<'_>,
     made: &FileAt,
@@ -366,7 +368,8 @@ fn set_owner(
     Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
 }
 
-/// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass on something else.
+/// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass
+/// on something else.
 fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -> OpResult<Meta> {
     let caller = new.caller;
     let inherits = shown.rights.perm & SET_GID != 0;

@@ -1,5 +1,5 @@
-//! Two entries change names where one at least is a directory. On one branch that is one system call; over several it is recorded first
-//! (see `relocate`). No copy of anything is made: each branch exchanges what it has.
+//! Two entries change names where one at least is a directory. On one branch that is one system call; over several it
+//! is recorded first (see `relocate`). No copy of anything is made: each branch exchanges what it has.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Changes of names: what is made, removed, renamed and linked.
 //!
-//! `create`, `unlink`, `rename`, `exchange`: the requests; `several`: changes that concern several branches, wherever those may hang.
+//! `create`, `unlink`, `rename`, `exchange`: the requests; `several`: changes that concern several branches, wherever
+//! those may hang.
 
 mod create;
 mod exchange;

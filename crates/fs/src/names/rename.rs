@@ -1,5 +1,6 @@
-//! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so that a crash
-//! halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes part: `exchange`.
+//! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so
+//! that a crash halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes
+//! part: `exchange`.
 //!
 //! System calls on one branch: 2 (look, rename); 4 where a file is replaced, which is looked at too.
 
@@ -112,7 +113,8 @@ impl Names {
                     let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
-                    // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is looked at again.
+                    // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is
+                    // looked at again.
                     let is_outdated = branch_of(&node) != Some(here) || branch_of(&other) != Some(there);
                     self.tree.nodes.release(&node, 1);
                     self.tree.nodes.release(&other, 1);
@@ -128,8 +130,8 @@ impl Names {
         self.rename_dir(&from, &to, replace)
     }
 
-    /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes later, and who has it may wait for a
-    /// disk that does not answer: so all others have their turns meanwhile.
+    /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes
+    /// later, and who has it may wait for a disk that does not answer: so all others have their turns meanwhile.
     fn lock_names(&self) -> WriteGuard<'_, ()> {
         loop {
             if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {
@@ -139,8 +141,9 @@ impl Names {
         }
     }
 
-    /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes where neither
-    /// rule of its names forbids it (its list has neither `default` nor `any`); else where that of its new name does not.
+    /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes
+    /// where neither rule of its names forbids it (its list has neither `default` nor `any`); else where that of its
+    /// new name does not.
     fn ways_together<'a>(
         &self,
         from: &RenameSide<'_>,
@@ -165,7 +168,8 @@ impl Names {
         ways.into_iter().map(|(_, way)| way).collect()
     }
 
-    /// Two files that are to change names, on `here` and `there`, come to one branch. Nothing comes into the staging area.
+    /// Two files that are to change names, on `here` and `there`, come to one branch. Nothing comes into the staging
+    /// area.
     fn move_to_one_branch(
         &self,
         node: &Arc<Node>,
@@ -214,8 +218,8 @@ impl Names {
         self.tree.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
     }
 
-    /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the branch says itself. `None`: something has it,
-    /// or it has to be looked for.
+    /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the
+    /// branch says itself. `None`: something has it, or it has to be looked for.
     fn rename_alone(&self, from: &RenameSide<'_>, to: &RenameSide<'_>, source: &Found) -> OpResult<Option<Renamed>> {
         let (dir, meta) = source.first()?;
         if source.kind() == FileKind::Directory
@@ -254,7 +258,8 @@ impl Names {
         }
     }
 
-    /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change only.
+    /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change
+    /// only.
     fn staged_end(&self, ends: [(&RenameSide<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
         for (end, found) in ends {
             if found.kind() != FileKind::Directory && self.branches.is_staging(found.first()?.0.id()) {
@@ -531,7 +536,8 @@ impl RenameSide<'_> {
     }
 }
 
-/// Where several branches are concerned the whiteout is a step of its own: after a crash before it, the name is just gone.
+/// Where several branches are concerned the whiteout is a step of its own: after a crash before it, the name is just
+/// gone.
 fn leave_behind(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
     const WHITEOUT_DEVICE: u64 = 0;
     match from.behind {

@@ -194,7 +194,8 @@ fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item =
 
 /// Where a change on these branches may be recorded.
 fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<Reached>>> {
-    // A power loss empties the staging area: what it holds of a change that others share is not the place to remember it.
+    // A power loss empties the staging area: what it holds of a change that others share is not the place to remember
+    // it.
     let lasting = |dir: &DirAt| dir.branch.spec.name != STAGING;
     let any_lasting = branches.iter().any(|dir| lasting(dir));
     let journal = |dir: &&DirAt| -> OpResult<Journal<Reached>> {

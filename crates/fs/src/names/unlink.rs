@@ -34,8 +34,8 @@ impl Names {
         }
     }
 
-    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again. `moves`: the directory's, before the
-    /// name was looked at.
+    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again.
+    /// `moves`: the directory's, before the name was looked at.
     pub(crate) fn unlink_at(
         &self,
         parent: &Arc<Node>,
@@ -48,7 +48,8 @@ impl Names {
         let node = self.tree.nodes.find(backing);
         let file = node.as_ref().and_then(|node| node.file());
         let Some((node, file)) = node.as_ref().zip(file) else {
-            // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it away.
+            // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it
+            // away.
             let number = self.tree.hold_number(dir, name, meta);
             match self.tree.change_entries(parent, dir, || dir.unlink(name)) {
                 Err(error) if error.is_missing() => return Ok(false),

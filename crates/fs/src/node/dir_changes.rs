@@ -1,15 +1,16 @@
 //! Which copies of a directory have changes that nobody made durable yet.
 //!
-//! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there to ask:
+//! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there to
+//! ask:
 //!
 //! 1. A change of a copy (entries or attributes) notes the branch, which time online it is, and when.
 //! 2. An fsync takes the notes, then syncs each copy. What changes meanwhile is noted anew.
-//! 3. A note of a branch that is not online as it was then may be of a lost change: EIO. While the branch is away the note
-//!    stays for some minutes, so that everybody who asks is told. If it came back it is told once.
+//! 3. A note of a branch that is not online as it was then may be of a lost change: EIO. While the branch is away the
+//!    note stays for some minutes, so that everybody who asks is told. If it came back it is told once.
 //! 4. If step 2 fails, the notes stay.
 //!
-//! A change that was two minutes old when its branch went away is none of them: every file system has written it by then.
-//! Else no fsync would succeed for as long as a disk is unplugged.
+//! A change that was two minutes old when its branch went away is none of them: every file system has written it by
+//! then. Else no fsync would succeed for as long as a disk is unplugged.
 
 use smallvec::SmallVec;
 use umbrella_units::BranchId;

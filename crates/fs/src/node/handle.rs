@@ -44,8 +44,8 @@ impl Handle {
         self.file.load_full()
     }
 
-    /// Asks the branch for errors of what was written through this handle: when the file moves, its next inode knows nothing of them. The next
-    /// fsync tells them.
+    /// Asks the branch for errors of what was written through this handle: when the file moves, its next inode knows
+    /// nothing of them. The next fsync tells them.
     pub(crate) fn ask_for_errors(&self) -> OpResult<()> {
         let errors = self.current().failed_writes();
         if let Err(OpError::Sys(errno)) = errors {

@@ -1,5 +1,5 @@
-//! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and never
-//! used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
+//! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and
+//! never used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
 //!
 //! The order of its locks: [`crate::ground::locks::rank`].
 
@@ -117,7 +117,8 @@ pub(crate) struct DirState {
     /// Where its copy was made here, and is perhaps not on the disk yet.
     pub(crate) unsynced: SmallVec<[BranchId; 2]>,
     pub(crate) removed: bool,
-    /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel forgets the node.
+    /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel
+    /// forgets the node.
     pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where not every copy has what is shown.
     pub(crate) divergence: Option<Arc<Divergence>>,
@@ -173,7 +174,8 @@ pub(crate) struct FileState {
     pub(crate) token: Option<PassthroughToken>,
     /// Was open in passthrough: a mapping may live on after the last handle is closed.
     pub(crate) was_passthrough: bool,
-    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and nobody is told.
+    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and
+    /// nobody is told.
     pub(crate) shared_mapping: bool,
     /// The access time before the first handle was opened, where rules ask for it.
     pub(crate) accessed: Option<Timestamp>,
@@ -185,7 +187,8 @@ pub(crate) struct FileState {
     pub(crate) copying: Option<Arc<AtomicBool>>,
     /// Who writes waits for that copy (for `io`), and so cannot spoil it.
     pub(crate) copy_is_awaited: bool,
-    /// Made a moment ago, and nothing was set on it since: it has no file capability, which the kernel asks for before the first write.
+    /// Made a moment ago, and nothing was set on it since: it has no file capability, which the kernel asks for before
+    /// the first write.
     pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be such a file too.
     pub(crate) may_be_linked: bool,
@@ -232,8 +235,9 @@ impl FileState {
         self.past_path = (!self.handles.is_empty()).then(|| path_of(parent, name).into());
     }
 
-    /// Whether a file that was found under this name has no other: neither one that was found, nor one that it was given since. While it moves, its links are
-    /// fewer for a moment. `moves`: the directory's, before it was looked at.
+    /// Whether a file that was found under this name has no other: neither one that was found, nor one that it was
+    /// given since. While it moves, its links are fewer for a moment. `moves`: the directory's, before it was looked
+    /// at.
     pub(crate) fn has_only_name(
         &self,
         found: &crate::ground::meta::Meta,
@@ -328,7 +332,8 @@ impl Node {
         names.iter().map(|(parent, name)| path_of(parent, name)).collect()
     }
 
-    /// The path that rules look at: of several names the first in alphabetical order, so that it is always the same one.
+    /// The path that rules look at: of several names the first in alphabetical order, so that it is always the same
+    /// one.
     pub(crate) fn rule_path(&self) -> Vec<u8> {
         let Some(file) = self.file() else { return self.path() };
         let names = file.state.read().names.clone();
@@ -340,7 +345,8 @@ impl Node {
         self.dir()?.state.read().divergence.clone()
     }
 
-    /// The path in the pool, beginning with `/`; for a file with several names, one of them; for one without, where it was.
+    /// The path in the pool, beginning with `/`; for a file with several names, one of them; for one without, where it
+    /// was.
     pub(crate) fn path(&self) -> Vec<u8> {
         match self.place() {
             None => {

@@ -24,8 +24,9 @@ pub(crate) struct NodeTable {
 #[derive(Default)]
 struct Backings {
     live: FxHashMap<Backing, Arc<Node>>,
-    /// Directories without a reference. As long as something below one is in use (another name of an open file, a file that waits for
-    /// its move), the directory found again must be the same node: a second one would change its place without the first.
+    /// Directories without a reference. As long as something below one is in use (another name of an open file, a file
+    /// that waits for its move), the directory found again must be the same node: a second one would change its place
+    /// without the first.
     lingering: FxHashMap<Backing, Weak<Node>>,
     sweep_at: usize,
 }
@@ -80,8 +81,8 @@ impl NodeTable {
         self.ids(id).read().get(&id).cloned()
     }
 
-    /// The node of an inode on a branch, with one more reference; made by `make` when there is none that `fits`. `None`: `make` would
-    /// not. `fits` may lock the node, as the table is not locked then; `make` may not.
+    /// The node of an inode on a branch, with one more reference; made by `make` when there is none that `fits`.
+    /// `None`: `make` would not. `fits` may lock the node, as the table is not locked then; `make` may not.
     pub(crate) fn intern(
         &self,
         backing: Backing,

@@ -1,18 +1,21 @@
 //! Modification times that are put back without undoing what users change.
 //!
-//! To users nothing changes in a directory when one of its files moves to another branch, or when a copy of a directory is made in it. So the daemon
-//! looks at the modification time of the directory's copy, changes the copy, and sets that time again. A user may change the copy in between, and
-//! their change must show:
+//! To users nothing changes in a directory when one of its files moves to another branch, or when a copy of a directory
+//! is made in it. So the daemon looks at the modification time of the directory's copy, changes the copy, and sets that
+//! time again. A user may change the copy in between, and their change must show:
 //!
 //! 1. The daemon holds [`Keeping`] from its look until it has set the time.
-//! 2. A user's change ([`DirTimes::changing`]) is made without a lock. Afterwards it is seen whether the daemon was at 1 meanwhile.
+//! 2. A user's change ([`DirTimes::changing`]) is made without a lock. Afterwards it is seen whether the daemon was at
+//!    1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
 //!
-//! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in between.
+//! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in
+//! between.
 //!
-//! The reply to a look may reach the kernel after that to a change which the look did not see, and the kernel would keep what is old. It takes no
-//! reply to a request from before its attributes were dropped. So a change drops them if another thread looked since the last change: that
-//! thread's reply may be on its way. Those of the thread that makes the change have arrived, else it would have no other request.
+//! The reply to a look may reach the kernel after that to a change which the look did not see, and the kernel would
+//! keep what is old. It takes no reply to a request from before its attributes were dropped. So a change drops them if
+//! another thread looked since the last change: that thread's reply may be on its way. Those of the thread that makes
+//! the change have arrived, else it would have no other request.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -31,7 +31,8 @@ impl Placement {
         }
     }
 
-    /// A file is sent to a branch, and its directory with it, where that is kept together. True: another file was faster, and went elsewhere.
+    /// A file is sent to a branch, and its directory with it, where that is kept together. True: another file was
+    /// faster, and went elsewhere.
     pub(crate) fn begin(&self, active: &ActiveRules, path: &[u8], decision: Decision) -> bool {
         matches!(decision.choice, Choice::Place(branch) if self.begin_on(active, path, branch))
     }

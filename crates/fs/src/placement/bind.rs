@@ -1,5 +1,6 @@
-//! Rules and branches are bound by name: rules speak of names, the tree of ids, and a branch that is removed and added again has
-//! another id. So the rules in force keep their names, those of removed branches too, and are bound anew when a branch joins.
+//! Rules and branches are bound by name: rules speak of names, the tree of ids, and a branch that is removed and added
+//! again has another id. So the rules in force keep their names, those of removed branches too, and are bound anew when
+//! a branch joins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How large a new file will be, for rules that ask for its size: a guess from the last files that were closed. Where no rule asks, nothing is remembered.
+//! How large a new file will be, for rules that ask for its size: a guess from the last files that were closed. Where
+//! no rule asks, nothing is remembered.
 
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{FileFacts, Stage};

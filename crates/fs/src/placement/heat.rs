@@ -24,7 +24,8 @@ impl Placement {
         self.rules.load().rules.asked().heat || self.context.settings().heat.is_some()
     }
 
-    /// A file was opened on the branch with this slot. True, now and then: it is so warm that a rule may want it elsewhere.
+    /// A file was opened on the branch with this slot. True, now and then: it is so warm that a rule may want it
+    /// elsewhere.
     pub(crate) fn note_open(&self, node: &Node, slot: u16) -> bool {
         if !self.counts_opens() {
             return false;

@@ -1,6 +1,8 @@
-//! What the members of a group hold of a directory that is kept together: walked for when a file is to be placed, and remembered for a while.
+//! What the members of a group hold of a directory that is kept together: walked for when a file is to be placed, and
+//! remembered for a while.
 //!
-//! A directory that a file was just sent to counts as begun there, so that its next files follow before the first one can be seen.
+//! A directory that a file was just sent to counts as begun there, so that its next files follow before the first one
+//! can be seen.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -72,7 +74,8 @@ impl Holdings {
         known.on.push((branch, held));
     }
 
-    /// A file of a directory is sent to a branch: where no branch holds any of it, it is begun there. True: it was begun elsewhere meanwhile.
+    /// A file of a directory is sent to a branch: where no branch holds any of it, it is begun there. True: it was
+    /// begun elsewhere meanwhile.
     pub(crate) fn begin(&self, dir: &[u8], branch: BranchId) -> bool {
         let mut dirs = self.dirs.lock();
         let Some(known) = dirs.get_mut(dir) else { return false };

@@ -126,7 +126,8 @@ impl Placement {
         names.iter().map(Vec::as_slice).chain([path]).any(depends)
     }
 
-    /// The name that decides where a file with these attributes belongs: of several, one whose list has neither `default` nor `any` comes first.
+    /// The name that decides where a file with these attributes belongs: of several, one whose list has neither
+    /// `default` nor `any` comes first.
     pub(crate) fn deciding_path(&self, node: &Node, meta: &Meta) -> Vec<u8> {
         let names = node.paths();
         let Some(first) = names.first().filter(|_| names.len() > 1) else { return node.path() };
@@ -145,8 +146,8 @@ impl Placement {
         self.nodes.find(Backing::of(branch, meta)).map(|node| node.paths()).unwrap_or_default()
     }
 
-    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system made its inode; one that was
-    /// made there has not come from anywhere, and is not held.
+    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system
+    /// made its inode; one that was made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let key = branch.online().map(|online| inode_key(&online, meta));
         let has_moved = key.is_some_and(|key| self.inodes.born(key).is_some());
@@ -226,7 +227,8 @@ impl Placement {
         if let Some(branch) = chosen {
             return Ok((branch, decision));
         }
-        // What may be only there has to wait until that is back; "no space" would send people looking for the wrong thing.
+        // What may be only there has to wait until that is back; "no space" would send people looking for the wrong
+        // thing.
         if active.rules.is_away(decision.entry, &views) {
             return Err(OpError::Offline);
         }
@@ -238,7 +240,8 @@ impl Placement {
         Err(refusal)
     }
 
-    /// Whether a file with these names and attributes must not be on a branch: its list has neither `default` nor `any`, and leaves the branch out.
+    /// Whether a file with these names and attributes must not be on a branch: its list has neither `default` nor
+    /// `any`, and leaves the branch out.
     pub(crate) fn forbids(&self, names: &[Vec<u8>], meta: &Meta, xattrs: Option<&[Xattr]>, branch: BranchId) -> bool {
         let rules = &self.rules.load().rules;
         let Some(first) = names.first().filter(|_| rules.entries().iter().any(|entry| entry.is_strict)) else {
@@ -249,8 +252,8 @@ impl Placement {
         rules.forbids(rules.deciding_entry(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
 
-    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is being
-    /// drained has none.
+    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is
+    /// being drained has none.
     pub(crate) fn refusal(&self) -> OpError {
         let branches = self.branches.list.load();
         let mut those_in_use =
@@ -264,8 +267,8 @@ impl Placement {
         }
     }
 
-    /// The next branch for a file that needs `need` bytes and must leave those in `full`. The answer is none only after the branches were
-    /// asked for their room anew.
+    /// The next branch for a file that needs `need` bytes and must leave those in `full`. The answer is none only after
+    /// the branches were asked for their room anew.
     pub(crate) fn place_next(&self, facts: &FileFacts<'_>, full: &[BranchId], need: ByteSize) -> Option<BranchId> {
         let active = self.rules.load();
         let next = |views: &Views| active.rules.next_choice(facts, views, full, need, &self.around(&active));
@@ -300,7 +303,8 @@ pub(super) fn new_facts<'a>(path: &'a [u8], new: &NewFile<'_>) -> FileFacts<'a> 
     }
 }
 
-/// The facts of a file that exists, and was born then. Its extended attributes are added by those who read them ([`Placement::xattrs`]), and its heat by
+/// The facts of a file that exists, and was born then. Its extended attributes are added by those who read them
+/// ([`Placement::xattrs`]), and its heat by
 /// [`Placement::facts`]: what is in memory is new, and cold.
 pub(crate) fn settled_facts<'a>(path: &'a [u8], meta: &Meta, born: Option<Timestamp>) -> FileFacts<'a> {
     FileFacts {

@@ -1,4 +1,5 @@
-//! How rules want files treated: whether they wait in memory, and whether their data passes the daemon by. A rule's word goes before the branch's.
+//! How rules want files treated: whether they wait in memory, and whether their data passes the daemon by. A rule's
+//! word goes before the branch's.
 
 use std::sync::Arc;
 
@@ -31,7 +32,8 @@ impl Placement {
             StagingMode::Never => return None,
             StagingMode::Always => {
                 let entry = entry();
-                // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to find.
+                // What must be nowhere else is not in memory either, which may be swapped out, or keep it for others to
+                // find.
                 if rules.forbids(entry, area.branch.id) {
                     return None;
                 }
@@ -61,7 +63,8 @@ impl Placement {
         strictest.unwrap_or(StagingMode::Always)
     }
 
-    /// Whether the data of a file on a branch may pass the daemon by, as far as rules and branch say: as the file is when it is opened.
+    /// Whether the data of a file on a branch may pass the daemon by, as far as rules and branch say: as the file is
+    /// when it is opened.
     pub(crate) fn allows_passthrough(&self, path: impl FnOnce() -> Vec<u8>, meta: &Meta, branch: &Branch) -> bool {
         let rules = &self.rules.load().rules;
         let said =

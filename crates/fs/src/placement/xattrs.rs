@@ -20,8 +20,9 @@ impl Placement {
         self.rules.load().rules.xattrs().iter().any(|asked| name == asked.as_str())
     }
 
-    /// The extended attributes that rules look at, of a file with this path and these attributes on a branch. `None`: no rule looks at any, or they
-    /// cannot be read, or the path leads to another file by now. Cost: an `openat2`, an `fstat`, and a `getxattr` for each name.
+    /// The extended attributes that rules look at, of a file with this path and these attributes on a branch. `None`:
+    /// no rule looks at any, or they cannot be read, or the path leads to another file by now. Cost: an `openat2`, an
+    /// `fstat`, and a `getxattr` for each name.
     pub(crate) fn xattrs(&self, path: &[u8], meta: &Meta, branch: &Branch) -> Option<Vec<Xattr>> {
         let asked = self.rules.load().rules.xattrs().to_vec();
         if asked.is_empty() {

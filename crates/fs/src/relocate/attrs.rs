@@ -1,5 +1,6 @@
-//! Reading and setting what a file is besides its data. Every object is held by a descriptor, so that no name is looked up twice and no symbolic
-//! link is followed. One that is `O_PATH` is reached through `/proc/thread-self/fd`; others directly, which costs less.
+//! Reading and setting what a file is besides its data. Every object is held by a descriptor, so that no name is looked
+//! up twice and no symbolic link is followed. One that is `O_PATH` is reached through `/proc/thread-self/fd`; others
+//! directly, which costs less.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,8 @@ use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};
 
-/// Attributes that describe the file system more than the file: copied where the target takes them, not missed where not.
+/// Attributes that describe the file system more than the file: copied where the target takes them, not missed where
+/// not.
 const OF_THE_FILE_SYSTEM: [&str; 9] = [
     "security.selinux",
     "security.evm",
@@ -56,8 +58,8 @@ pub(super) fn of_the_file_system(name: &OsStr) -> bool {
     OF_THE_FILE_SYSTEM.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 
-/// Whether it is a second name of an ACL: xfs shows root each ACL by one, too. Elsewhere the value would be a plain attribute that goes stale, and
-/// back on xfs it would become the ACL again.
+/// Whether it is a second name of an ACL: xfs shows root each ACL by one, too. Elsewhere the value would be a plain
+/// attribute that goes stale, and back on xfs it would become the ACL again.
 pub(super) fn is_second_name_of_acl(name: &[u8]) -> bool {
     name == b"trusted.SGI_ACL_FILE" || name == b"trusted.SGI_ACL_DEFAULT"
 }
@@ -162,13 +164,14 @@ pub(super) fn set_xattrs(
     if lost.is_empty() { Ok(()) } else { Err(RelocateError::WouldLose { what: lost }) }
 }
 
-/// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes. Not for directories, which inherit the default
-/// ACL, too.
+/// What is made in a directory with a default ACL has an ACL at once: one that the original lacks goes. Not for
+/// directories, which inherit the default ACL, too.
 pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<(), RelocateError> {
     if wanted.iter().any(|(name, _)| name == ACL_ACCESS) {
         return Ok(());
     }
-    // `listxattr` does not name the inherited ACL of a file without a name on tmpfs. A removal is a change even where there is nothing to remove.
+    // `listxattr` does not name the inherited ACL of a file without a name on tmpfs. A removal is a change even where
+    // there is nothing to remove.
     if matches!(get_xattr(fd, ACL_ACCESS.as_bytes(), &mut []), Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS)) {
         return Ok(());
     }
@@ -249,8 +252,8 @@ fn change_times(fd: BorrowedFd<'_>, times: &Timestamps) -> Result<(), Errno> {
     }
 }
 
-/// Takes over the flags of a file (`source`), and its project; needs real descriptors. What only the source's file system has a use for is copied where
-/// the target takes it.
+/// Takes over the flags of a file (`source`), and its project; needs real descriptors. What only the source's file
+/// system has a use for is copied where the target takes it.
 pub(super) fn copy_flags(source: IFlags, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), RelocateError> {
     let wanted = source & (KEPT_FLAGS | FLAGS_OF_THE_FILE_SYSTEM);
     copy_project(from, to);

@@ -1,25 +1,31 @@
 //! Moves of a batch: many small files from one branch to another, which share their syncs.
 //!
-//! A file of a batch has one name. Its source is not unlinked at once but parked: renamed into the hidden directory of its own branch. That
-//! rename takes the name and says so in one step, without a sync; a sync for all comes later. So no lock is held while a disk is waited for.
+//! A file of a batch has one name. Its source is not unlinked at once but parked: renamed into the hidden directory of
+//! its own branch. That rename takes the name and says so in one step, without a sync; a sync for all comes later. So
+//! no lock is held while a disk is waited for.
 //!
 //! # A batch, step by step
 //!
-//! 1. Each file is copied into `tmp/` of the new branch as in a relocation of its own ([`super::copy`]), and not synced.
-//! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all copies durable; then it is
-//!    renamed, and `intents/` is fsynced.
-//! 3. [`Batch::place_and_park`], for one file after the other, each under the locks of its own: the source is what was copied; the copy is
-//!    renamed to its name without ever replacing a file; the source is parked. The times of both directories are put back.
-//! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`; where these are many, one `syncfs` in place of that.
+//! 1. Each file is copied into `tmp/` of the new branch as in a relocation of its own ([`super::copy`]), and not
+//!    synced.
+//! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all
+//!    copies durable; then it is renamed, and `intents/` is fsynced.
+//! 3. [`Batch::place_and_park`], for one file after the other, each under the locks of its own: the source is what was
+//!    copied; the copy is renamed to its name without ever replacing a file; the source is parked. The times of both
+//!    directories are put back.
+//! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`; where these are many, one
+//!    `syncfs` in place of that.
 //! 5. Every parked source is unlinked.
 //! 6. The same for the directories that lost names, and the old branch's `tmp/`.
 //! 7. The intent is unlinked. No fsync: found again after a power loss, it has nothing left to do.
 //!
-//! A file that cannot be moved, or not now, falls out at any step before it is parked: its copy is deleted, and the others go on.
+//! A file that cannot be moved, or not now, falls out at any step before it is parked: its copy is deleted, and the
+//! others go on.
 //!
 //! # What recovery finds
 //!
-//! For each file by itself, whatever became of the others. S: the source under its name; P: parked; T: the copy in `tmp/`; X: the copy under its name.
+//! For each file by itself, whatever became of the others. S: the source under its name; P: parked; T: the copy in
+//! `tmp/`; X: the copy under its name.
 //!
 //! | crash | what is left | what happens |
 //! | --- | --- | --- |
@@ -36,8 +42,8 @@
 //! | another file has the name, beside P and T | P, T, the other | P gets its name back where that is free, with a warning; else all stays, with a warning |
 //! | a branch is missing at the mount | intent | pending; a parked source stays as long as the branch that its file went to is missing |
 //!
-//! That a rename is whole or not at all, also through a power loss, is a promise of journals and logs: batches are for the file systems of
-//! [`keeps_renames_whole`].
+//! That a rename is whole or not at all, also through a power loss, is a promise of journals and logs: batches are for
+//! the file systems of [`keeps_renames_whole`].
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -79,10 +85,12 @@ pub struct Batch<'a> {
     pub hook: Option<StepHook<'a>>,
 }
 
-/// So many directories are synced at once, by a sync of their file system: alone, each would empty the disk's cache again.
+/// So many directories are synced at once, by a sync of their file system: alone, each would empty the disk's cache
+/// again.
 const MANY_DIRS: usize = 6;
 
-/// The new branch's file system, opened before the first copy is made: its next sync tells of every write since that failed.
+/// The new branch's file system, opened before the first copy is made: its next sync tells of every write since that
+/// failed.
 #[derive(Debug)]
 pub struct CopiesSync(OwnedFd);
 
@@ -122,7 +130,8 @@ fn has_journal(dir: BorrowedFd<'_>) -> bool {
     thread.is_ok_and(|thread| thread.trim().parse::<u32>().is_ok())
 }
 
-/// The name of a source that is parked. It tells the branch that its file went to, so that no other mount takes it for a copy.
+/// The name of a source that is parked. It tells the branch that its file went to, so that no other mount takes it for
+/// a copy.
 pub(super) fn parked_name(to: BranchUuid, temp: &OsStr) -> OsString {
     let mut name = OsString::from(format!("{PARKED}{}-", to.0.simple()));
     name.push(temp);
@@ -155,7 +164,8 @@ impl<'a> Batch<'a> {
         Ok(recorded)
     }
 
-    /// Step 3 for one file. On an error the source is as it was, and the copy where it was, except for [`RelocateError::InDoubt`].
+    /// Step 3 for one file. On an error the source is as it was, and the copy where it was, except for
+    /// [`RelocateError::InDoubt`].
     pub fn place_and_park(&self, name: MovedName<'_>, temp: &OsStr, copied: &Copied) -> Result<(), RelocateError> {
         verify_unchanged(name.source, copied)?;
         let times = ParentTimes::of([name.source.dir, name.target.dir]);
@@ -175,7 +185,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Steps 4 to 7. On an error the intent stays, and the next mount does what is left; the files are in their new places.
+    /// Steps 4 to 7. On an error the intent stays, and the next mount does what is left; the files are in their new
+    /// places.
     pub fn finish(&self, recorded: Recorded<'_>, files: &[Parked<'_>]) -> Result<(), RelocateError> {
         let [from_whole, to_whole] = self.syncs_whole;
         if !files.is_empty() {

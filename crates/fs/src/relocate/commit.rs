@@ -36,7 +36,8 @@ pub struct Move<'a> {
     pub names: &'a [MovedName<'a>],
     /// The copy, in the new branch's [`super::TEMP_DIR`].
     pub temp: EntryAt<'a>,
-    /// The [`super::INTENTS_DIR`] of the new branch (the old one's may be full), of the old one for a move that is not synced.
+    /// The [`super::INTENTS_DIR`] of the new branch (the old one's may be full), of the old one for a move that is not
+    /// synced.
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
     pub copied: &'a Copied,
@@ -256,8 +257,8 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have been lost on the way
-/// (a server or a daemon that died, a disk), nobody knows.
+/// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have
+/// been lost on the way (a server or a daemon that died, a disk), nobody knows.
 pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
     match look_maybe(place) {
@@ -267,7 +268,8 @@ pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     }
 }
 
-/// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or, as with FUSE, by looking first.
+/// Renames without ever replacing; where the file system lacks the flag, by link and unlink, or, as with FUSE, by
+/// looking first.
 pub(super) fn place_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     match renameat_with(from.dir, from.name, to.dir, to.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
@@ -302,8 +304,9 @@ fn placed(done: Result<(), Errno>) -> Result<(), RelocateError> {
     }
 }
 
-/// Whether another name of a file may be another file to the kernel, with a size of its own: what is open by the first name would be written past
-/// who looks at the second. With FUSE that is so for all file systems of paths; a rename takes what is open along.
+/// Whether another name of a file may be another file to the kernel, with a size of its own: what is open by the first
+/// name would be written past who looks at the second. With FUSE that is so for all file systems of paths; a rename
+/// takes what is open along.
 fn is_known_by_path(dir: BorrowedFd<'_>) -> bool {
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
@@ -319,8 +322,8 @@ pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Relocat
     }
 }
 
-/// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks for it sees to it that
-/// no user's change comes between the look and that.
+/// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks
+/// for it sees to it that no user's change comes between the look and that.
 pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Seen)>);
 
 impl<'a> ParentTimes<'a> {

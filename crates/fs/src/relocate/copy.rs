@@ -58,8 +58,8 @@ pub fn copy(
     copy_from_fd(held.as_fd(), temp, abilities, limits)
 }
 
-/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen, [`Copying::put_access_time_back`] says so after
-/// the data. `None`: it is none, or is not opened so.
+/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen,
+/// [`Copying::put_access_time_back`] says so after the data. `None`: it is none, or is not opened so.
 fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;
@@ -71,7 +71,8 @@ fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
     Some((seen, input.ok()?))
 }
 
-/// [`copy`] of what a descriptor holds (any mode, also `O_PATH`): for a file that is unlinked, or about to outgrow its branch.
+/// [`copy`] of what a descriptor holds (any mode, also `O_PATH`): for a file that is unlinked, or about to outgrow its
+/// branch.
 ///
 /// The descriptor's own offset is not moved.
 pub fn copy_from_fd(
@@ -83,7 +84,8 @@ pub fn copy_from_fd(
     Copying::new(Source::held(source)?, temp, abilities, limits)?.into_temp()
 }
 
-/// [`copy_from_fd`] of a regular file into one that has no name in `dir` and may be given one (`O_TMPFILE`); the copy is returned open.
+/// [`copy_from_fd`] of a regular file into one that has no name in `dir` and may be given one (`O_TMPFILE`); the copy
+/// is returned open.
 pub fn copy_unnamed(
     source: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
@@ -194,7 +196,8 @@ impl<'a> Copying<'a> {
         let mut bytes = 0;
         let target = if self.seen.print.file_type() == FileType::RegularFile {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            // Where it may have its mode from the beginning, it needs no other. What a write or a new owner would drop comes later.
+            // Where it may have its mode from the beginning, it needs no other. What a write or a new owner would drop
+            // comes later.
             let mode = Mode::from_raw_mode(self.seen.print.mode & 0o777) | Mode::RUSR | Mode::WUSR;
             let output = openat(self.temp.dir, self.temp.name, flags, mode).map_err(not_made)?;
             bytes = self.fill(output.as_fd())?;
@@ -262,13 +265,15 @@ impl<'a> Copying<'a> {
         mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).map_err(not_made)
     }
 
-    /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the fingerprint.
+    /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the
+    /// fingerprint.
     fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
         let now = look_fd(self.source).doing("look at the source")?;
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as they want it.
+        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as
+        // they want it.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()
@@ -300,8 +305,8 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Sets the times; what the target's file system made of them, as of those of any file there: each has a first and a last time, and a
-    /// step. Refused is only what keeps none at all.
+    /// Sets the times; what the target's file system made of them, as of those of any file there: each has a first and
+    /// a last time, and a step. Refused is only what keeps none at all.
     fn give_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
         let made = &mut self.made;
         let mut set = |times: &Seen| {
@@ -394,7 +399,8 @@ impl<'a> Copying<'a> {
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 
-    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond its end, is not known.
+    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond
+    /// its end, is not known.
     fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
         if self.has_room_for_all(output)? {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it alone; and where it is.
+//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it
+//! alone; and where it is.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -30,7 +31,8 @@ pub struct Call {
     pub side: Side,
 }
 
-/// How far a change was when it was left alone. The step under way may still happen, and none that changes a name comes after it.
+/// How far a change was when it was left alone. The step under way may still happen, and none that changes a name comes
+/// after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftAt {
     /// It can be taken back, and is: now, or by recovery.

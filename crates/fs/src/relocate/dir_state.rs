@@ -2,14 +2,15 @@
 //!
 //! Only where that was asked for: a change through the pool that not every copy has yet.
 //!
-//! Times tell nothing of who is right: the time of change moves with every entry that is made or removed. So whoever changes a directory while a copy of it is
-//! away, or cannot follow, notes when on every copy that gets the change, and which copies lack it ([`note_change`]): those get it when they can (`pool::equal`).
+//! Times tell nothing of who is right: the time of change moves with every entry that is made or removed. So whoever
+//! changes a directory while a copy of it is away, or cannot follow, notes when on every copy that gets the change, and
+//! which copies lack it ([`note_change`]): those get it when they can (`pool::equal`).
 //!
-//! Cut short, what is done here would leave half of what is old with the note of what is new, and a right that was taken away would come back. So the copy
-//! is marked meanwhile:
+//! Cut short, what is done here would leave half of what is old with the note of what is new, and a right that was
+//! taken away would come back. So the copy is marked meanwhile:
 //!
-//! 1. the mark, an attribute that is the branch's own: what has it is no model for others. The mark of a change of all copies holds the whole
-//!    change ([`Intention`]), so that the next mount finishes it;
+//! 1. the mark, an attribute that is the branch's own: what has it is no model for others. The mark of a change of all
+//!    copies holds the whole change ([`Intention`]), so that the next mount finishes it;
 //! 2. what the new mode does not allow is taken away (for file systems that cannot keep a mark);
 //! 3. owner; 4. attributes and ACLs; 5. mode, which an ACL may have changed;
 //! 6. the note of when it changed; 7. the mark goes, if nothing failed.
@@ -49,7 +50,8 @@ pub fn is_reserved_xattr(name: &OsStr) -> bool {
         || attrs::is_second_name_of_acl(name.as_bytes())
 }
 
-/// One copy of a directory: the identity of its branch, which no other disk ever has, and its inode there. Of the root the inode does not matter.
+/// One copy of a directory: the identity of its branch, which no other disk ever has, and its inode there. Of the root
+/// the inode does not matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CopyId {
     /// Identity of the branch.
@@ -107,7 +109,8 @@ pub struct FoundAttributes {
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,
-    /// It has the mark of file systems without trusted attributes, which anybody may set who may write to the directory.
+    /// It has the mark of file systems without trusted attributes, which anybody may set who may write to the
+    /// directory.
     pub(crate) plain_mark: bool,
     /// The note of its last change.
     pub note: Note,
@@ -165,7 +168,8 @@ impl Mark {
 }
 
 impl Intention {
-    /// Little-endian: a byte of version; mode, owner and group; the number of copies and each of them; each ACL with its length, `u32::MAX` for none.
+    /// Little-endian: a byte of version; mode, owner and group; the number of copies and each of them; each ACL with
+    /// its length, `u32::MAX` for none.
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut bytes = vec![INTENTION];
         let Rights { perm, uid, gid, access, default } = &self.rights;
@@ -225,7 +229,8 @@ pub fn kept_of(attributes: &[(OsString, Vec<u8>)], abilities: &Abilities) -> Att
     attributes.iter().filter(|(name, _)| kept(name)).cloned().collect()
 }
 
-/// Gives a directory's copy these attributes; returns what could not be done. Times stay. A copy that is marked keeps its mark meanwhile.
+/// Gives a directory's copy these attributes; returns what could not be done. Times stay. A copy that is marked keeps
+/// its mark meanwhile.
 pub fn apply_dir_attributes(
     dir: BorrowedFd<'_>,
     wanted: &DirAttributes,

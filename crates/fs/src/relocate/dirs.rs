@@ -1,8 +1,9 @@
 //! Directories that look the same on every branch.
 //!
-//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. from `tmp/` only: rename to
-//! its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the one that has its name. A move has step 4 done where nobody
-//! waits for it. A crash before step 3 leaves a directory in `tmp/`, which recovery removes; made in place, one that a repetition finishes.
+//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. from
+//! `tmp/` only: rename to its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the
+//! one that has its name. A move has step 4 done where nobody waits for it. A crash before step 3 leaves a directory in
+//! `tmp/`, which recovery removes; made in place, one that a repetition finishes.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,8 @@ use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::look_fd;
 use crate::relocate::{EntryAt, Loss, RelocateError, attrs};
 
-/// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is new.
+/// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is
+/// new.
 ///
 /// Safe to repeat: an existing directory only gets the attributes. Not durable when this returns. What the branch
 /// cannot keep of a directory is left out; [`sync_dir_attrs`] tells what. The times of `to_parent` stay.

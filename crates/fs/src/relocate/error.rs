@@ -91,7 +91,8 @@ pub enum DecodeError {
     Path,
 }
 
-/// Why a file was not moved. Except for `InDoubt`, `GivenUp` and `Stopped`, it is where and as it was, and the copy is gone.
+/// Why a file was not moved. Except for `InDoubt`, `GivenUp` and `Stopped`, it is where and as it was, and the copy is
+/// gone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RelocateError {
     /// The caller gave up.
@@ -171,7 +172,8 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
-    /// A branch does not say whether a name has changed on it; an intent sees to it that it has not. On the others nothing has changed.
+    /// A branch does not say whether a name has changed on it; an intent sees to it that it has not. On the others
+    /// nothing has changed.
     #[error("one branch did not confirm the rename ({errno}); it was undone on the others")]
     NoAnswer {
         /// That branch.
@@ -179,7 +181,8 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
-    /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the next recovery.
+    /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the
+    /// next recovery.
     #[error("a branch did not answer in time; the file stays where it is")]
     GivenUp,
     /// An intent too long to write.
@@ -232,7 +235,8 @@ impl RelocateError {
     }
 }
 
-/// Whether a call that failed so may have happened all the same: its answer was lost on the way, as a server or a daemon died, or a disk.
+/// Whether a call that failed so may have happened all the same: its answer was lost on the way, as a server or a
+/// daemon died, or a disk.
 pub(crate) fn is_doubtful(errno: Errno) -> bool {
     [
         Errno::IO,

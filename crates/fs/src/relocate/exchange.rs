@@ -1,6 +1,7 @@
 //! Two entries change names on several branches, as one operation: directories, or a directory and a file.
 //!
-//! Every branch has its part, which is one system call: where both names are, they are exchanged; where one is, it gets the other name.
+//! Every branch has its part, which is one system call: where both names are, they are exchanged; where one is, it gets
+//! the other name.
 //!
 //! 1. Look at both names on every branch: what the call needs is there, what is not in the exchange has neither name.
 //! 2. An intent with what each branch has under both names; then as in `names`:
@@ -20,8 +21,9 @@
 //! | a branch is missing at the mount | perhaps exchanged | finished on those that are there; an intent for the missing one stays |
 //! | the names were used for something else since | neither entry is found | left alone |
 //!
-//! Exchanged or not is told by inode number, kind and birth time, as two names that are both there say nothing themselves; where inodes are
-//! numbered anew at each mount by birth and modification time; where one name is there by which of the two it is.
+//! Exchanged or not is told by inode number, kind and birth time, as two names that are both there say nothing
+//! themselves; where inodes are numbered anew at each mount by birth and modification time; where one name is there by
+//! which of the two it is.
 
 use rustix::fs::{RenameFlags, renameat_with};
 

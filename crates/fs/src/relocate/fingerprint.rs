@@ -59,8 +59,8 @@ impl Seen {
         Timestamps { last_access: timespec(self.atime), last_modification: timespec(self.print.mtime) }
     }
 
-    /// Whether a regular file takes just as much on its disk as its data: then it has no holes, and nothing beyond its end. One that has neither may
-    /// still say no, where its file system compresses it, or keeps more with it.
+    /// Whether a regular file takes just as much on its disk as its data: then it has no holes, and nothing beyond its
+    /// end. One that has neither may still say no, where its file system compresses it, or keeps more with it.
     pub(super) fn is_dense(&self) -> bool {
         self.block > 0 && self.print.size.checked_next_multiple_of(self.block) == Some(self.allocated)
     }

@@ -106,7 +106,8 @@ pub struct BatchFile {
     pub target: Fingerprint,
 }
 
-/// What is known of the end of a change of names. Once it is known, what an older intent says of the change does not count.
+/// What is known of the end of a change of names. Once it is known, what an older intent says of the change does not
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: what is found under the names decides.

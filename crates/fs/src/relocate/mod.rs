@@ -1,13 +1,14 @@
-//! Moves files between branches so that no crash loses or doubles one. Works on raw directory descriptors; knows neither FUSE nor nodes.
+//! Moves files between branches so that no crash loses or doubles one. Works on raw directory descriptors; knows
+//! neither FUSE nor nodes.
 //!
-//! Every writable branch has a hidden directory `.umbrella` (0700) with `tmp/` (copies under way) and `intents/` (one file for each
-//! change of several steps). Users never see it.
+//! Every writable branch has a hidden directory `.umbrella` (0700) with `tmp/` (copies under way) and `intents/` (one
+//! file for each change of several steps). Users never see it.
 //!
 //! # A relocation, step by step
 //!
-//! 1. [`copy`]: the source is held open, its attributes are read; what the target cannot keep is refused. A file is made in `tmp/`
-//!    with its permissions, then the owner and the attributes, the data (holes stay holes), and what a write would drop: setuid bits, capabilities,
-//!    times.
+//! 1. [`copy`]: the source is held open, its attributes are read; what the target cannot keep is refused. A file is
+//!    made in `tmp/` with its permissions, then the owner and the attributes, the data (holes stay holes), and what a
+//!    write would drop: setuid bits, capabilities, times.
 //! 2. fsync of the copy. It is compared with what was asked for.
 //! 3. [`verify_unchanged`]: inode, size, times, mode, owner and link count of the source are what they were at step 1.
 //! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced.
@@ -19,8 +20,8 @@
 //!
 //! The times of the directories are put back at 5 and 7, since nothing changed for users.
 //!
-//! A file that was never synced and leaves volatile memory owes a power loss nothing: steps 2 and 6 then sync nothing ([`Durability`]),
-//! and the intent of step 4 lies in the same memory as the source, so that both are there or neither.
+//! A file that was never synced and leaves volatile memory owes a power loss nothing: steps 2 and 6 then sync nothing
+//! ([`Durability`]), and the intent of step 4 lies in the same memory as the source, so that both are there or neither.
 //!
 //! # What can go wrong
 //!
@@ -54,8 +55,9 @@
 //!
 //! Lookups of recovery go through `openat2` below the branch's root, and follow no symbolic link.
 //!
-//! What this cannot see: before Linux 6.13 times have the grain of a timer tick, so a change past the mount within the tick of the step
-//! that looks is missed. Birth times are the copy's own. Flags (`lsattr`) are taken over where the target knows them.
+//! What this cannot see: before Linux 6.13 times have the grain of a timer tick, so a change past the mount within the
+//! tick of the step that looks is missed. Birth times are the copy's own. Flags (`lsattr`) are taken over where the
+//! target knows them.
 
 mod attrs;
 mod batch;
@@ -129,8 +131,9 @@ pub enum Durability {
     Now,
     /// Who copies syncs it later, with others.
     Together,
-    /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk when it returns,
-    /// and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel was told stays.
+    /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk
+    /// when it returns, and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel
+    /// was told stays.
     Begun,
 }
 
@@ -153,7 +156,8 @@ pub struct Limits<'a> {
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
     /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
     pub written: Option<&'a Written<'a>>,
-    /// Called after each slice of data, and may take its time. What is written is on its way to the disk then, but for small files.
+    /// Called after each slice of data, and may take its time. What is written is on its way to the disk then, but for
+    /// small files.
     pub rest: Option<&'a dyn Fn()>,
     /// Step 2 syncs only where it is [`Durability::Now`].
     pub durability: Durability,

@@ -1,16 +1,21 @@
-//! What changes of names over several branches have in common: recorded first, then one step on one branch after the other.
+//! What changes of names over several branches have in common: recorded first, then one step on one branch after the
+//! other.
 //!
 //! 1. An intent, on the first branch that takes it.
-//! 2. One system call on each branch. When one refuses, or does not say whether it has done its part while others are behind it, those before it are
-//!    taken back: an intent first that says so, then the system calls and fsyncs, then both intents go. For a branch that does not say, the second stays.
+//! 2. One system call on each branch. When one refuses, or does not say whether it has done its part while others are
+//!    behind it, those before it are taken back: an intent first that says so, then the system calls and fsyncs, then
+//!    both intents go. For a branch that does not say, the second stays.
 //! 3. fsync of what was changed.
-//! 4. The intent goes. Where the last branch did not say whether it has done its part, or one cannot say so durably, another takes its place: it names
-//!    such branches only, and says that the change has happened, whatever the old names are used for since.
+//! 4. The intent goes. Where the last branch did not say whether it has done its part, or one cannot say so durably,
+//!    another takes its place: it names such branches only, and says that the change has happened, whatever the old
+//!    names are used for since.
 //!
-//! Where a branch is silent that the first intent is on, the second is on another. Should the daemon die before the first is gone, and the silent branch
-//! be there alone at the next mount, it does not know of the second: names may then be on one branch as they were, and on another changed.
+//! Where a branch is silent that the first intent is on, the second is on another. Should the daemon die before the
+//! first is gone, and the silent branch be there alone at the next mount, it does not know of the second: names may
+//! then be on one branch as they were, and on another changed.
 //!
-//! Each call to a branch that may hang comes back ([`Reach`]): late, and with an error. One call may still happen then; nothing comes after it.
+//! Each call to a branch that may hang comes back ([`Reach`]): late, and with an error. One call may still happen then;
+//! nothing comes after it.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -119,8 +124,8 @@ impl<'a, R: Reach> Entry<'a, R> {
         self.erase(true)
     }
 
-    /// The change is over. `left` says what is left to do, and takes its place unless that is nothing and it can be removed: one that stays must not be
-    /// found when the names are used for something else.
+    /// The change is over. `left` says what is left to do, and takes its place unless that is nothing and it can be
+    /// removed: one that stays must not be found when the names are used for something else.
     pub(super) fn close(self, left: &Intent, is_complete: bool) {
         if is_complete && self.erase(true).is_ok() {
             return;
@@ -149,7 +154,8 @@ pub(super) trait Part {
     fn sync(&self) -> Result<(), RelocateError>;
 }
 
-/// Steps 2 to 4; returns the branches that do not say whether it has happened there, durably. `left` is the intent for what is left to do on some.
+/// Steps 2 to 4; returns the branches that do not say whether it has happened there, durably. `left` is the intent for
+/// what is left to do on some.
 pub(super) fn carry_out<R: Reach>(
     parts: &[impl Part],
     recorded: Entry<'_, R>,
@@ -209,7 +215,8 @@ fn take_back<R: Reach>(
         // What is found under the names says it too.
         Err(_) => None,
     };
-    // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be flushed.
+    // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be
+    // flushed.
     for part in done.iter().rev() {
         told(hook, Step::Undoing)?;
         part.undo().map_err(in_doubt)?;

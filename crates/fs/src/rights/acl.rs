@@ -119,8 +119,8 @@ impl Acl {
         entries
     }
 
-    /// The smallest mask that takes nothing away. Linux does not look at an ACL whose mask is empty, and takes who is shut out by name for one of the others:
-    /// then the mask says more than the entries, which changes nobody's rights.
+    /// The smallest mask that takes nothing away. Linux does not look at an ACL whose mask is empty, and takes who is
+    /// shut out by name for one of the others: then the mask says more than the entries, which changes nobody's rights.
     pub(super) fn mask(&self) -> u16 {
         match self.users.values().chain(self.groups.values()).fold(self.group, |all, bits| all | bits) {
             0 if !self.names_nobody() => READ,

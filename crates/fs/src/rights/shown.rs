@@ -3,13 +3,15 @@
 //! With *o*, *g*, *t* the owner's, the group's and the others' bits that all copies have in common:
 //!
 //! - The owner is the common one, else root, with *o*.
-//! - The group is the common one, else root, with *g*. Where owners differ, one of the group may own a copy: limited to *o* too. Where groups differ, he may be
-//!   one of the others somewhere: limited to *t* too.
+//! - The group is the common one, else root, with *g*. Where owners differ, one of the group may own a copy: limited to
+//!   *o* too. Where groups differ, he may be one of the others somewhere: limited to *t* too.
 //! - Others get *t*, limited to *o* where owners differ and to *g* where groups differ.
-//! - A user or group that the ACL of any copy names is named in what is shown. Where a copy does not name him, it is not known which of its groups he is in: he gets there what all of
-//!   its groups and its others have. A named user who owns another copy is limited to that owner's bits there.
+//! - A user or group that the ACL of any copy names is named in what is shown. Where a copy does not name him, it is
+//!   not known which of its groups he is in: he gets there what all of its groups and its others have. A named user who
+//!   owns another copy is limited to that owner's bits there.
 //! - A set-id bit stays where all copies have it and agree on the id. Sticky is what any copy says is sticky.
-//! - New entries get the default ACL that all copies have in common, with nothing for whom only some name. Where some have none the umask counts too.
+//! - New entries get the default ACL that all copies have in common, with nothing for whom only some name. Where some
+//!   have none the umask counts too.
 //!
 //! Root is not restricted by any of it.
 

@@ -1,8 +1,9 @@
 //! How files leave the staging area.
 //!
-//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked, with the size and the
-//! attributes that it has now; 3. it moves there as any file does (see `transfer`), under everybody who has it open. Nothing is synced on
-//! the way out of volatile memory, only begun to be written; who asked for more syncs afterwards what has moved.
+//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked,
+//! with the size and the attributes that it has now; 3. it moves there as any file does (see `transfer`), under
+//! everybody who has it open. Nothing is synced on the way out of volatile memory, only begun to be written; who asked
+//! for more syncs afterwards what has moved.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -32,7 +33,8 @@ use crate::tree::dirs::modified_at;
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
-/// How often a worker tries a file whose attributes change while it is copied, or that somebody has open past the mount.
+/// How often a worker tries a file whose attributes change while it is copied, or that somebody has open past the
+/// mount.
 const ATTEMPTS: usize = 5;
 /// How long a caller waits for that: a virus scanner has each new file open for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -42,7 +44,8 @@ const NEXT_RETRY: Duration = Duration::from_millis(10);
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that hangs.
+/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that
+/// hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
@@ -189,8 +192,8 @@ impl Staging {
         }
     }
 
-    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been created, for what rules on size
-    /// and the like want may not be able to keep it.
+    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been
+    /// created, for what rules on size and the like want may not be able to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
         let area = self.staged.area.as_ref();
@@ -229,7 +232,8 @@ impl Staging {
         self.leave_by(area, node, &mut Tried::nothing(area), &reach).map(drop).map_err(failed)
     }
 
-    /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be synced too.
+    /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be
+    /// synced too.
     pub(crate) fn leave_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
         if self.staged.area_of(node).is_none_or(|area| !area.spec.volatile) {
             return Ok(false);
@@ -280,11 +284,13 @@ impl Staging {
         Ok(())
     }
 
-    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after all were tried.
+    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after
+    /// all were tried.
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
-        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it cannot.
+        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it
+        // cannot.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
         self.workers.settle();
@@ -300,8 +306,8 @@ impl Staging {
         done
     }
 
-    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes while it is being
-    /// done waits.
+    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes
+    /// while it is being done waits.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let mut done = self.taken_back.lock();
@@ -328,7 +334,8 @@ impl Staging {
                     }
                     Err(error) => return Err(error),
                 };
-                // A second file of the name, on a branch, may be the one that is shown. What is known was made since the mount.
+                // A second file of the name, on a branch, may be the one that is shown. What is known was made since
+                // the mount.
                 if pool.staged.area_of(&node).is_some() && !area.holds(&node) {
                     area.add(&node, dir.id, ByteSize(meta.size), None);
                     if area.spec.volatile {
@@ -450,8 +457,8 @@ impl Staging {
         }
     }
 
-    /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see the newest, and one
-    /// on a branch that hangs is not asked to change.
+    /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see
+    /// the newest, and one on a branch that hangs is not asked to change.
     pub(crate) fn lift_times(&self, node: &Arc<Node>) {
         let Ok(copies) = self.tree.copies(node) else { return };
         let hanging = self.hanging_branches();

@@ -1,11 +1,12 @@
 //! Room that was promised to what waits, and that nobody else may take.
 //!
-//! A staged file has been accepted, and its blocks are still free on the branches: who writes there would be given them, and the staged file, whose
-//! program was told that all is well, would find no place any more. So where the branches together have little more than was promised, what waits
-//! leaves first, and who writes afterwards is told that they are full, as without staging.
+//! A staged file has been accepted, and its blocks are still free on the branches: who writes there would be given
+//! them, and the staged file, whose program was told that all is well, would find no place any more. So where the
+//! branches together have little more than was promised, what waits leaves first, and who writes afterwards is told
+//! that they are full, as without staging.
 //!
-//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). Those that go past it are followed by the scheduler, which leaves
-//! them some room ([`MOST_AHEAD`]) while it looks away.
+//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). Those
+//! that go past it are followed by the scheduler, which leaves them some room ([`MOST_AHEAD`]) while it looks away.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,8 @@ impl Staging {
         }
     }
 
-    /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes. Not under locks.
+    /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes.
+    /// Not under locks.
     pub(crate) fn destage_if_short(&self, area: &Area, need: u64) {
         if !self.is_short_of_room(area, need) {
             return;
@@ -93,7 +95,8 @@ impl Staging {
         // All that waits is counted against each list: more than enough, and seldom more than one list.
         let lists = area.queue.lock().promises.lists();
         let all = lists.is_empty().then_some(None);
-        // Asked of the branches themselves only where it may matter: what is known may be older than what was written since.
+        // Asked of the branches themselves only where it may matter: what is known may be older than what was written
+        // since.
         lists.iter().map(|list| Some(&**list)).chain(all).any(|list| {
             self.room_for_staged(list, Branch::space).less(&STALE).is_short(area, need)
                 && self.room_for_staged(list, Branch::space_now).is_short(area, need)

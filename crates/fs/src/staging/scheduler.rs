@@ -1,4 +1,5 @@
-//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the [`workers`](crate::staging::workers).
+//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the
+//! [`workers`](crate::staging::workers).
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ impl Staging {
         let now = area.now();
         let limit = area.limit();
         let queue = area.queue.lock();
-        // What waits, and what workers have of it, as they are at one moment: a file that leaves in between would count twice.
+        // What waits, and what workers have of it, as they are at one moment: a file that leaves in between would count
+        // twice.
         let used = queue.used();
         let mut due = queue.waiting.expired(now);
         self.workers.keep_free(&mut due);
@@ -89,7 +91,8 @@ impl Staging {
         }
     }
 
-    /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any. Waits for no branch.
+    /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any.
+    /// Waits for no branch.
     fn look_after(&self, area: &Area) -> bool {
         match self.take_back_staged() {
             Ok(()) => self.context.unwarn(&Subject::Staging),
@@ -138,8 +141,8 @@ impl Staging {
         }
     }
 
-    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The caller holds the
-    /// rename lock exclusively.
+    /// Removes one copy of a directory if it is empty and others stay; true when it is gone. Users see no change. The
+    /// caller holds the rename lock exclusively.
     pub(crate) fn drop_copy_on(&self, node: &Arc<Node>, branch: umbrella_units::BranchId) -> OpResult<bool> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _commit = dir.commit.lock();

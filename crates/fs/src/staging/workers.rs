@@ -1,10 +1,11 @@
 //! The threads that bring files to their branches: one for each branch, while it has something to do.
 //!
-//! Who wants many files to leave only decides where each goes, and hands them over. So a branch whose disk never answers holds up its own files, and
-//! no others. A worker that finds that a file belongs elsewhere by now, or that its branch has no room, hands it on.
+//! Who wants many files to leave only decides where each goes, and hands them over. So a branch whose disk never
+//! answers holds up its own files, and no others. A worker that finds that a file belongs elsewhere by now, or that its
+//! branch has no room, hands it on.
 //!
-//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Nobody waits for such a branch who can do without: its files stay
-//! in memory until it answers, and what has to be freed is freed by others.
+//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Nobody waits for such a branch
+//! who can do without: its files stay in memory until it answers, and what has to be freed is freed by others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,8 @@ use crate::node::Node;
 use crate::staging::Staging;
 use crate::warning::Warning;
 
-/// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that sleeps takes to wake up.
+/// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that
+/// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
 /// After so many failures in a row the rest of a worker's files wait for another time.
 const HOPELESS: usize = 16;
@@ -209,7 +211,8 @@ impl DestageWorkers {
         }
     }
 
-    /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that hang.
+    /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that
+    /// hang.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
         // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
@@ -265,7 +268,8 @@ impl DestageWorkers {
 }
 
 impl Staging {
-    /// Hands files to the workers of the branches that they go to, in the order of their paths. Whether any were not there already.
+    /// Hands files to the workers of the branches that they go to, in the order of their paths. Whether any were not
+    /// there already.
     pub(crate) fn hand_to_workers(&self, area: &Area, nodes: Vec<Arc<Node>>) -> bool {
         let placed = nodes.into_iter().filter_map(|node| {
             let (target, path) = self.destination(area, &node)?;
@@ -282,8 +286,8 @@ impl Staging {
         any
     }
 
-    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it out just now, and may
-    /// hang doing so.
+    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it
+    /// out just now, and may hang doing so.
     fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
         let _nobody_takes_it_out = node.file()?.io.try_read()?;
         let attr = {

@@ -6,8 +6,9 @@
 //! 2. Its owner, attributes, ACLs, mode and times, from a copy that can be reached.
 //! 3. Rename into its parent's copy.
 //!
-//! Where a file that exists elsewhere is to go there, the directory is synced before step 3 and its parent after it; else it becomes durable with its
-//! first file. A crash leaves the hidden one, which the next mount removes, or a whole copy.
+//! Where a file that exists elsewhere is to go there, the directory is synced before step 3 and its parent after it;
+//! else it becomes durable with its first file. A crash leaves the hidden one, which the next mount removes, or a whole
+//! copy.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -148,16 +149,18 @@ impl Tree {
         }
     }
 
-    /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are dropped.
+    /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are
+    /// dropped.
     pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir)?;
         self.known_copies(node, dir)
     }
 
-    /// The branch of a directory's only copy, locked: as long as the guard lives, none is made elsewhere, and no file moves in or out. So what the branch
-    /// says of a name holds for the pool. `None` where there are several, where a branch is missing without which nothing may be said, where it would have to
-    /// be waited for, and where the branch may hang.
+    /// The branch of a directory's only copy, locked: as long as the guard lives, none is made elsewhere, and no file
+    /// moves in or out. So what the branch says of a name holds for the pool. `None` where there are several, where a
+    /// branch is missing without which nothing may be said, where it would have to be waited for, and where the branch
+    /// may hang.
     pub(crate) fn only_copy<'a>(&self, node: &'a Arc<Node>) -> OpResult<Option<(DirAt, RankedMutexGuard<'a, ()>)>> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let Some(commit) = dir.commit.try_lock() else { return Ok(None) };
@@ -168,7 +171,8 @@ impl Tree {
         Ok(copies.pop().filter(|copy| !copy.online.guarded).map(|copy| (copy, commit)))
     }
 
-    /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no names.
+    /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no
+    /// names.
     pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
@@ -229,9 +233,10 @@ impl Tree {
         }
     }
 
-    /// A directory was found under a name that is not the node's. When some copy of the node is still where the node is, the found ones are another
-    /// directory now: a branch that was away while it was renamed has come back, or somebody renamed them on their branch. They are no copies
-    /// of the node any more, and get a number of their own. Else the node has moved; copies that were not found are none.
+    /// A directory was found under a name that is not the node's. When some copy of the node is still where the node
+    /// is, the found ones are another directory now: a branch that was away while it was renamed has come back, or
+    /// somebody renamed them on their branch. They are no copies of the node any more, and get a number of their own.
+    /// Else the node has moved; copies that were not found are none.
     pub(crate) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
         let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return };
         let known = dir.state.read().copies.clone();
@@ -346,8 +351,8 @@ impl Tree {
         true
     }
 
-    /// The directory's copy on `branch`, made there (with its parents) if it is not there yet, with the mode, owner, times, attributes
-    /// and ACLs that users see.
+    /// The directory's copy on `branch`, made there (with its parents) if it is not there yet, with the mode, owner,
+    /// times, attributes and ACLs that users see.
     pub(crate) fn ensure_dir(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<DirAt> {
         self.ensure_dir_within(node, branch, None)
     }
@@ -398,8 +403,9 @@ impl Tree {
         Ok(dir)
     }
 
-    /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet, with the one that they
-    /// were made in: to be synced where nobody waits for it, before the only copy of a file comes into them.
+    /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet, with
+    /// the one that they were made in: to be synced where nobody waits for it, before the only copy of a file comes
+    /// into them.
     pub(crate) fn unsynced_copies(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<Vec<(Arc<Node>, DirAt)>> {
         let mut unsynced = Vec::new();
         let mut at = Arc::clone(node);

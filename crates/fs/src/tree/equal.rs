@@ -1,11 +1,13 @@
 //! What is shown of a directory whose copies differ, and changes that copies still lack.
 //!
-//! The pool never changes a disk that it was only asked to show. So copies of a directory that differ in owner, mode or ACL stay as they are, and what counts is
-//! decided in what is shown, which the kernel enforces ([`crate::rights`]). Only a change that was asked for is carried on: one that a copy missed while its branch was
-//! away, or could not follow (the others have a note of it that names the copy), and one that a kill interrupted (the copies have a mark that says all of it).
+//! The pool never changes a disk that it was only asked to show. So copies of a directory that differ in owner, mode or
+//! ACL stay as they are, and what counts is decided in what is shown, which the kernel enforces ([`crate::rights`]).
+//! Only a change that was asked for is carried on: one that a copy missed while its branch was away, or could not
+//! follow (the others have a note of it that names the copy), and one that a kill interrupted (the copies have a mark
+//! that says all of it).
 //!
-//! Compared are all copies before the first use of the directory, and again before its first use after a branch came or went
-//! ([`Tree::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
+//! Compared are all copies before the first use of the directory, and again before its first use after a branch came or
+//! went ([`Tree::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
 //!
 //! Which copies count: those on branches that are online, but
 //! - no staging copy;
@@ -55,7 +57,8 @@ struct Met {
 }
 
 impl Tree {
-    /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether something changed since.
+    /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether
+    /// something changed since.
     pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
         let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
         self.recheck(node, dir, &looks)
@@ -91,7 +94,8 @@ impl Tree {
         Ok(changed)
     }
 
-    /// The caller holds the lock on the directory's attributes. Fails where the attributes of a copy that was opened cannot be read: what it denies is not known.
+    /// The caller holds the lock on the directory's attributes. Fails where the attributes of a copy that was opened
+    /// cannot be read: what it denies is not known.
     pub(crate) fn compare(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<bool> {
         let forget = |changed: &OpResult<bool>| {
             if !matches!(changed, Ok(false)) {
@@ -226,8 +230,8 @@ impl Tree {
             _ => None,
         });
         let Some(Intention { rights, copies }) = begun else { return late };
-        // All copies are marked before the first is changed, and each loses its mark with the change: one that has none had the whole change, and perhaps
-        // later ones, or none of it. The marked ones get what it has.
+        // All copies are marked before the first is changed, and each loses its mark with the change: one that has none
+        // had the whole change, and perhaps later ones, or none of it. The marked ones get what it has.
         let is_settled = |seen: &InspectedCopy| {
             seen.mark.is_none() && seen.at.online.abilities.ownership && !self.branches.is_staging(seen.at.id())
         };
@@ -261,7 +265,8 @@ impl Tree {
         late
     }
 
-    /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies have the number of their original).
+    /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies
+    /// have the number of their original).
     fn is_owed(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
         let number =
             |seen: &InspectedCopy| self.inodes.ino_checked(inode_key(&seen.at.online, &seen.meta), seen.meta.btime);

@@ -1,4 +1,5 @@
-//! Changes of a directory's copies: those that users ask for, which make all copies equal, and the attributes that a branch's root gets with its first entry.
+//! Changes of a directory's copies: those that users ask for, which make all copies equal, and the attributes that a
+//! branch's root gets with its first entry.
 //!
 //! A change of owner, mode or ACLs:
 //!
@@ -27,7 +28,8 @@ use crate::tree::dirs::Copies;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
-    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are equal in them afterwards.
+    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are
+    /// equal in them afterwards.
     pub(crate) fn change_dir(
         &self,
         node: &Arc<Node>,
@@ -80,7 +82,8 @@ impl Tree {
             }
             None => Vec::new(),
         };
-        // First: a note without its change is no harm, a change without its note would not hold against a copy that comes back.
+        // First: a note without its change is no harm, a change without its note would not hold against a copy that
+        // comes back.
         let noted = self.somebody_is_away();
         let away = self.copies_away(node, dir);
         if noted {
@@ -159,7 +162,8 @@ impl Tree {
         copies
     }
 
-    /// A branch goes: which directories have copies there, for the kernel will forget them. Their numbers tell them from others that get their inodes.
+    /// A branch goes: which directories have copies there, for the kernel will forget them. Their numbers tell them
+    /// from others that get their inodes.
     pub(crate) fn remember_copies(&self, gone: BranchId, identity: u128) {
         let mut found = Vec::new();
         for node in self.nodes.snapshot() {

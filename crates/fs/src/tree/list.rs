@@ -35,7 +35,8 @@ impl Tree {
         alone
     }
 
-    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was given this one.
+    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it
+    /// was given this one.
     pub(crate) fn end_listing(&self, node: NodeId) {
         let Ok(node) = self.dir_node(node) else { return };
         let Some(dir) = node.dir() else { return };
@@ -84,7 +85,8 @@ impl Tree {
         for _ in 0..HURRIED_LOOKS {
             let moves = dir.moves.load(Ordering::Acquire);
             let listing = look()?;
-            // A file on its way between two copies may have been missed in both, also where there was but one when it was looked.
+            // A file on its way between two copies may have been missed in both, also where there was but one when it
+            // was looked.
             if moves.is_multiple_of(2) && dir.moves.load(Ordering::Acquire) == moves {
                 return Ok(listing);
             }

@@ -88,8 +88,8 @@ impl Tree {
             }
         }
         match failure {
-            // Not found where we could look, and we could not look everywhere: a branch that went away just now is skipped as one
-            // that is away, anything else must not become "there is none".
+            // Not found where we could look, and we could not look everywhere: a branch that went away just now is
+            // skipped as one that is away, anything else must not become "there is none".
             Some(OpError::Offline | OpError::Sys(Errno::NOTCONN | Errno::TIMEDOUT)) if copies.len() > 1 => {
                 Ok(Found { at, moves: None })
             }
@@ -98,7 +98,8 @@ impl Tree {
         }
     }
 
-    /// Of several finds, keeps what users see: all copies of a directory; of files the newest, and the others are reported.
+    /// Of several finds, keeps what users see: all copies of a directory; of files the newest, and the others are
+    /// reported.
     fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: Found) -> Found {
         let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
         if found.at.len() == 1 || directories == found.at.len() {
@@ -130,7 +131,8 @@ impl Tree {
         }
     }
 
-    /// The node of what was found, with one more reference. What was found may have moved since: then it is looked for again.
+    /// The node of what was found, with one more reference. What was found may have moved since: then it is looked for
+    /// again.
     pub(crate) fn intern(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, Attr)> {
         let mut again;
         let mut found = found;
@@ -183,7 +185,8 @@ impl Tree {
                     !state.unlinked && state.backing == backing && node.born == born
                 })
         };
-        // A node that does not fit goes only for a file that is there: what was seen may be gone, and its inode another file's.
+        // A node that does not fit goes only for a file that is there: what was seen may be gone, and its inode another
+        // file's.
         let unfit = self.nodes.find(backing).is_some_and(|node| !fits(&node));
         if self.is_old_look(dir, name, meta, unfit) {
             return None;
@@ -199,7 +202,8 @@ impl Tree {
             still().then_some(node)
         })?;
         if !new && !still() {
-            // The name may have been seen before its file moved away, and the node may be that of the next file with that inode.
+            // The name may have been seen before its file moved away, and the node may be that of the next file with
+            // that inode.
             self.nodes.release(&node, 1);
             return None;
         }
@@ -209,7 +213,8 @@ impl Tree {
             };
             if !known(&file.state.read().names) {
                 let mut state = file.state.write();
-                // It was seen before the lock was held; whoever gave the file another name since holds the lock as well.
+                // It was seen before the lock was held; whoever gave the file another name since holds the lock as
+                // well.
                 if !known(&state.names)
                     && state.backing == backing
                     && let Ok(now) = dir.stat(name)
@@ -225,8 +230,8 @@ impl Tree {
         Some(node)
     }
 
-    /// What was seen of a name is not so any more. Looked at only where it speaks against what is known of its inode (or `doubted`): an
-    /// old look at an inode that is another file's by now must not take that one's number away.
+    /// What was seen of a name is not so any more. Looked at only where it speaks against what is known of its inode
+    /// (or `doubted`): an old look at an inode that is another file's by now must not take that one's number away.
     fn is_old_look(&self, dir: &DirAt, name: &OsStr, meta: &Meta, doubted: bool) -> bool {
         (doubted || self.inodes.contradicts(inode_key(&dir.online, meta), meta.btime))
             && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
@@ -423,8 +428,8 @@ impl Tree {
     }
 }
 
-/// What a file is that was found under a name, on a file system where each name may have a size of its own (FUSE) or an old one (networks): as those see
-/// it who have it open. The kernel appends at the end that it was told last.
+/// What a file is that was found under a name, on a file system where each name may have a size of its own (FUSE) or an
+/// old one (networks): as those see it who have it open. The kernel appends at the end that it was told last.
 fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
     let handle = node.file().and_then(|file| file.state.read().any_handle());
     handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)

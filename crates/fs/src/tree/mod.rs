@@ -1,4 +1,5 @@
-//! The merged tree: nodes and their names, directories over branches, their copies and listings, inode numbers. What changes names or moves files stands on it.
+//! The merged tree: nodes and their names, directories over branches, their copies and listings, inode numbers. What
+//! changes names or moves files stands on it.
 //!
 //! - `dirs`: copies of a directory on the branches, and their descriptors
 //! - `lookup`: names to nodes, attributes; `list`: listings
@@ -47,8 +48,8 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
-    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that it waits for them before it
-    /// keeps others from resolving names.
+    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that
+    /// it waits for them before it keeps others from resolving names.
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,

@@ -1,5 +1,6 @@
-//! Names that a branch may have made, and that nobody got: its answer was lost or came too late, or what was to be done next with the new name failed.
-//! They go at once where the branch answers, else when it is back, before anybody looks at it; else they would hide what was made elsewhere meanwhile.
+//! Names that a branch may have made, and that nobody got: its answer was lost or came too late, or what was to be done
+//! next with the new name failed. They go at once where the branch answers, else when it is back, before anybody looks
+//! at it; else they would hide what was made elsewhere meanwhile.
 //!
 //! Known until the daemon ends. One that is killed leaves what it was making, an empty file.
 
@@ -83,7 +84,8 @@ fn is_unsure(error: OpError) -> bool {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Tree {
-    /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What somebody else knows of is theirs.
+    /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What
+    /// somebody else knows of is theirs.
     pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {

@@ -21,8 +21,8 @@ pub(crate) struct HeldNumber {
 }
 
 impl Tree {
-    /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody may get that inode
-    /// for another file, so it is kept open. `None` when nothing is known of it, or names are left.
+    /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody
+    /// may get that inode for another file, so it is kept open. `None` when nothing is known of it, or names are left.
     pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
         let key = inode_key(&dir.online, meta);
         if meta.nlink > 1 || self.inodes.born(key).is_none() {
@@ -39,14 +39,14 @@ impl Tree {
     }
 
     /// Steps: 1. look into every copy; 2. remove the copies one after the other; 3. when one will not go (somebody put
-    /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which is
-    /// the same as not having removed it.
+    /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which
+    /// is the same as not having removed it.
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
         self.remove_dir_for(node, name, &[], || Ok(()))
     }
 
-    /// As `remove_dir`, for a directory that `rename` replaces on some branches: it is found empty first, then `rename` is called,
-    /// then the copies that it did not replace go. Nothing is gone when `rename` fails.
+    /// As `remove_dir`, for a directory that `rename` replaces on some branches: it is found empty first, then `rename`
+    /// is called, then the copies that it did not replace go. Nothing is gone when `rename` fails.
     pub(crate) fn remove_dir_for(
         &self,
         node: &Arc<Node>,
@@ -109,8 +109,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does not, it gets what
-    /// is shown, and the rest from the copy that `stays`.
+    /// Makes a copy again that was removed, as it was: its inode lives on while its descriptor is held. Where it does
+    /// not, it gets what is shown, and the rest from the copy that `stays`.
     fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
         let Some(dir) = node.dir() else { return };
         // Nobody may take it for a stranger's before it has its number.
@@ -159,8 +159,8 @@ impl Tree {
     }
 }
 
-/// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to its inode, as long as the kernel
-/// knows it. Files of data are left alone: what they occupy must be free at once.
+/// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to
+/// its inode, as long as the kernel knows it. Files of data are left alone: what they occupy must be free at once.
 pub(crate) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
     let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
     is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()

@@ -177,7 +177,8 @@ pub(crate) const RULE_SETS: usize = 4;
 pub(crate) fn rule_set(number: usize) -> RulesSpec {
     let size = |is| Condition::Size { is, value: ByteSize(BIG), hysteresis: ByteSize(0) };
     let extension = |name: &str| Condition::Extension { any_of: vec![name.to_owned()], negated: false };
-    // What no rule names stays where it is on a default list of several. A last rule for all files is an order of preference instead.
+    // What no rule names stays where it is on a default list of several. A last rule for all files is an order of
+    // preference instead.
     let rest = |to: &str| when_all("rest", Vec::new(), to);
     let (rules, default): (_, &[&str]) = match number % RULE_SETS {
         0 => (vec![when("big", size(Comparison::Greater), "slow"), rest("fast")], &["any"]),

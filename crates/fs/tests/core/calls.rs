@@ -1,5 +1,6 @@
-//! What an operation may cost in system calls on its branch, where a directory is on one of three branches. The calls of the kernel's requests around it are
-//! counted apart: a create by a program is a lookup, a create, and later a release.
+//! What an operation may cost in system calls on its branch, where a directory is on one of three branches. The calls
+//! of the kernel's requests around it are counted apart: a create by a program is a lookup, a create, and later a
+//! release.
 
 use std::ffi::OsStr;
 use std::sync::Arc;

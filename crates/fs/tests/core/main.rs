@@ -3,7 +3,8 @@
 //! - `model`: what users should see; `world`: a pool beside a model, and the operations on both
 //! - `ops`: operations and their generator; `check`: comparing the two, and what must hold on the branches
 //! - `calls`: how many system calls an operation may cost
-//! - `sequences`, `threads`: generated runs; `races`, `arrivals`, `batches`, `dir_times`, `staging`, `regressions`: single statements; kills are `tests/kills`
+//! - `sequences`, `threads`: generated runs; `races`, `arrivals`, `batches`, `dir_times`, `staging`, `regressions`:
+//!   single statements; kills are `tests/kills`
 //!
 //! No test of this binary may start a process: see `tests/kills`.
 //!

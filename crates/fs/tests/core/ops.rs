@@ -1,5 +1,5 @@
-//! Operations, and how they are drawn. Each names what it acts on by a number that is taken modulo what is there, so that any part of
-//! a sequence is a sequence.
+//! Operations, and how they are drawn. Each names what it acts on by a number that is taken modulo what is there, so
+//! that any part of a sequence is a sequence.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Generated sequences of operations, each compared with the model after every step. A failure is cut down before it is shown.
+//! Generated sequences of operations, each compared with the model after every step. A failure is cut down before it is
+//! shown.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

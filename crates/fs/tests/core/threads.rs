@@ -1,7 +1,7 @@
 //! Many threads on one pool, with its mover and an enforcer at work: nobody waits for ever, and nobody loses a file.
 //!
-//! Each worker has files of its own, in directories that all share; what it reads must be what it wrote. Names are a worker's own, as
-//! the kernel lets only one thread at a time change a name.
+//! Each worker has files of its own, in directories that all share; what it reads must be what it wrote. Names are a
+//! worker's own, as the kernel lets only one thread at a time change a name.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -116,7 +116,8 @@ impl Scene {
         false
     }
 
-    /// Runs `busy` on a thread of its own while `slow` is frozen, and `look` here. The branch answers again before anything is waited for.
+    /// Runs `busy` on a thread of its own while `slow` is frozen, and `look` here. The branch answers again before
+    /// anything is waited for.
     fn while_it_hangs<T>(&self, busy: impl FnOnce() + Send, look: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             let frozen = self.frozen();

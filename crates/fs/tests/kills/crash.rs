@@ -1,7 +1,9 @@
-//! Kills: a child process runs operations, with its mover's work among them, and is killed at a random moment. Assembled again, the
-//! pool must show what the model says after the last operation that ended, or after the one that was under way.
+//! Kills: a child process runs operations, with its mover's work among them, and is killed at a random moment.
+//! Assembled again, the pool must show what the model says after the last operation that ended, or after the one that
+//! was under way.
 //!
-//! The child is this test binary again, running `child` alone; it writes the number of each operation before and after it.
+//! The child is this test binary again, running `child` alone; it writes the number of each operation before and after
+//! it.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +29,8 @@ fn operations(seed: u64) -> Vec<Op> {
     let fits = |op: &Op| {
         !matches!(op, Op::TakeAway { .. } | Op::GiveBack | Op::Exchange { .. } | Op::Remount { .. } | Op::Drain { .. })
     };
-    // A mover as busy as it would be with a thread of its own. Root's files, as those of others get their owner in a second step.
+    // A mover as busy as it would be with a thread of its own. Root's files, as those of others get their owner in a
+    // second step.
     let with_moves = |op: Op| match op {
         Op::Put { dir, name, perm, len, .. } => [Op::Put { dir, name, perm, uid: 0, len }, Op::Settle],
         op => [op, Op::Settle],
@@ -62,8 +65,8 @@ fn child() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Models after `count` operations and after one more; the second may be between the two where an operation has several steps. None
-/// when a write was cut short by a full branch.
+/// Models after `count` operations and after one more; the second may be between the two where an operation has several
+/// steps. None when a write was cut short by a full branch.
 fn expected(seed: u64, count: usize) -> Done<Vec<Model>> {
     let mut world = World::new(Ground::Memory, seed as usize);
     let operations = operations(seed);
@@ -98,7 +101,8 @@ fn expected(seed: u64, count: usize) -> Done<Vec<Model>> {
     Ok(models)
 }
 
-/// What a regular file holds. The name may still be that of a pipe that the operation was to replace: reading one never ends.
+/// What a regular file holds. The name may still be that of a pipe that the operation was to replace: reading one never
+/// ends.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let is_file = std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file());
     is_file.then(|| std::fs::read(path).ok())?
@@ -122,7 +126,8 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
     }
 }
 
-/// Of a directory whose copies had each another mode when the kill came, what both allow: nothing is opened, nobody is lost.
+/// Of a directory whose copies had each another mode when the kill came, what both allow: nothing is opened, nobody is
+/// lost.
 fn half_changed(before: &Model, after: &Model) -> Option<Model> {
     let mut between = before.clone();
     for (key, dir) in &mut between.dirs {
@@ -196,7 +201,8 @@ fn kill_once(seed: u64) -> Done<usize> {
         model.bury(&BTreeSet::new());
         world.drop_caches();
         world.model = model;
-        // Twice: a number that the crash took back is given anew by the first look at the directory, and its listing shows it then.
+        // Twice: a number that the crash took back is given anew by the first look at the directory, and its listing
+        // shows it then.
         let checked = check::all(&mut world).or_else(|_| check::all(&mut world));
         match checked {
             Ok(()) => return world.finish().map(|()| done).map_err(|text| format!("killed in {done}, then {text}")),

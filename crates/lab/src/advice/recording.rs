@@ -1,8 +1,9 @@
 //! Recorded requests, and variants of them.
 //!
-//! The modelled machines have no chance in them: a trace always gives the same figures. How far these depend on accidents, such as where the platter stands, show variants
-//! whose requests come up to one turn of a disk later, each before the next one. Source: Alameldeen and Wood, "Variability in architectural simulations of
-//! multi-threaded workloads", HPCA 2003 (small random delays make a space of runs).
+//! The modelled machines have no chance in them: a trace always gives the same figures. How far these depend on
+//! accidents, such as where the platter stands, show variants whose requests come up to one turn of a disk later, each
+//! before the next one. Source: Alameldeen and Wood, "Variability in architectural simulations of multi-threaded
+//! workloads", HPCA 2003 (small random delays make a space of runs).
 
 use std::sync::Arc;
 

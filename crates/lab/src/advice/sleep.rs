@@ -1,7 +1,7 @@
 //! When the disk may sleep, and how much flash to put in front of it.
 //!
-//! What counts is power. Out is what starts the motor more often than [`MOST_STARTS_A_DAY`]. Of settings that are level, the one with the least flash is
-//! best, then the one with the fewest starts.
+//! What counts is power. Out is what starts the motor more often than [`MOST_STARTS_A_DAY`]. Of settings that are
+//! level, the one with the least flash is best, then the one with the fewest starts.
 
 use serde::Serialize;
 use umbrella_model::device::profiles;
@@ -26,7 +26,8 @@ const SPIN_DOWNS: [&str; 3] = [BY_ITSELF, "adaptive", "rent_to_buy"];
 /// Sizes of flash.
 const FLASHES: [ByteSize; 4] = [ByteSize(128 << 20), ByteSize(512 << 20), ByteSize(2 << 30), ByteSize(8 << 30)];
 
-/// Assumed: a drive bears 50,000 starts of its motor, as data sheets of desktop drives have it; in five years that is so many a day.
+/// Assumed: a drive bears 50,000 starts of its motor, as data sheets of desktop drives have it; in five years that is
+/// so many a day.
 pub const MOST_STARTS_A_DAY: f64 = 27.0;
 
 /// A shorter recording says nothing: sleep pays after a minute or so, and habits show over hours.

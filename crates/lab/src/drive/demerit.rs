@@ -1,7 +1,7 @@
 //! The demerit figure: how far two distributions of response times lie apart.
 //!
-//! Source: Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994: the root mean square of the
-//! horizontal distance between the two cumulative distributions.
+//! Source: Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994: the root mean
+//! square of the horizontal distance between the two cumulative distributions.
 
 use umbrella_units::Nanos;
 

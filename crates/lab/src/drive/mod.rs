@@ -1,4 +1,5 @@
-//! Drives as they were measured: profiles in files of their own, and how near the model comes to what the real drive did.
+//! Drives as they were measured: profiles in files of their own, and how near the model comes to what the real drive
+//! did.
 
 mod demerit;
 pub mod disksim;

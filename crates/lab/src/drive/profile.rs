@@ -66,7 +66,8 @@ pub struct Commands {
     pub write_sector_ms: Millis,
     /// The share of a read that is in the buffer before it goes over the bus, from 0 to 1.
     pub read_share: f64,
-    /// What is different for a write that follows a write elsewhere, where the drive then leaves the bus before it takes the data.
+    /// What is different for a write that follows a write elsewhere, where the drive then leaves the bus before it
+    /// takes the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_disconnect: Option<ExtraDisconnect>,
 }
@@ -102,7 +103,8 @@ pub struct DriveProfile {
     /// What settling for a write takes longer than for a read.
     #[serde(default)]
     pub write_settle_ms: Millis,
-    /// Whether the heads settle again on the cylinder where they are: before a write, and before a read that follows one.
+    /// Whether the heads settle again on the cylinder where they are: before a write, and before a read that follows
+    /// one.
     #[serde(default)]
     pub settles_again: bool,
     /// Commands that it takes at once.

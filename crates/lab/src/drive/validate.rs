@@ -1,7 +1,8 @@
 //! Replays what a real drive was asked, one request at a time, and compares the response times.
 //!
-//! A line of the trace: `R|W  class  first-sector  sectors  response-time-us  idle-us`. The next request is sent `idle-us` after this one was
-//! completed: read so, sequential writes meet the platter where the real drive's did. The class is the measurer's note and is not used. An empty line and one that begins with `#` say nothing.
+//! A line of the trace: `R|W  class  first-sector  sectors  response-time-us  idle-us`. The next request is sent
+//! `idle-us` after this one was completed: read so, sequential writes meet the platter where the real drive's did. The
+//! class is the measurer's note and is not used. An empty line and one that begins with `#` say nothing.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -104,8 +104,8 @@ impl<M: Machine> Observe<M> for () {}
 /// What came of an experiment.
 #[derive(Debug)]
 pub struct Results<M: Machine> {
-    /// An outcome, or none, for each cell: those that were not finished when the observer stopped the experiment, or that had
-    /// not begun when a run failed, have none.
+    /// An outcome, or none, for each cell: those that were not finished when the observer stopped the experiment, or
+    /// that had not begun when a run failed, have none.
     pub outcomes: Vec<Option<M::Outcome>>,
     /// Why a run failed, and with it the experiment.
     pub error: Option<LabError>,

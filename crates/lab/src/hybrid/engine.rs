@@ -1,8 +1,8 @@
 //! The event loop.
 //!
-//! What happens next is the earliest of: the next request, an event of the disk or the flash, the moment at which the disk may sleep, the moment at
-//! which it has been quiet for long enough, and the end. At one moment, what the devices have done comes first, then what arrives, then what
-//! follows from both ([`Engine::settle`]).
+//! What happens next is the earliest of: the next request, an event of the disk or the flash, the moment at which the
+//! disk may sleep, the moment at which it has been quiet for long enough, and the end. At one moment, what the devices
+//! have done comes first, then what arrives, then what follows from both ([`Engine::settle`]).
 
 use std::collections::VecDeque;
 
@@ -246,7 +246,8 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.wake(WakeReason::Full);
             return false;
         };
-        // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the flash's queue.
+        // It is on flash only when the flash has written it, but whatever reads it from there comes after it in the
+        // flash's queue.
         let at = LogSector(record.0 + u64::from(METADATA));
         let end = LogSector(at.0 + range.sectors);
         self.log.commit(end, [Logged { range, source: Source::Log(at), metadata: METADATA }]);

@@ -51,8 +51,8 @@ impl HybridInput {
         HybridInput { name: name.to_owned(), arrivals: arrivals.into(), length: length.max(last), wrapped: false }
     }
 
-    /// A trace on a disk of that capacity: its devices one behind the other; what lies beyond the end begins at the start again. Requests that
-    /// begin or end within a sector count whole ones; discards are left out.
+    /// A trace on a disk of that capacity: its devices one behind the other; what lies beyond the end begins at the
+    /// start again. Requests that begin or end within a sector count whole ones; discards are left out.
     pub fn trace(path: &Path, open: &OpenOptions, capacity: Lba) -> Result<HybridInput, LabError> {
         let failed = |source| LabError::Trace { path: path.to_owned(), source };
         let (mut records, mut summary) = (Vec::new(), Summary::default());

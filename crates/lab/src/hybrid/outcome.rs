@@ -42,7 +42,8 @@ pub struct HybridOutcome {
     pub redirected: Redirected,
     /// Flushing.
     pub flushes: FlushFigures,
-    /// The share of the flushes' time that the requests of others cost, in percent: what they take less with the devices to themselves.
+    /// The share of the flushes' time that the requests of others cost, in percent: what they take less with the
+    /// devices to themselves.
     #[serde(default)]
     pub contention: f64,
     /// Where the disk's watts come from: measured, a data sheet, or assumed.
@@ -125,7 +126,8 @@ pub struct FlushFigures {
     pub time_s: f64,
     /// Part of it in which a read from flash was under way.
     pub flash_s: f64,
-    /// Part of it in which a write to the disk, or the flush of its buffer, was under way; with two buffers this overlaps the former.
+    /// Part of it in which a write to the disk, or the flush of its buffer, was under way; with two buffers this
+    /// overlaps the former.
     pub disk_s: f64,
     /// The one at the end of the run, which only the end asked for.
     pub at_end_s: f64,

@@ -1,5 +1,5 @@
-//! The event loop on devices of which each request takes a round time, so that every time can be worked out by hand, and its data kept track of on
-//! modelled ones.
+//! The event loop on devices of which each request takes a round time, so that every time can be worked out by hand,
+//! and its data kept track of on modelled ones.
 
 mod contents;
 mod times;

@@ -2,14 +2,17 @@
 //!
 //! Every figure of it is assumed; none was fitted to anything.
 //!
-//! - At any hour, a background: every three minutes or so a few small writes to a journal, a log and an inode, as daemons cause them.
-//! - From Monday to Friday, 9 to 12 and 13 to 17:30; on Saturday and Sunday, 19 to 22, more slowly: actions of the user, half a minute apart on average,
-//!   with pauses of ten minutes or so. An action opens a program (reads in runs; half of them find all in memory and read nothing), browses (small
-//!   rewrites of a hot set), or saves a document (a few writes, and metadata).
+//! - At any hour, a background: every three minutes or so a few small writes to a journal, a log and an inode, as
+//!   daemons cause them.
+//! - From Monday to Friday, 9 to 12 and 13 to 17:30; on Saturday and Sunday, 19 to 22, more slowly: actions of the
+//!   user, half a minute apart on average, with pauses of ten minutes or so. An action opens a program (reads in runs;
+//!   half of them find all in memory and read nothing), browses (small rewrites of a hot set), or saves a document (a
+//!   few writes, and metadata).
 //! - Twice a working day a large copy: hundreds of megabytes in sequence, read from one place and written to another.
 //! - Each night at three, a job that reads a few thousand small pieces and writes a few hundred.
 //!
-//! Addresses: metadata and hot data in the first tenth of 100 GB, programs behind, documents in the middle, large files in the second half.
+//! Addresses: metadata and hot data in the first tenth of 100 GB, programs behind, documents in the middle, large files
+//! in the second half.
 
 use umbrella_units::{BLOCK_SECTORS, Lba, Nanos, SectorRange};
 
@@ -196,7 +199,8 @@ impl Week {
         self.large += total;
         let from = from + self.pause(600.0);
         for part in 0..total / COPIED {
-            // Some 5 MB a second: from a camera or over a network. What was read in five seconds is then written at once, as page caches do it.
+            // Some 5 MB a second: from a camera or over a network. What was read in five seconds is then written at
+            // once, as page caches do it.
             let read_at = from + part as f64 * READ_EVERY;
             let round = (part as f64 * READ_EVERY / WRITTEN_EVERY).floor();
             let into = (part as f64 * READ_EVERY - round * WRITTEN_EVERY) / WRITTEN_EVERY;

@@ -46,8 +46,8 @@ pub(super) struct DiskFill {
 }
 
 impl DiskFill {
-    /// In the order of addresses: how many untouched blocks come before the touched block of each number, so that `cold` of them are spread over
-    /// the gaps by their lengths.
+    /// In the order of addresses: how many untouched blocks come before the touched block of each number, so that
+    /// `cold` of them are spread over the gaps by their lengths.
     fn cold_before(&self, cold: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let all: u64 = self.gaps.iter().map(|(_, gap)| gap.0).sum();
         let mut sum = 0_u64;
@@ -173,8 +173,9 @@ impl LogInput {
         self.most_live
     }
 
-    /// The blocks that hold data at the beginning, in the order of their addresses, as they will each time that the requests begin again: all but
-    /// those that end discarded. On a disk, blocks that are never touched lie between them; their numbers are behind all others.
+    /// The blocks that hold data at the beginning, in the order of their addresses, as they will each time that the
+    /// requests begin again: all but those that end discarded. On a disk, blocks that are never touched lie between
+    /// them; their numbers are behind all others.
     pub(super) fn filled(&self, utilisation: Percent) -> impl Iterator<Item = BlockNo> + '_ {
         let touched = self.blocks.0;
         let cold = self.cold(utilisation);
@@ -189,7 +190,8 @@ impl LogInput {
         blocks.filter(is_filled).map(BlockNo)
     }
 
-    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data, or the disk, fill 2,048, but at least 8.
+    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data, or the disk, fill 2,048, but
+    /// at least 8.
     pub fn segment_blocks(&self) -> u32 {
         let data = self.disk.as_ref().map_or(self.most_live, |disk| disk.blocks);
         let fitting = (data.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);
@@ -207,7 +209,8 @@ impl LogInput {
     }
 }
 
-/// Which blocks hold nothing when the requests have come to their end, and how many held something at a time, at most, when they begin from there.
+/// Which blocks hold nothing when the requests have come to their end, and how many held something at a time, at most,
+/// when they begin from there.
 fn life(requests: &[Request], blocks: Pages) -> (Vec<bool>, Pages) {
     let mut empty = vec![false; blocks.0 as usize];
     let pass = |empty: &mut Vec<bool>| {

@@ -1,10 +1,12 @@
 //! A trace as an input of a log: the pages that it reads or writes, packed in the order of their addresses.
 //!
 //! - [`LogInput::trace`]: they are all data that there is, of all its disks together.
-//! - [`LogInput::disks`]: one input for each disk that is written. The log is as large as the disk; the rest of the disk is data that is
-//!   never touched, as far as the log is filled. Where a disk reaches how far is the highest address of the trace.
+//! - [`LogInput::disks`]: one input for each disk that is written. The log is as large as the disk; the rest of the
+//!   disk is data that is never touched, as far as the log is filled. Where a disk reaches how far is the highest
+//!   address of the trace.
 //!
-//! Larger disks are made smaller: the gaps between touched pages shrink together with the log, to a disk of 1 GiB, or of four times what is touched.
+//! Larger disks are made smaller: the gaps between touched pages shrink together with the log, to a disk of 1 GiB, or
+//! of four times what is touched.
 
 use std::path::Path;
 
@@ -77,7 +79,8 @@ const TOUCHED: u64 = 4;
 /// What a request does with which pages.
 type Span = (TraceOp, (u64, u64));
 
-/// The records of a trace as spans of pages: requests that begin or end within a page count whole ones, discards only what they cover whole.
+/// The records of a trace as spans of pages: requests that begin or end within a page count whole ones, discards only
+/// what they cover whole.
 fn spans<'a>(records: impl Iterator<Item = &'a Record>, summary: &Summary, areas: &[BlockNo]) -> Vec<Span> {
     let pages_of = |record: &Record| {
         let device = record.device as usize;

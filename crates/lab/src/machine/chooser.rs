@@ -1,8 +1,9 @@
-//! Who chooses the pages that the thresholds demand: the policy, and for writers that are held up another one, if it is said so.
+//! Who chooses the pages that the thresholds demand: the policy, and for writers that are held up another one, if it is
+//! said so.
 //!
 //! In Linux 2.6.12 the background thread goes through `background_writeout()`, a throttled writer through
-//! `balance_dirty_pages()` (mm/page-writeback.c). Who changes the one (TESA, III-C) leaves the other as it was: while writers
-//! are throttled each of them writes a batch in turn with the background thread, by the kernel's own order.
+//! `balance_dirty_pages()` (mm/page-writeback.c). Who changes the one (TESA, III-C) leaves the other as it was: while
+//! writers are throttled each of them writes a batch in turn with the background thread, by the kernel's own order.
 
 use umbrella_policy::writeback::{DirtyPage, Event, Needs, WriteBack};
 use umbrella_units::{Nanos, Pages};

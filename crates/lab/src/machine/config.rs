@@ -11,16 +11,17 @@ pub enum Allocation {
     AtOnce,
     /// When they are written back, each run together, as in ext4.
     Delayed,
-    /// Each time they are written back, at the head of a log in the second half of the disk, as in NILFS; metadata too. What was
-    /// there before the run lies as ext2 would have it.
+    /// Each time they are written back, at the head of a log in the second half of the disk, as in NILFS; metadata too.
+    /// What was there before the run lies as ext2 would have it.
     Log,
 }
 
-/// Processor time for bookkeeping, beside [`Config::cpu_per_step`] and [`Config::cpu_per_page`]; zero: none. Sources of the
-/// values that the papers' machines have: docs/models.md.
+/// Processor time for bookkeeping, beside [`Config::cpu_per_step`] and [`Config::cpu_per_page`]; zero: none. Sources of
+/// the values that the papers' machines have: docs/models.md.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bookkeeping {
-    /// A directory entry that is scanned when a name is made, removed, or looked for in vain (ext2's linear directories).
+    /// A directory entry that is scanned when a name is made, removed, or looked for in vain (ext2's linear
+    /// directories).
     pub entry: Nanos,
     /// A page that enters a policy's zones, and leaves them again.
     pub zone_page: Nanos,
@@ -52,8 +53,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Processor times are those of the papers' machines (1.6 to 3 GHz): 3 us a system call, 2 us a page (about 2 GB/s).
-    /// Assumed; they matter only where the disk does not.
+    /// Processor times are those of the papers' machines (1.6 to 3 GHz): 3 us a system call, 2 us a page (about 2
+    /// GB/s). Assumed; they matter only where the disk does not.
     fn default() -> Config {
         Config {
             cache: PageCacheConfig::default(),

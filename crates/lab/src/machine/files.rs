@@ -200,8 +200,8 @@ impl Files {
         ext2.allocate_run(first.file, first.index, pages, touched, &mut Vec::new())
     }
 
-    /// Adds the metadata blocks that have to be in memory before a page of the file can be found, the inode's block among
-    /// them.
+    /// Adds the metadata blocks that have to be in memory before a page of the file can be found, the inode's block
+    /// among them.
     pub(super) fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
         if let Some(ext2) = &self.ext2 {
             ext2.metadata_of(file, index, out);
@@ -381,8 +381,8 @@ impl Files {
         self.staging.as_mut().is_some_and(|staging| staging.write(file, ByteSize(bytes)) == Staged::Transform)
     }
 
-    /// Staged files that have to leave, because reclaim took so many of the `cached` pages: as large a share of the staged
-    /// ones, as a kernel's shrinkers give. `short` more leave because reclaim found nothing else to take.
+    /// Staged files that have to leave, because reclaim took so many of the `cached` pages: as large a share of the
+    /// staged ones, as a kernel's shrinkers give. `short` more leave because reclaim found nothing else to take.
     pub(super) fn pressure(&mut self, reclaimed: u64, cached: u64, short: u64) -> Vec<FileId> {
         let Some(staging) = &mut self.staging else { return Vec::new() };
         self.owed += reclaimed as f64 * staging.pages().0 as f64 / cached.max(1) as f64 + short as f64;

@@ -1,10 +1,10 @@
 //! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
 //! somebody waits for, and the rest at the end go without being chosen.
 //!
-//! Staged files leave where the policy is asked ([`Computer::choose`]): of each unit that the write-out wants as many pages
-//! of the files used longest ago get their places first, and then the policy chooses among all that is dirty (MRAM 3.1.3:
-//! pdflush, when it is woken to write, looks for staged files and transforms them, so that they can be written). Not on the
-//! timer, which asks nobody (3.2.1).
+//! Staged files leave where the policy is asked ([`Computer::choose`]): of each unit that the write-out wants as many
+//! pages of the files used longest ago get their places first, and then the policy chooses among all that is dirty
+//! (MRAM 3.1.3: pdflush, when it is woken to write, looks for staged files and transforms them, so that they can be
+//! written). Not on the timer, which asks nobody (3.2.1).
 
 use umbrella_model::page_cache::Begin;
 use umbrella_policy::writeback::{DirtyPage, Event};
@@ -91,8 +91,8 @@ impl Computer {
         any
     }
 
-    /// The processor's time for looking at all zones once for each target; a target is written whole, and is no dirty zone any
-    /// more. There were so many dirty zones before.
+    /// The processor's time for looking at all zones once for each target; a target is written whole, and is no dirty
+    /// zone any more. There were so many dirty zones before.
     fn charge_zones(&mut self, now: Nanos, before: u64) {
         let each = self.config.bookkeeping.zone;
         if each > Nanos(0) && before > 0 {
@@ -152,8 +152,8 @@ impl Computer {
         self.keys = pages;
     }
 
-    /// The journal commits in ordered mode: all dirty data goes to disk first, file by file (Linux 2.6.12, fs/jbd/commit.c,
-    /// `journal_submit_data_buffers`). Metadata goes to the journal, which is not modelled.
+    /// The journal commits in ordered mode: all dirty data goes to disk first, file by file (Linux 2.6.12,
+    /// fs/jbd/commit.c, `journal_submit_data_buffers`). Metadata goes to the journal, which is not modelled.
     pub(super) fn commit(&mut self, now: Nanos) {
         let mut pages = std::mem::take(&mut self.keys);
         for file in self.cache.dirty_files().filter(|file| *file != FileId::DEVICE) {
@@ -163,8 +163,8 @@ impl Computer {
         self.keys = pages;
     }
 
-    /// The client waits until the file's pages are on disk, those on their way already and its metadata too. Returns how
-    /// many it waits for.
+    /// The client waits until the file's pages are on disk, those on their way already and its metadata too. Returns
+    /// how many it waits for.
     pub(super) fn sync_file(&mut self, client: u32, now: Nanos, file: FileId) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
         self.cache.dirty_of(file, &mut pages);
@@ -302,8 +302,8 @@ impl Computer {
         }
     }
 
-    /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk, and whether the watcher had
-    /// enough before.
+    /// Writes all that is still dirty, staged files too. Returns when the last of it was on disk, and whether the
+    /// watcher had enough before.
     pub(super) fn drain(&mut self, now: Nanos, watch: &mut Watch<'_>) -> Result<(Nanos, bool), RunError> {
         let mut now = now;
         loop {

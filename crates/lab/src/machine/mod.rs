@@ -1,14 +1,14 @@
-//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides what of it goes to
-//! a modelled disk.
+//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides what of it goes
+//! to a modelled disk.
 //!
 //! Everything happens in virtual time. Three things make time go on: a client that is ready, the disk, and the periodic
-//! write-back; the earliest is next, and on a tie the disk goes first, then the periodic write-back, then clients in the
-//! order in which they became ready. So a run depends on its input and seed only.
+//! write-back; the earliest is next, and on a tie the disk goes first, then the periodic write-back, then clients in
+//! the order in which they became ready. So a run depends on its input and seed only.
 //!
 //! - `client.rs`: what a client is, and why it waits; `step.rs`: what its steps do.
 //! - `pages.rs`: reads, read-ahead, metadata blocks, and what the page cache tells the policy.
-//! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the policy
-//!   decides; `queue.rs`: how they become requests.
+//! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the
+//!   policy decides; `queue.rs`: how they become requests.
 //! - `chooser.rs`: whom they ask. `files.rs`: where files lie on disk, and staging.
 
 mod chooser;
@@ -241,7 +241,8 @@ impl Computer {
         self
     }
 
-    /// Logs when each page is written or removed, for [`Computer::with_foresight`]; taken out with [`Computer::run_logged`].
+    /// Logs when each page is written or removed, for [`Computer::with_foresight`]; taken out with
+    /// [`Computer::run_logged`].
     pub fn run_logged(
         mut self,
         setting: Setting,
@@ -311,8 +312,8 @@ impl Computer {
         Ok(self.outcome(setting, finished, now, interrupted))
     }
 
-    /// As [`Computer::next_time`]. When nothing would happen, because what clients wait for was deleted by others, they look again,
-    /// once.
+    /// As [`Computer::next_time`]. When nothing would happen, because what clients wait for was deleted by others, they
+    /// look again, once.
     fn next_time_after_help(&mut self, now: Nanos) -> Result<Nanos, RunError> {
         self.next_time(now).or_else(|stuck| {
             if self.helped_at == Some(now) {

@@ -50,8 +50,8 @@ impl Computer {
         }
     }
 
-    /// A client or the file system writes a page whose block is known. Where there is no room at all it goes to disk past
-    /// the cache, as a synchronous write would.
+    /// A client or the file system writes a page whose block is known. Where there is no room at all it goes to disk
+    /// past the cache, as a synchronous write would.
     pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) {
         let access = self.cache.write(now, page, &mut self.changes);
         self.counters.peak_dirty = self.counters.peak_dirty.max(self.cache.counts().unwritten);
@@ -194,8 +194,8 @@ impl Computer {
         self.read_missing();
     }
 
-    /// Before a page can be read, its directory, inode and indirect blocks are. They are asked for together with it, where
-    /// a kernel asks for one after the other.
+    /// Before a page can be read, its directory, inode and indirect blocks are. They are asked for together with it,
+    /// where a kernel asks for one after the other.
     fn find_page(&mut self, client: u32, now: Nanos, page: PageKey) {
         let mut blocks = std::mem::take(&mut self.touched);
         self.files.metadata_of(page.file, page.index, &mut blocks);
@@ -265,8 +265,8 @@ impl Computer {
         self.transform_while_there_is_room(now, &files);
     }
 
-    /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others wait
-    /// for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
+    /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others
+    /// wait for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {
         while let [file, rest @ ..] = files {
             let room = self.cache.make_room(METADATA_ROOM, &mut self.changes).is_ok();

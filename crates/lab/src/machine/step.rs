@@ -22,8 +22,8 @@ const CHECK_EVERY: u64 = 32;
 pub(super) const METADATA_ROOM: u64 = 32;
 
 impl Computer {
-    /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false when
-    /// the watcher had enough.
+    /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false
+    /// when the watcher had enough.
     pub(super) fn prepare(&mut self, step: &Step, watch: &mut Watch<'_>) -> Result<bool, RunError> {
         let Step::Write { file, offset, size } = *step else {
             self.prepare_piece(step)?;

@@ -243,8 +243,8 @@ fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
 
 #[test]
 fn policies_lose_track_of_nothing_where_expiry_fsync_and_rewriting_meet() {
-    // The policy's view is compared with the page cache's at each choice, and at the end, where debug assertions are on.
-    // Scattered pages that are written over and over keep the disk's queue full, so that pages wait behind it while
+    // The policy's view is compared with the page cache's at each choice, and at the end, where debug assertions are
+    // on. Scattered pages that are written over and over keep the disk's queue full, so that pages wait behind it while
     // somebody else writes them.
     let hot = |client: u64| -> Vec<Step> {
         let round = move |round: u64| {

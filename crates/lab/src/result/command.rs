@@ -34,8 +34,8 @@ impl Setting {
         command
     }
 
-    /// The memory to ask for: a scale shrinks a workload's memory with the workload. In whole MiB where those shrink to the
-    /// same pages.
+    /// The memory to ask for: a scale shrinks a workload's memory with the workload. In whole MiB where those shrink to
+    /// the same pages.
     fn unshrunk_memory(&self) -> ByteSize {
         if self.trace.is_some() || self.scale <= 0.0 || self.scale >= 1.0 {
             return self.memory;

@@ -1,11 +1,11 @@
 //! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show
 //! what is decided here, so that both name the same winner.
 //!
-//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Of a sweep that is the first row
-//! with the same values of what was swept. Outcomes that differ by the seed only are one [`Row`], whose figures are means: one seed is one sample, and where the seeds of two rows overlap there is no
-//! difference. A label is the policy and whatever
-//! else differs inside the group. Runs that were cut short win nothing and are in no mean: their figures are those of a
-//! shorter run.
+//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Of a sweep that is
+//! the first row with the same values of what was swept. Outcomes that differ by the seed only are one [`Row`], whose
+//! figures are means: one seed is one sample, and where the seeds of two rows overlap there is no difference. A label
+//! is the policy and whatever else differs inside the group. Runs that were cut short win nothing and are in no mean:
+//! their figures are those of a shorter run.
 
 mod verdict;
 
@@ -204,7 +204,8 @@ impl<'a> Group<'a> {
         has_seeds && one.0 <= other.1 && other.0 <= one.1
     }
 
-    /// The values of what was swept for every policy. Only rows that share them are compared, unless all are of one policy.
+    /// The values of what was swept for every policy. Only rows that share them are compared, unless all are of one
+    /// policy.
     fn context<'b>(&'b self, row: &'b Row<'a>) -> Vec<(&'b str, &'b str)> {
         let name = |row: &'b Row<'a>| row.setting().policy.split(':').next();
         if self.rows.iter().all(|other| name(other) == name(row)) {
@@ -221,7 +222,8 @@ impl<'a> Group<'a> {
         self.complete().filter(move |other| self.context(other) == context)
     }
 
-    /// Whether this row has the best value, or one that is the same: digits that nobody is shown win nothing. None is best where all are the same.
+    /// Whether this row has the best value, or one that is the same: digits that nobody is shown win nothing. None is
+    /// best where all are the same.
     pub fn is_best(&self, metric: &Metric, row: &Row<'a>) -> bool {
         let by_value = |one: &&Row<'_>, other: &&Row<'_>| one.value(metric).total_cmp(&other.value(metric));
         let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
@@ -240,7 +242,8 @@ impl<'a> Group<'a> {
         self.rows.iter().find(|other| self.context(other) == context).filter(|base| !base.is(row))
     }
 
-    /// How the row's figure differs from that of the row it is compared with; none for that row itself and for runs cut short.
+    /// How the row's figure differs from that of the row it is compared with; none for that row itself and for runs cut
+    /// short.
     pub fn difference(&self, metric: &Metric, row: &Row<'a>) -> Option<Difference> {
         let base = self.base(row).filter(|base| !base.is_cut() && !row.is_cut())?;
         let by = change(base.value(metric), row.value(metric))?;

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use super::{METRICS, Outcome, Setting};
 
-/// Swept parameters that have a column anyway. They are the machine's or the run's, never those of a policy or workload.
+/// Swept parameters that have a column anyway. They are the machine's or the run's, never those of a policy or
+/// workload.
 const FIXED: [&str; 4] = ["disk", "scheduler", "seed", "scale"];
 
 /// Writes one line an outcome, after a heading. A column a swept parameter, named by it, stands between.

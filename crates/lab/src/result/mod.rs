@@ -46,7 +46,8 @@ pub struct Setting {
     pub seed: u64,
     /// The share of the papers' sizes, 0 to 1.
     pub scale: f64,
-    /// What else differs from the defaults, as options of `umbrella lab run` without their dashes. A flag's value is empty.
+    /// What else differs from the defaults, as options of `umbrella lab run` without their dashes. A flag's value is
+    /// empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// What a sweep set, by name.
@@ -116,8 +117,8 @@ pub struct WrittenBecause {
     pub drained: u64,
 }
 
-/// What had reached the disk when the last client finished, without the write-out that follows. Papers that measured while
-/// their benchmarks ran are held against this.
+/// What had reached the disk when the last client finished, without the write-out that follows. Papers that measured
+/// while their benchmarks ran are held against this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AtFinish {
     /// Bytes that had reached the disk.
@@ -203,20 +204,22 @@ pub struct Outcome {
     pub written_because: WrittenBecause,
     /// Files that were staged and never touched the disk.
     pub staged_only: u64,
-    /// Processor time that entering staged files in their directories took, in seconds; zero unless scanned entries cost time.
+    /// Processor time that entering staged files in their directories took, in seconds; zero unless scanned entries
+    /// cost time.
     #[serde(default)]
     pub moving_s: f64,
     /// Mean blocks between a file's first and last block, over the files that were deleted (MRAM, figure 4.6).
     pub file_distance: f64,
     /// The most memory of the policy's own structures and the index, in bytes.
     pub policy_bytes: u64,
-    /// The most memory that TESA's structures would take (section IV-F): 1,292 bytes a zone, 16 a segment and 4 a page that may be
-    /// chosen. Zero for policies without zones.
+    /// The most memory that TESA's structures would take (section IV-F): 1,292 bytes a zone, 16 a segment and 4 a page
+    /// that may be chosen. Zero for policies without zones.
     #[serde(default)]
     pub tesa_bytes: u64,
     /// The most dirty pages at one time.
     pub peak_dirty: u64,
-    /// The disk's part as it was when the last client finished; all else that is said of the disk goes to the end of the write-out.
+    /// The disk's part as it was when the last client finished; all else that is said of the disk goes to the end of
+    /// the write-out.
     #[serde(default)]
     pub at_finish: AtFinish,
 }

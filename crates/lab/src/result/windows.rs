@@ -2,8 +2,8 @@
 //!
 //! 1 MB is the boundary at which the flash drives of the day paid extra; 100 ms is what a request scheduler can gather.
 //! Source: UmbrellaFS, figure 26. Also counted: requests that begin in another 1 MB than the one before them, and the
-//! distance from one request's end to the next one's beginning (TESA figure 9), and the runs of requests each of which begins
-//! where the last one ended: sequential writes (UmbrellaFS figure 32).
+//! distance from one request's end to the next one's beginning (TESA figure 9), and the runs of requests each of which
+//! begins where the last one ended: sequential writes (UmbrellaFS figure 32).
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Alibaba's block traces of 2020: `device_id,opcode,offset,length,timestamp` (github.com/alibaba/block-traces). Read only.
+//! Alibaba's block traces of 2020: `device_id,opcode,offset,length,timestamp` (github.com/alibaba/block-traces). Read
+//! only.
 //!
 //! Offset and length are bytes, the timestamp is Unix time in microseconds.
 

@@ -1,5 +1,5 @@
-//! Five numbers a line, as DiskSim's ASCII format has them, with times in nanoseconds: time, device, sector, sectors, and 0 for a
-//! write or 1 for a read. Read only.
+//! Five numbers a line, as DiskSim's ASCII format has them, with times in nanoseconds: time, device, sector, sectors,
+//! and 0 for a write or 1 for a read. Read only.
 
 use super::Record;
 use super::cursor::{Cursor, Fields};

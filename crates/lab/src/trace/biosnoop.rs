@@ -1,7 +1,9 @@
-//! Text of `biosnoop` (BCC, and its libbpf version): `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`. Read only.
+//! Text of `biosnoop` (BCC, and its libbpf version): `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`. Read
+//! only.
 //!
-//! The time is that of the completion; what the request took, and what it waited before, is taken off it (before the recording began, time is 0). A process's name may have blanks, so
-//! fields are counted from the end. The `biosnoop.bt` of bpftrace prints no sectors, so nobody can read it as a trace.
+//! The time is that of the completion; what the request took, and what it waited before, is taken off it (before the
+//! recording began, time is 0). A process's name may have blanks, so fields are counted from the end. The `biosnoop.bt`
+//! of bpftrace prints no sectors, so nobody can read it as a trace.
 
 use smallvec::SmallVec;
 

@@ -1,9 +1,11 @@
-//! Text of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`, and a summary at its end.
+//! Text of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`, and a summary at its
+//! end.
 //!
-//! A request appears once for each thing that happens to it; one kind of event is taken (default: queued, else issued, else
-//! inserted, else completed, whichever the beginning of the trace has). What moves no data of the file system is skipped: flushes,
-//! commands that programs send to the disk themselves (smartctl), notes, plugs, the summary. Some recordings hold a record with the time
-//! of the wall clock; see [`super::Strictness`]. Source: blkparse 1.2, `process_default` in blkparse_fmt.c.
+//! A request appears once for each thing that happens to it; one kind of event is taken (default: queued, else issued,
+//! else inserted, else completed, whichever the beginning of the trace has). What moves no data of the file system is
+//! skipped: flushes, commands that programs send to the disk themselves (smartctl), notes, plugs, the summary. Some
+//! recordings hold a record with the time of the wall clock; see [`super::Strictness`]. Source: blkparse 1.2,
+//! `process_default` in blkparse_fmt.c.
 
 use super::cursor::{Cursor, Fields, whole};
 use super::devices::Devices;
@@ -58,8 +60,8 @@ pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
         && fields.at(6).iter().all(u8::is_ascii_uppercase)
 }
 
-/// Whether a line is one that blkparse prints beside events: the files it reads, and the first of each part of its summary (a
-/// program is `name (pid)` or `name (pid, ...)`).
+/// Whether a line is one that blkparse prints beside events: the files it reads, and the first of each part of its
+/// summary (a program is `name (pid)` or `name (pid, ...)`).
 fn is_beside_events(line: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] =
         [b"CPU", b"Total (", b"Throughput", b"Events (", b"Input file ", b"discarded traces containing "];
@@ -109,8 +111,9 @@ impl Parse for BlkparseParser {
             return Ok(None);
         }
         let Some(op) = op(fields.field("the operation")?) else { return Ok(None) };
-        // Without data there are no sectors: `[process]`, with -t `(time) [process]`, completed `0 [error]`; a command that
-        // passes the file system by has its bytes in the sector's place, and perhaps itself: `512 (85 08 ..) [process]`.
+        // Without data there are no sectors: `[process]`, with -t `(time) [process]`, completed `0 [error]`; a command
+        // that passes the file system by has its bytes in the sector's place, and perhaps itself:
+        // `512 (85 08 ..) [process]`.
         let ends = |field: &[u8]| field.starts_with(b"[") || field.starts_with(b"(");
         let Some(first) = fields.next().filter(|field| !ends(field)) else { return Ok(None) };
         let first = whole(first, "the sector")?;

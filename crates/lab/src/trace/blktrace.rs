@@ -1,4 +1,5 @@
-//! The binary files of blktrace: events of 48 bytes in the byte order of the machine that recorded them, each with data behind it (linux/blktrace_api.h, versions 7 and 8). Read only.
+//! The binary files of blktrace: events of 48 bytes in the byte order of the machine that recorded them, each with data
+//! behind it (linux/blktrace_api.h, versions 7 and 8). Read only.
 //!
 //! As in blkparse's text, one kind of event counts, and what moves no data of the file system is skipped.
 

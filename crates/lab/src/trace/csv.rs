@@ -1,7 +1,7 @@
 //! The shared CSV: `time_us,dev,op,offset_bytes,size_bytes,flags`, the format that all others can be converted to.
 //!
-//! Times are microseconds; a fraction is read (to the nanosecond) and written when there is one. `op` is R, W or D (discard).
-//! `flags` is free text that a replay does not need, and may be missing.
+//! Times are microseconds; a fraction is read (to the nanosecond) and written when there is one. `op` is R, W or D
+//! (discard). `flags` is free text that a replay does not need, and may be missing.
 
 use std::io::Write as _;
 
@@ -14,7 +14,8 @@ use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";
 
-/// Whether a line is one. A fraction where the device stands is a response time if the time is that of a clock: seconds since 1970 have ten digits.
+/// Whether a line is one. A fraction where the device stands is a response time if the time is that of a clock: seconds
+/// since 1970 have ten digits.
 pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
     (5..=6).contains(&fields.len())
         && fields.is_decimal(0)

@@ -1,7 +1,7 @@
 //! Which format the beginning of a trace is in: a guess that is certain, or none.
 //!
-//! A line is like a format if it has the format's fields, by their number, place and spelling; separators alone say nothing. The
-//! formats with commas differ in where the operation stands and how it is spelled:
+//! A line is like a format if it has the format's fields, by their number, place and spelling; separators alone say
+//! nothing. The formats with commas differ in where the operation stands and how it is spelled:
 //!
 //! | format | fields | the operation |
 //! | --- | --- | --- |
@@ -13,10 +13,12 @@
 //! | `alibaba` | 5 | the second: `R`, `W` |
 //! | `tencent` | 5 | the fourth: `0`, `1` |
 //!
-//! Of those with blanks `ascii` and `disksim` have the same five columns, with times in ns and in ms: without a fraction in a time or another flag, nobody can tell which it is.
-//! Of those with commas only `csv` and `systor` can share a line: `0,0,W,0,512,4096`. A fraction in the second field is a response time (`systor`), a word
-//! is a device's name (`csv`), and numbers in the last field are no flags. A format is certain if all lines at the top that are like any format
-//! can be of it and of no other, or if they begin with its header. Lines that are like none do not count: a damaged line at the top hides nothing.
+//! Of those with blanks `ascii` and `disksim` have the same five columns, with times in ns and in ms: without a
+//! fraction in a time or another flag, nobody can tell which it is. Of those with commas only `csv` and `systor` can
+//! share a line: `0,0,W,0,512,4096`. A fraction in the second field is a response time (`systor`), a word is a device's
+//! name (`csv`), and numbers in the last field are no flags. A format is certain if all lines at the top that are like
+//! any format can be of it and of no other, or if they begin with its header. Lines that are like none do not count: a
+//! damaged line at the top hides nothing.
 
 use super::cursor::Fields;
 use super::error::TraceError;

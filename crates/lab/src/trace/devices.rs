@@ -1,4 +1,5 @@
-//! The devices of a trace: numbered in the order in which they first appear, so that every format gives the same numbers.
+//! The devices of a trace: numbered in the order in which they first appear, so that every format gives the same
+//! numbers.
 
 use rustc_hash::FxHashMap;
 

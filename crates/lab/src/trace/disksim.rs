@@ -1,4 +1,5 @@
-//! DiskSim's ASCII traces: arrival time in milliseconds, device, block, blocks, flags (DiskSim 4.0 reference manual, "Input traces"). Read only.
+//! DiskSim's ASCII traces: arrival time in milliseconds, device, block, blocks, flags (DiskSim 4.0 reference manual,
+//! "Input traces"). Read only.
 //!
 //! Blocks have 512 bytes; the flags are hexadecimal, their lowest bit says that it is a read.
 

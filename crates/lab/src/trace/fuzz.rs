@@ -7,7 +7,8 @@ use super::{Event, Format, OpenOptions, Order, Strictness, Summary, from_reader,
 /// Reads the bytes as this format (or as whatever they look like), and checks that what comes out keeps its promises.
 ///
 /// # Panics
-/// When a reader gives a record that cannot be: out of order, or beyond the last address. That is what a fuzzer looks for.
+/// When a reader gives a record that cannot be: out of order, or beyond the last address. That is what a fuzzer looks
+/// for.
 pub fn fuzz_one(format: Option<Format>, bytes: &[u8]) {
     for strictness in [Strictness::Strict, Strictness::Normal, Strictness::Lenient] {
         for order in [Order::Time { window: 4 }, Order::File] {

@@ -1,4 +1,5 @@
-//! `.iotrace.csv`: the requests of a file system with their file and flags, `time_us,op,lba_512,len_512,...`. Read only.
+//! `.iotrace.csv`: the requests of a file system with their file and flags, `time_us,op,lba_512,len_512,...`. Read
+//! only.
 //!
 //! All of one device. What follows the length (class, flush, metadata, file) a replay of blocks does not need.
 

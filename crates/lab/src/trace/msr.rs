@@ -1,7 +1,8 @@
-//! MSR Cambridge traces: `timestamp,host,disk,Read|Write,offset,size,response` (SNIA IOTTA 388; Narayanan et al., FAST 2008).
+//! MSR Cambridge traces: `timestamp,host,disk,Read|Write,offset,size,response` (SNIA IOTTA 388; Narayanan et al., FAST
+//! 2008).
 //!
-//! The timestamp is a Windows FILETIME (100 ns since 1601), offset and size are bytes. Host and disk together name the device.
-//! The response time is skipped; written as 0.
+//! The timestamp is a Windows FILETIME (100 ns since 1601), offset and size are bytes. Host and disk together name the
+//! device. The response time is skipped; written as 0.
 
 use std::io::Write as _;
 

@@ -1,9 +1,10 @@
 //! Puts records into the order of time within a window, finds times that cannot be, and counts from the first record.
 //!
-//! Recorders write a request when it completes, or from several CPUs, so neighbours in a trace are often swapped. The window
-//! holds a bounded number of records, oldest first; what is older than a record that has already left it comes too late. A
-//! record whose time lies far from both its neighbours' has a corrupt time (one bad line in a recording of months): it is
-//! counted and left out. When the records after it are as far away, the clock itself jumped, and that is an error.
+//! Recorders write a request when it completes, or from several CPUs, so neighbours in a trace are often swapped. The
+//! window holds a bounded number of records, oldest first; what is older than a record that has already left it comes
+//! too late. A record whose time lies far from both its neighbours' has a corrupt time (one bad line in a recording of
+//! months): it is counted and left out. When the records after it are as far away, the clock itself jumped, and that is
+//! an error.
 
 use std::collections::VecDeque;
 

@@ -29,8 +29,8 @@ pub enum Strictness {
     /// A record alone with a corrupt time is left out and counted; all else is an error.
     #[default]
     Normal,
-    /// Lines that cannot be read and records that come too late are left out and counted as well; damaged compressed data
-    /// end where they are damaged.
+    /// Lines that cannot be read and records that come too late are left out and counted as well; damaged compressed
+    /// data end where they are damaged.
     Lenient,
 }
 
@@ -97,7 +97,8 @@ pub struct Skipped {
     pub late: u64,
     /// Where the first of them stands.
     pub first: Option<Position>,
-    /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left out.
+    /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left
+    /// out.
     pub cut_after: Option<u64>,
 }
 
@@ -164,7 +165,8 @@ enum ReadState {
     Ended,
 }
 
-/// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors are read.
+/// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors
+/// are read.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
     let path = path.as_ref();
     let (file, length) = input::open_file(path)?;

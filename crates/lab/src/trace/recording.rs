@@ -1,4 +1,5 @@
-//! A recording of blktrace: a file for each processor, `sda.blktrace.0` and so on, read as one in the order of time, as blkparse does.
+//! A recording of blktrace: a file for each processor, `sda.blktrace.0` and so on, read as one in the order of time, as
+//! blkparse does.
 
 use std::fs;
 use std::io::{self, Read};

@@ -16,8 +16,8 @@ pub struct Sorted {
     pub corrupt_times: u64,
 }
 
-/// Sorts records that come in any order (read with [`super::Order::File`]) in memory: 64 bytes each, at most `limit` of them.
-/// Times are judged, and counted, as `options` say.
+/// Sorts records that come in any order (read with [`super::Order::File`]) in memory: 64 bytes each, at most `limit` of
+/// them. Times are judged, and counted, as `options` say.
 pub fn sort(
     records: impl Iterator<Item = Result<Record, TraceError>>,
     options: &OpenOptions,

@@ -1,6 +1,7 @@
 //! SPC traces, as the UMass repository has them: `ASU,LBA,size,op,time` (SPC trace file format specification 1.0.1).
 //!
-//! The LBA counts sectors of 512 bytes, the size bytes, the time seconds from the start. Fields that follow are skipped.
+//! The LBA counts sectors of 512 bytes, the size bytes, the time seconds from the start. Fields that follow are
+//! skipped.
 
 use std::io::Write as _;
 

@@ -1,7 +1,10 @@
-//! HP's SRT traces (hplajw, cello, snake: Ruemmler and Wilkes, USENIX 1993), as DiskSim's validation set has them. Read only.
+//! HP's SRT traces (hplajw, cello, snake: Ruemmler and Wilkes, USENIX 1993), as DiskSim's validation set has them. Read
+//! only.
 //!
-//! A text that describes the system ends with a form feed. Big-endian records follow, of 14 words: size in bytes, kind, seconds, microseconds, until the start and until the end (us), bytes, sector,
-//! device (bits 8 to 15: the disk), driver, cylinder, flags (bit 0: a read), information, length of the queue. Sectors are as large as the text says (`sectorsize = 256`), counted on their disk.
+//! A text that describes the system ends with a form feed. Big-endian records follow, of 14 words: size in bytes, kind,
+//! seconds, microseconds, until the start and until the end (us), bytes, sector, device (bits 8 to 15: the disk),
+//! driver, cylinder, flags (bit 0: a read), information, length of the queue. Sectors are as large as the text says
+//! (`sectorsize = 256`), counted on their disk.
 
 use super::devices::Devices;
 use super::parse::{Parse, record};

@@ -1,7 +1,9 @@
-//! SYSTOR '17 traces: `timestamp,response,type,LUN,offset,size` (SNIA IOTTA; Lee et al., SYSTOR 2017, and the README beside the traces). Read only.
+//! SYSTOR '17 traces: `timestamp,response,type,LUN,offset,size` (SNIA IOTTA; Lee et al., SYSTOR 2017, and the README
+//! beside the traces). Read only.
 //!
-//! The timestamp is Unix time in seconds, the response the seconds that the request took; offset and size are bytes. The LUN is the device.
-//! A request without a type is one whose response the recorder missed, so that nobody knows what it was: it is skipped.
+//! The timestamp is Unix time in seconds, the response the seconds that the request took; offset and size are bytes.
+//! The LUN is the device. A request without a type is one whose response the recorder missed, so that nobody knows what
+//! it was: it is skipped.
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;

@@ -1,4 +1,5 @@
-//! Tencent's traces of its cloud block storage: `timestamp,offset,size,type,volume` (SNIA IOTTA; Zhang et al., USENIX ATC 2020). Read only.
+//! Tencent's traces of its cloud block storage: `timestamp,offset,size,type,volume` (SNIA IOTTA; Zhang et al., USENIX
+//! ATC 2020). Read only.
 //!
 //! The timestamp is Unix time in seconds, offset and size are sectors, the type is 0 for a read and 1 for a write.
 

@@ -1,4 +1,5 @@
-//! Lines of the kernel's block tracepoints, as `trace_pipe` gives them. The reading itself is the command line's; here are only words.
+//! Lines of the kernel's block tracepoints, as `trace_pipe` gives them. The reading itself is the command line's; here
+//! are only words.
 //!
 //! `block_rq_issue: 7,0 WS 4096 () 2048 + 8 none,0,0 [dd]` and `block_bio_queue: 7,0 WS 2048 + 8 [dd]`
 //! (include/trace/events/block.h), after `process-pid [cpu] flags seconds:`.

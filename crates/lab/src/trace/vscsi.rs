@@ -1,7 +1,8 @@
-//! VSCSI traces, version 1: binary records of 32 bytes, little-endian, without a header (VMware vscsiStats; CloudPhysics).
+//! VSCSI traces, version 1: binary records of 32 bytes, little-endian, without a header (VMware vscsiStats;
+//! CloudPhysics).
 //!
-//! u32 serial, u32 bytes, u32 scatter-gather count, u16 command, u16 version (1 in the high byte), u64 LBA in 512 B, u64 time in
-//! microseconds. Commands are SCSI reads and writes of 6 to 16 bytes. One device.
+//! u32 serial, u32 bytes, u32 scatter-gather count, u16 command, u16 version (1 in the high byte), u64 LBA in 512 B,
+//! u64 time in microseconds. Commands are SCSI reads and writes of 6 to 16 bytes. One device.
 
 use umbrella_units::SECTOR_BYTES;
 

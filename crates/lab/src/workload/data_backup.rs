@@ -1,8 +1,8 @@
 //! A laptop is backed up: a tree of files is copied in, file by file. TESA, section IV.A: 18,630 files, 649 MB.
 //!
-//! The paper says nothing of sizes and directories. Assumed: lognormal sizes with the deviation that Agrawal et al. found on
-//! desktop file systems (Impressions, FAST 2009, table 2: 2.46), the mean following from the two totals; 10.2 files a
-//! directory (the same paper's mean); 64 KiB a write, about what a file sharing protocol of that time sends.
+//! The paper says nothing of sizes and directories. Assumed: lognormal sizes with the deviation that Agrawal et al.
+//! found on desktop file systems (Impressions, FAST 2009, table 2: 2.46), the mean following from the two totals; 10.2
+//! files a directory (the same paper's mean); 64 KiB a write, about what a file sharing protocol of that time sends.
 
 use umbrella_units::{FileId, Nanos};
 

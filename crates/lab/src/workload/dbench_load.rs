@@ -1,9 +1,10 @@
-//! What each client of dbench does over and over: read from dbench's load file, or, where that is missing, made up in its
-//! likeness.
+//! What each client of dbench does over and over: read from dbench's load file, or, where that is missing, made up in
+//! its likeness.
 //!
-//! A load file has a line for each call that a Samba server saw: the name of the call, its arguments, the status that it
-//! ended with. Only calls that succeeded and that cost I/O are kept: creating, reading, writing, deleting, renaming, flushing,
-//! making a directory, deleting a tree. Opening, closing, looking at attributes, listing, locking change nothing on disk.
+//! A load file has a line for each call that a Samba server saw: the name of the call, its arguments, the status that
+//! it ended with. Only calls that succeeded and that cost I/O are kept: creating, reading, writing, deleting, renaming,
+//! flushing, making a directory, deleting a tree. Opening, closing, looking at attributes, listing, locking change
+//! nothing on disk.
 
 use rustc_hash::FxHashMap;
 
@@ -195,9 +196,9 @@ const DOCUMENTS: u32 = 67;
 /// Edits of the stand-in; each ends with a deletion, of which the load file has as many.
 const EDITS: u32 = 16_000;
 
-/// A load like that of Debian's `client.txt`, from what can be counted in it: 16,000 deletions, 124,000 reads of 12 KB and
-/// 39,500 writes of 26 KB on average, 5,550 flushes, 3,360 renamings; two thirds of the reads are of 4 KiB, an eighth of
-/// 60 KiB; a third of the writes is of 64 KiB, a fourth of 4 KiB, a fifth of one byte.
+/// A load like that of Debian's `client.txt`, from what can be counted in it: 16,000 deletions, 124,000 reads of 12 KB
+/// and 39,500 writes of 26 KB on average, 5,550 flushes, 3,360 renamings; two thirds of the reads are of 4 KiB, an
+/// eighth of 60 KiB; a third of the writes is of 64 KiB, a fourth of 4 KiB, a fifth of one byte.
 pub(super) fn stand_in() -> Load {
     let mut rng = Rng::new(Seed(0), "dbench stand-in", 0);
     let mut names = Names::default();

@@ -1,8 +1,8 @@
 //! Chance: one stream of numbers per client, the same on every machine and for every version of this program.
 //!
-//! The generator is ChaCha8, whose output is defined by its key and stream number, and not the `SplitMix64` of the other
-//! crates: the golden hashes of the workloads, which stand in the repository, are of its numbers. Everything made of them
-//! (ranges, distributions) is made here, with arithmetic that does not depend on the platform's C library.
+//! The generator is ChaCha8, whose output is defined by its key and stream number, and not the `SplitMix64` of the
+//! other crates: the golden hashes of the workloads, which stand in the repository, are of its numbers. Everything made
+//! of them (ranges, distributions) is made here, with arithmetic that does not depend on the platform's C library.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -113,7 +113,8 @@ impl Zipf {
     }
 }
 
-/// Lognormal sizes of `n` files that together have exactly `total` bytes; each has at least one byte when that is possible.
+/// Lognormal sizes of `n` files that together have exactly `total` bytes; each has at least one byte when that is
+/// possible.
 pub(super) fn lognormal_sizes(rng: &mut Rng, n: u64, total: u64, sigma: f64) -> Vec<u64> {
     let drawn: Vec<f64> = (0..n).map(|_| rng.lognormal(1.0, sigma)).collect();
     let sum: f64 = drawn.iter().sum();

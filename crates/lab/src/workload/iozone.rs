@@ -1,10 +1,11 @@
-//! IOzone's throughput test as UmbrellaFS changed it (chapter V, "Page Cache Evaluation"): 16 processes, each on a file of its
-//! own; some write at places drawn from a Zipf distribution, the others go through their file in order, reading and writing
-//! alike. 2, 4 or 8 of the 16 are Zipf writers.
+//! IOzone's throughput test as UmbrellaFS changed it (chapter V, "Page Cache Evaluation"): 16 processes, each on a file
+//! of its own; some write at places drawn from a Zipf distribution, the others go through their file in order, reading
+//! and writing alike. 2, 4 or 8 of the 16 are Zipf writers.
 //!
-//! The text gives neither the size of the files nor the skew. Assumed: 256 MiB, so that the 16 files are twice the machine's
-//! memory of 2 GB; theta 1; the popular places are scattered over the file; a Zipf writer makes as many writes as its file
-//! has records. 4 KiB records are IOzone's default. The files exist when time begins, those of the Zipf writers first.
+//! The text gives neither the size of the files nor the skew. Assumed: 256 MiB, so that the 16 files are twice the
+//! machine's memory of 2 GB; theta 1; the popular places are scattered over the file; a Zipf writer makes as many
+//! writes as its file has records. 4 KiB records are IOzone's default. The files exist when time begins, those of the
+//! Zipf writers first.
 
 use std::ops::Range;
 
@@ -61,7 +62,8 @@ struct Iozone {
     /// The clients that are Zipf writers.
     writers: Range<u32>,
     zipf: Zipf,
-    /// Place = (rank * stride + shift) mod records: a bijection, as the stride and the number of records share no factor.
+    /// Place = (rank * stride + shift) mod records: a bijection, as the stride and the number of records share no
+    /// factor.
     stride: u64,
     records: u64,
     record: u64,

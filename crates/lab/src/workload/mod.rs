@@ -37,7 +37,8 @@ use umbrella_units::{ByteSize, FileId, Nanos};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 
-/// One file operation. Files and directories are numbered by the workload, never reused, from 1; directory 1 is the root and always there.
+/// One file operation. Files and directories are numbered by the workload, never reused, from 1; directory 1 is the
+/// root and always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Makes a directory.
@@ -114,8 +115,8 @@ pub trait Workload {
     /// The client's next step at `now`, asked for when its last one is done. `None`: it has finished.
     fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step>;
 
-    /// When the step that [`Workload::next`] just gave was due, if that was before it was asked for: response times count
-    /// from there. Only a replayed trace has such times.
+    /// When the step that [`Workload::next`] just gave was due, if that was before it was asked for: response times
+    /// count from there. Only a replayed trace has such times.
     fn due(&self, _client: ClientId) -> Option<Nanos> {
         None
     }

@@ -1,5 +1,5 @@
-//! Parameters of workloads: what each one is called, what it may be, where its default comes from; and the values that a
-//! user gave, checked once, so that a workload reads them without errors.
+//! Parameters of workloads: what each one is called, what it may be, where its default comes from; and the values that
+//! a user gave, checked once, so that a workload reads them without errors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -210,8 +210,8 @@ impl Params {
     }
 }
 
-/// The share of a workload that is run: from a millionth to 1. What exactly it shrinks each workload says; the lab shrinks
-/// memory by the same factor, so that the ratio of data to memory stays.
+/// The share of a workload that is run: from a millionth to 1. What exactly it shrinks each workload says; the lab
+/// shrinks memory by the same factor, so that the ratio of data to memory stays.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Scale(f64);
 

@@ -1,10 +1,10 @@
-//! The mail server benchmark PostMark 1.5 (Katcher 1997), as its program does it: make the files, then transactions, each
-//! of them a read of a whole file or an append, followed by a creation or a deletion, then remove what is left.
+//! The mail server benchmark PostMark 1.5 (Katcher 1997), as its program does it: make the files, then transactions,
+//! each of them a read of a whole file or an append, followed by a creation or a deletion, then remove what is left.
 //!
-//! Of the program: sizes are drawn from `low` to below `high`; an append adds up to what is missing to `high`, and nothing
-//! to a file that has reached it; a creation does nothing while there are twice as many files as in the beginning; biases are
-//! tenths; directories exist before time begins and each file gets a random one. Files are removed in the order they were
-//! made, where the program goes through its table.
+//! Of the program: sizes are drawn from `low` to below `high`; an append adds up to what is missing to `high`, and
+//! nothing to a file that has reached it; a creation does nothing while there are twice as many files as in the
+//! beginning; biases are tenths; directories exist before time begins and each file gets a random one. Files are
+//! removed in the order they were made, where the program goes through its table.
 //!
 //! TESA: 100,000 files, 100 directories, 200,000 transactions (the defaults here). UmbrellaFS, chapter V:
 //! `files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000`. MRAM, 4.4.2.1: `files=5000..55000,dirs=0`; 4.4.2.2:
@@ -163,7 +163,8 @@ impl Play for Postmark {
         1
     }
 
-    /// A file is made, taken part in a transaction, or removed: of three equal parts, as none can tell how long each takes.
+    /// A file is made, taken part in a transaction, or removed: of three equal parts, as none can tell how long each
+    /// takes.
     fn progress(&self) -> Option<f64> {
         let part = match self.phase {
             None => 0.0,

@@ -1,5 +1,5 @@
-//! Writes at random places of one large file: filebench's random write as TESA used it (section IV.A: 16 KB in a file of
-//! 2 GB, 60 s). filebench draws offsets that are multiples of the size of a write (its `randomwrite.f`).
+//! Writes at random places of one large file: filebench's random write as TESA used it (section IV.A: 16 KB in a file
+//! of 2 GB, 60 s). filebench draws offsets that are multiples of the size of a write (its `randomwrite.f`).
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 

@@ -1,5 +1,5 @@
-//! Appends to one file, without end: filebench's sequential write as TESA used it (section IV.A: an empty file, appends of
-//! 4 KB, 60 s).
+//! Appends to one file, without end: filebench's sequential write as TESA used it (section IV.A: an empty file, appends
+//! of 4 KB, 60 s).
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 

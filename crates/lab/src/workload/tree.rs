@@ -1,8 +1,8 @@
 //! Directory trees for workloads that unpack or copy one: how directories hang together and how many files each has, in
 //! path order.
 //!
-//! Assumed, for lack of a published shape: directories are met depth first, each new one hangs at the last one or at one
-//! of its three ancestors, and file counts of directories are lognormal with a deviation of 1.
+//! Assumed, for lack of a published shape: directories are met depth first, each new one hangs at the last one or at
+//! one of its three ancestors, and file counts of directories are lognormal with a deviation of 1.
 
 use super::draw::{Rng, lognormal_sizes};
 

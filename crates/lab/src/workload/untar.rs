@@ -1,12 +1,13 @@
 //! A kernel tree that was built is unpacked: tar reads an archive and writes files and directories in path order. MRAM,
 //! section 4.4.1: Linux 2.6.12 with kernel image, sources and objects, 540,802,444 bytes.
 //!
-//! tar reads records of 10 KiB (20 blocks of 512 bytes) and hands on what the record still has, so that a file is written in
-//! pieces of at most 10 KiB. Every file and directory has a header block, and data is padded to whole blocks (the ustar format).
+//! tar reads records of 10 KiB (20 blocks of 512 bytes) and hands on what the record still has, so that a file is
+//! written in pieces of at most 10 KiB. Every file and directory has a header block, and data is padded to whole blocks
+//! (the ustar format).
 //!
-//! The thesis gives the size of the archive only, which is no multiple of 512: it was compressed, or it is the files' sum;
-//! here it is the files' sum, and decompression costs nothing. Assumed: 21,000 files (the sources of 2.6.12 are about 17,000;
-//! the rest objects) in 1,100 directories, lognormal sizes with a deviation of 1.5.
+//! The thesis gives the size of the archive only, which is no multiple of 512: it was compressed, or it is the files'
+//! sum; here it is the files' sum, and decompression costs nothing. Assumed: 21,000 files (the sources of 2.6.12 are
+//! about 17,000; the rest objects) in 1,100 directories, lognormal sizes with a deviation of 1.5.
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
@@ -95,8 +96,8 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Untar {
-    /// Goes on by a piece of the archive, at most `wanted` bytes: reads the next record if need be, and says how much of
-    /// the piece it has.
+    /// Goes on by a piece of the archive, at most `wanted` bytes: reads the next record if need be, and says how much
+    /// of the piece it has.
     fn take(&mut self, wanted: u64, script: &mut Script) -> u64 {
         if self.at == self.read {
             if self.reads_archive {

@@ -1,7 +1,8 @@
-//! The machine of the papers on write-back: programs, a page cache, a policy that chooses which dirty pages to write, one disk.
+//! The machine of the papers on write-back: programs, a page cache, a policy that chooses which dirty pages to write,
+//! one disk.
 //!
-//! The same input under several policies, and under several values of any parameter ([`cells`]). `machine` has the event
-//! loop; here is how a run is described, checked and built.
+//! The same input under several policies, and under several values of any parameter ([`cells`]). `machine` has the
+//! event loop; here is how a run is described, checked and built.
 
 mod cell;
 mod disk;

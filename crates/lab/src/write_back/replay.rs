@@ -1,9 +1,9 @@
 //! A trace as a workload: its requests at their times, or as fast as the machine takes them.
 //!
-//! So many requests may be under way at once; a request that comes later than its time counts from its time. Each device
-//! of the trace gets an area of its own on the modelled disk, one behind the other. What is not aligned is split on page
-//! borders; a page that is written in part counts as written, nothing is read for it: what the rest of the page was, the
-//! recorded machine's own cache knew. Discards change nothing here.
+//! So many requests may be under way at once; a request that comes later than its time counts from its time. Each
+//! device of the trace gets an area of its own on the modelled disk, one behind the other. What is not aligned is split
+//! on page borders; a page that is written in part counts as written, nothing is read for it: what the rest of the page
+//! was, the recorded machine's own cache knew. Discards change nothing here.
 
 use std::collections::VecDeque;
 

@@ -81,8 +81,8 @@ pub fn split_policies(list: &str) -> Vec<String> {
 }
 
 /// All runs: each policy with each combination of the sweeps' values, over what `base` says. A swept parameter is the
-/// machine's, else that of every policy that has it, else the workload's. A policy without it runs once. More than `most`
-/// runs are refused.
+/// machine's, else that of every policy that has it, else the workload's. A policy without it runs once. More than
+/// `most` runs are refused.
 pub fn cells(
     base: &WriteBackCell,
     policies: &[String],

@@ -1,4 +1,5 @@
-//! The page in headless Chromium (Debian's `chromium`; `scripts/setup.sh test` installs it). Without it these tests fail.
+//! The page in headless Chromium (Debian's `chromium`; `scripts/setup.sh test` installs it). Without it these tests
+//! fail.
 
 use std::path::Path;
 use std::process::Command;

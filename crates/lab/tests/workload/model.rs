@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use umbrella_lab::workload::{BoxedWorkload, ClientId, Scale, Seed, Step, build_workload};
 use umbrella_units::{FileId, Nanos};
 
-/// The time that a step takes: so much per call and so much per byte (100 MB/s), that timed workloads come to their end.
+/// The time that a step takes: so much per call and so much per byte (100 MB/s), that timed workloads come to their
+/// end.
 #[derive(Clone, Copy)]
 pub(crate) struct Speed {
     pub(crate) call: Nanos,
@@ -150,7 +151,8 @@ pub(crate) fn build(spec: &str, seed: u64, scale: f64) -> BoxedWorkload {
     build_workload(spec, Seed(seed), Scale::new(scale).unwrap()).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-/// Runs it to its end, or to so many steps; the client whose step ends first goes next, as on a machine with no contention.
+/// Runs it to its end, or to so many steps; the client whose step ends first goes next, as on a machine with no
+/// contention.
 pub(crate) fn run_for(mut workload: BoxedWorkload, speed: Speed, holes: bool, most: u64) -> Seen {
     let mut seen = Seen { model: Model::new(holes), ..Seen::default() };
     while let Some(step) = workload.prepare() {

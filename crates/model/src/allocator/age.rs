@@ -1,9 +1,9 @@
 //! An aged file system: before a run begins, files come and go until the free space looks used.
 //!
 //! Files are written by several writers at once, a few pages each in turn; then, in rounds, some are deleted and others
-//! fill their room. Sizes are lognormal with the parameters of Impressions (Agrawal et al., FAST 2009, table 2: mu 9.48,
-//! sigma 2.46, in bytes), cut at 64 MiB. Directories: one for forty files; each round replaces a fifth of the files
-//! (both assumed).
+//! fill their room. Sizes are lognormal with the parameters of Impressions (Agrawal et al., FAST 2009, table 2: mu
+//! 9.48, sigma 2.46, in bytes), cut at 64 MiB. Directories: one for forty files; each round replaces a fifth of the
+//! files (both assumed).
 
 use rustc_hash::FxHashSet;
 use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex, SplitMix64};
@@ -68,10 +68,10 @@ struct Writer {
 }
 
 impl Ext2 {
-    /// Ages the file system, and gives the metadata blocks that hold something then: what the old files dirtied is taken to
-    /// be on disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four bytes of memory
-    /// for each used block. `go_on` is asked now and then; where it says no, there is nothing to give, and the file system is
-    /// of no use.
+    /// Ages the file system, and gives the metadata blocks that hold something then: what the old files dirtied is
+    /// taken to be on disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four
+    /// bytes of memory for each used block. `go_on` is asked now and then; where it says no, there is nothing to give,
+    /// and the file system is of no use.
     pub fn age(
         &mut self,
         seed: u64,

@@ -47,8 +47,8 @@ impl Ext2 {
         (block != HOLE).then_some(BlockNo(u64::from(block & !PROMISED)))
     }
 
-    /// Chooses blocks for the `pages` pages from `first` on that have none of their own, together. Adds where all of them
-    /// lie, in page order.
+    /// Chooses blocks for the `pages` pages from `first` on that have none of their own, together. Adds where all of
+    /// them lie, in page order.
     pub fn allocate_run(
         &mut self,
         file: FileId,

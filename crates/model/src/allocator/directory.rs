@@ -127,7 +127,8 @@ impl Ext2 {
         }
     }
 
-    /// A name is looked for that is not there, as before each file is made: all entries are scanned (`ext2_find_entry`).
+    /// A name is looked for that is not there, as before each file is made: all entries are scanned
+    /// (`ext2_find_entry`).
     pub fn look_up_absent(&mut self, dir: FileId) {
         let Ok(place) = self.directory(dir) else { return };
         self.scanned += self.node(place).directory.as_ref().map_or(0, |entries| entries.total);

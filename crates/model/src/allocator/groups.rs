@@ -13,8 +13,8 @@ const INODE_COST: u32 = 64;
 const BLOCK_COST: u64 = 256;
 
 impl Layout {
-    /// Where a directory of the root goes: from a random group on, the one with fewest directories that has not less than
-    /// its share of what is free.
+    /// Where a directory of the root goes: from a random group on, the one with fewest directories that has not less
+    /// than its share of what is free.
     pub(super) fn group_for_top_directory(&self, random: &mut SplitMix64) -> Option<u32> {
         let first = random.below(u64::from(self.len())) as u32;
         let (inodes, blocks) = self.average_free();
@@ -109,8 +109,8 @@ impl Layout {
         Some((block, behind))
     }
 
-    /// A free run of `blocks` blocks at or after `goal` in its group, or in a later group, or anywhere; else the longest
-    /// there is. First block and length; takes nothing.
+    /// A free run of `blocks` blocks at or after `goal` in its group, or in a later group, or anywhere; else the
+    /// longest there is. First block and length; takes nothing.
     pub(super) fn find_run(&self, goal: u64, blocks: u64) -> Option<(u64, u64)> {
         let goal = if goal < self.blocks { goal } else { 0 };
         let first = self.group_of(goal);

@@ -1,7 +1,7 @@
 //! Where ext2 keeps what it knows: block groups, each with its bitmaps and its part of the inode table.
 //!
-//! Source: the ext2 disk layout (Linux 2.6.12 `include/linux/ext2_fs.h`, `mke2fs` with sparse superblocks): 4 KiB blocks,
-//! 32,768 of them in a group, 128-byte inodes, 32-byte group descriptors.
+//! Source: the ext2 disk layout (Linux 2.6.12 `include/linux/ext2_fs.h`, `mke2fs` with sparse superblocks): 4 KiB
+//! blocks, 32,768 of them in a group, 128-byte inodes, 32-byte group descriptors.
 
 use umbrella_units::{BlockNo, PAGE_BYTES};
 

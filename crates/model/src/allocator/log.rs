@@ -1,7 +1,8 @@
-//! Where a log-structured file system (NILFS, LFS) writes: whatever is written goes to the head of the log, wherever it was before.
+//! Where a log-structured file system (NILFS, LFS) writes: whatever is written goes to the head of the log, wherever it
+//! was before.
 //!
-//! The log is never cleaned. At its end it begins again at its start, as if all there had died meanwhile: give it more room than a
-//! run writes.
+//! The log is never cleaned. At its end it begins again at its start, as if all there had died meanwhile: give it more
+//! room than a run writes.
 
 use std::collections::BTreeMap;
 

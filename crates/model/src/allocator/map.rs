@@ -151,8 +151,8 @@ impl Map {
         promised.map(|block| block & !PROMISED)
     }
 
-    /// Cuts the file to `pages` pages. Adds the data blocks, promised ones with their mark, and the indirect blocks that
-    /// nothing needs now.
+    /// Cuts the file to `pages` pages. Adds the data blocks, promised ones with their mark, and the indirect blocks
+    /// that nothing needs now.
     pub(super) fn truncate(&mut self, pages: u64, data: &mut Vec<u32>, indirects: &mut Vec<u32>) {
         let mut cut = |blocks: &mut Vec<u32>, at: usize| {
             data.extend(blocks.drain(at.min(blocks.len())..).filter(|&block| block != HOLE));

@@ -4,27 +4,27 @@
 //!
 //! - block groups with their bitmaps and inode tables; top directories are spread, others stay near their parents
 //!   (Orlov), a file's inode is the first free one in its directory's group;
-//! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set aside
-//!   for it until it is closed: writers that take turns alternate in windows of eight. Nobody says when a file is closed:
-//!   when its writer goes on to another file ([`Ext2Config::close_on_switch`]);
+//! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set
+//!   aside for it until it is closed: writers that take turns alternate in windows of eight. Nobody says when a file is
+//!   closed: when its writer goes on to another file ([`Ext2Config::close_on_switch`]);
 //! - the first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
 //!   colour, [`Ext2::set_writer`]);
 //! - twelve direct blocks, then indirect ones, each allocated just before the first block it points to;
 //! - a full group spills to the next.
 //!
-//! With [`Ext2Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the blocks of
-//! a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such a place is
-//! free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond four
-//! extents, are left out.
+//! With [`Ext2Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the
+//! blocks of a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such
+//! a place is free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond
+//! four extents, are left out.
 //!
 //! With [`Ext2Config::growing_windows`] the blocks behind a newly found one are set aside as ext3 reserves them (Linux
-//! 2.6.12, fs/ext3/balloc.c: `alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`): eight at
-//! first, twice as many each time that a window is used up, at most 1,024. The next window of a file keeps its size. Here a
-//! window ends before the next block in use; there it may go on behind it.
+//! 2.6.12, fs/ext3/balloc.c: `alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`): eight
+//! at first, twice as many each time that a window is used up, at most 1,024. The next window of a file keeps its size.
+//! Here a window ends before the next block in use; there it may go on behind it.
 //!
 //! Every operation adds the metadata blocks that it dirties to `touched`, so that a driver can dirty them in its page
-//! cache ([`umbrella_units::PageKey::device`]), and tells by [`Ext2::forgotten`] which ones need not be written any more.
-//! Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
+//! cache ([`umbrella_units::PageKey::device`]), and tells by [`Ext2::forgotten`] which ones need not be written any
+//! more. Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
 
 mod age;
 mod bitmap;
@@ -360,8 +360,8 @@ impl Ext2 {
         self.places.get(&file).map(|&place| self.node(place).inode)
     }
 
-    /// Adds the metadata blocks that must be read before a page of the file can be found: of its directory, its inode, its
-    /// indirect blocks.
+    /// Adds the metadata blocks that must be read before a page of the file can be found: of its directory, its inode,
+    /// its indirect blocks.
     pub fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
         let Some(&place) = self.places.get(&file) else { return };
         self.entry_and_inode(place, out);

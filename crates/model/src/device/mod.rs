@@ -48,7 +48,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Its first sector and the one behind its last, as far as the device has them: nothing beyond `capacity` is transferred.
+    /// Its first sector and the one behind its last, as far as the device has them: nothing beyond `capacity` is
+    /// transferred.
     #[inline]
     pub fn clamped(&self, capacity: Lba) -> (u64, u64) {
         let start = self.lba.0.min(capacity.0);
@@ -86,8 +87,8 @@ pub struct Completion {
 
 /// Something that serves requests in virtual time.
 ///
-/// No input makes it panic: sectors beyond its end are not transferred, requests beyond its room wait, and a `now` that goes back counts as
-/// the latest time it was told. Each request completes exactly once.
+/// No input makes it panic: sectors beyond its end are not transferred, requests beyond its room wait, and a `now` that
+/// goes back counts as the latest time it was told. Each request completes exactly once.
 pub trait Device {
     /// How many more requests it takes now; a submitter never exceeds it.
     fn room(&self) -> usize;

@@ -7,10 +7,11 @@ use umbrella_units::PageKey;
 pub enum Access {
     /// The page was in memory.
     Hit,
-    /// The page was not in memory. A write put it there; after a read, read it from disk and [`PageCache::fill`](super::PageCache::fill) it in.
+    /// The page was not in memory. A write put it there; after a read, read it from disk and
+    /// [`PageCache::fill`](super::PageCache::fill) it in.
     Miss,
-    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask [`PageCache::make_room`](super::PageCache::make_room)
-    /// what to write.
+    /// The page was not in memory, and no clean page could leave for it: nothing happened. Ask
+    /// [`PageCache::make_room`](super::PageCache::make_room) what to write.
     Full,
 }
 

@@ -1,8 +1,8 @@
 //! What a page cache is built with: its size, and the constants of the kernel that it stands for.
 //!
-//! Sources: Linux 2.6.12 `mm/page-writeback.c` (`dirty_background_ratio`, `vm_dirty_ratio`, `dirty_writeback_centisecs`,
-//! `dirty_expire_centisecs`, `MAX_WRITEBACK_PAGES`) and `mm/vmscan.c` (how the two lists are scanned). Later values:
-//! UmbrellaFS, chapter IV (5 % and 10 %), Linux 2.6.30 and after (10 % and 20 %).
+//! Sources: Linux 2.6.12 `mm/page-writeback.c` (`dirty_background_ratio`, `vm_dirty_ratio`,
+//! `dirty_writeback_centisecs`, `dirty_expire_centisecs`, `MAX_WRITEBACK_PAGES`) and `mm/vmscan.c` (how the two lists
+//! are scanned). Later values: UmbrellaFS, chapter IV (5 % and 10 %), Linux 2.6.30 and after (10 % and 20 %).
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::Nanos;
@@ -56,8 +56,8 @@ impl Default for PageCacheConfig {
 }
 
 impl PageCacheConfig {
-    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below it, but
-    /// for 100 %: then there is none.
+    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below
+    /// it, but for 100 %: then there is none.
     pub fn background_pages(&self) -> u64 {
         if self.background_percent >= 100 {
             return self.pages;

@@ -11,8 +11,8 @@
 //!   the writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
 //! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]); on a block device
 //!   whose files are unknown, the pages that are.
-//! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there are
-//!   only such pages, somebody must write some ([`NeedsWriteBack`]).
+//! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there
+//!   are only such pages, somebody must write some ([`NeedsWriteBack`]).
 //!
 //! What it does is told as a list of [`Change`]s, in order, so that write-back policies can follow. Left out: mapped
 //! pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write here).
@@ -101,8 +101,8 @@ impl PageCache {
         self.slab.bytes() + self.files.bytes()
     }
 
-    /// Says that others hold so many pages of the memory that are nowhere on disk (staged files). They count as dirty for
-    /// both thresholds; the cache has as many fewer from now on, and gives back what is too much with the next
+    /// Says that others hold so many pages of the memory that are nowhere on disk (staged files). They count as dirty
+    /// for both thresholds; the cache has as many fewer from now on, and gives back what is too much with the next
     /// [`PageCache::make_room`].
     pub fn set_held(&mut self, pages: u64) {
         self.held = pages;
@@ -167,8 +167,8 @@ impl PageCache {
         Ok(())
     }
 
-    /// A page that nobody waits for came from disk (read-ahead): it enters, not used yet. Nothing changes if it is there
-    /// already.
+    /// A page that nobody waits for came from disk (read-ahead): it enters, not used yet. Nothing changes if it is
+    /// there already.
     pub fn fill_ahead(&mut self, page: PageKey, changes: &mut Vec<Change>) -> Result<(), NeedsWriteBack> {
         if self.slab.find(page).is_none() {
             self.make_room(1, changes)?;
@@ -210,8 +210,8 @@ impl PageCache {
         self.drop_page(id);
     }
 
-    /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages are
-    /// off: it may be written again meanwhile, and is dirty then, but goes to disk once at a time).
+    /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages
+    /// are off: it may be written again meanwhile, and is dirty then, but goes to disk once at a time).
     pub fn begin_write_back(&mut self, page: PageKey) -> bool {
         let Some(id) = self.slab.find(page) else { return false };
         let flags = self.slab.at(id).flags;
@@ -231,8 +231,8 @@ impl PageCache {
         }
     }
 
-    /// The turn of a page that was queued has come. A page that is queued twice is written once: what is dirty again since it was
-    /// written is to be chosen again.
+    /// The turn of a page that was queued has come. A page that is queued twice is written once: what is dirty again
+    /// since it was written is to be chosen again.
     pub fn begin_queued(&mut self, page: PageKey) -> Begin {
         let Some(id) = self.slab.find(page) else { return Begin::NotWanted };
         let flags = self.slab.at(id).flags;
@@ -292,9 +292,10 @@ impl PageCache {
         Some(Nanos((now.0 / every).saturating_add(1).saturating_mul(every)))
     }
 
-    /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty, pages
-    /// in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or becomes so
-    /// again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and one wake-up.
+    /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty,
+    /// pages in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or
+    /// becomes so again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and
+    /// one wake-up.
     ///
     /// With [`ExpireBy::Pages`] it is each page's own time that counts, and nothing puts it off.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
@@ -335,8 +336,8 @@ impl PageCache {
         }
     }
 
-    /// Background write-back wrote some of the file's pages and leaves others dirty: it counts as dirty since `now`, and
-    /// goes behind all other dirty files, "so that other inodes on this superblock will get some writeout"
+    /// Background write-back wrote some of the file's pages and leaves others dirty: it counts as dirty since `now`,
+    /// and goes behind all other dirty files, "so that other inodes on this superblock will get some writeout"
     /// (`__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew).
     pub fn written_in_part(&mut self, file: FileId, now: Nanos) {
         let Some(place) = self.files.find(file) else { return };

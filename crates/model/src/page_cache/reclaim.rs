@@ -11,16 +11,16 @@ const IDLE_ACTIVE: usize = flag::ACTIVE as usize;
 const CLUSTER: usize = 32;
 
 impl PageCache {
-    /// Adds up to `pages` dirty pages that are not on their way yet, the one that reclaim would like to have first first:
-    /// what `kswapd` writes. Active ones come last.
+    /// Adds up to `pages` dirty pages that are not on their way yet, the one that reclaim would like to have first
+    /// first: what `kswapd` writes. Active ones come last.
     pub fn least_recent_dirty(&self, pages: usize, out: &mut Vec<PageKey>) {
         let both = self.slab.backwards(slab::INACTIVE).chain(self.slab.backwards(slab::ACTIVE));
         let dirty = both.filter(|record| record.flags & (flag::DIRTY | flag::WRITE_BACK) == flag::DIRTY);
         out.extend(dirty.take(pages).map(|record| record.key));
     }
 
-    /// Moves up to `pages` pages from the back of the active list to the inactive one. Reclaim does so by itself; this is
-    /// for a driver whose policy never writes active pages when there are no others.
+    /// Moves up to `pages` pages from the back of the active list to the inactive one. Reclaim does so by itself; this
+    /// is for a driver whose policy never writes active pages when there are no others.
     pub fn deactivate(&mut self, pages: usize, changes: &mut Vec<Change>) {
         for _ in 0..pages {
             let Some(id) = self.slab.back(slab::ACTIVE) else { return };
@@ -34,8 +34,8 @@ impl PageCache {
         }
     }
 
-    /// Sees to it that `pages` pages can enter: clean pages leave, the least recently used first. Pages that are dirty or
-    /// on their way to disk never leave.
+    /// Sees to it that `pages` pages can enter: clean pages leave, the least recently used first. Pages that are dirty
+    /// or on their way to disk never leave.
     ///
     /// Ends: each round a page leaves, or goes around the inactive list behind a clean one that is in it, or the active
     /// list gets shorter.
@@ -67,9 +67,9 @@ impl PageCache {
         Ok(())
     }
 
-    /// Moves pages from the active list as the scan of one inactive page asks for: both lists are scanned at a rate in proportion
-    /// to their length, so that one page is deactivated for each `inactive / active` pages of the inactive list that reclaim
-    /// looked at (Linux 2.6.12, `shrink_zone`).
+    /// Moves pages from the active list as the scan of one inactive page asks for: both lists are scanned at a rate in
+    /// proportion to their length, so that one page is deactivated for each `inactive / active` pages of the inactive
+    /// list that reclaim looked at (Linux 2.6.12, `shrink_zone`).
     fn balance(&mut self, changes: &mut Vec<Change>) {
         let (active, inactive) = (self.active(), self.inactive());
         self.owed += active;

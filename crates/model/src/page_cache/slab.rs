@@ -1,7 +1,8 @@
 //! The pages of a page cache: one slab of 48-byte records that are chained three ways by their positions: in a hash
 //! table (which page is where), in an LRU list, and in a list of their file.
 //!
-//! Neighbouring pages of a file stand in neighbouring buckets, so that sequential access stays in the processor's cache.
+//! Neighbouring pages of a file stand in neighbouring buckets, so that sequential access stays in the processor's
+//! cache.
 
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 

@@ -440,8 +440,8 @@ fn compare(cache: &PageCache, naive: &Naive) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Order of use, states, files in order of dirtying and all that is told agree with plain lists. As a dirty page leaves
-    /// the plain lists by write-back, truncation, deletion and forgetting only, none is lost here either.
+    /// Order of use, states, files in order of dirtying and all that is told agree with plain lists. As a dirty page
+    /// leaves the plain lists by write-back, truncation, deletion and forgetting only, none is lost here either.
     #[test]
     fn agrees_with_plain_lists(
         pages in 4u64..40,

@@ -8,13 +8,14 @@
 //!   +------------------------------------------------------- starting <------------+
 //! ```
 //!
-//! - A disk that is sent to sleep first finishes what it has, and writes out its buffer. What comes before the motor is off
-//!   keeps it on.
+//! - A disk that is sent to sleep first finishes what it has, and writes out its buffer. What comes before the motor is
+//!   off keeps it on.
 //! - A motor that was switched off comes to rest before it can be started again.
-//! - Requests to a disk that is not spinning wait in their order, and start it. A flush or a discard does not: nothing is left
-//!   in the buffer.
+//! - Requests to a disk that is not spinning wait in their order, and start it. A flush or a discard does not: nothing
+//!   is left in the buffer.
 //!
-//! Not modelled: reads that the buffer of a sleeping disk could answer, the heads' way back from their ramp, failed starts.
+//! Not modelled: reads that the buffer of a sleeping disk could answer, the heads' way back from their ramp, failed
+//! starts.
 
 use std::collections::VecDeque;
 use std::fmt;

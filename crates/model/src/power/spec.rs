@@ -122,10 +122,11 @@ impl PowerSpec {
         }
     }
 
-    /// How long a period of idleness has to be so that sleeping through it takes as much energy as idling; longer ones pay. `None`
-    /// if none does.
+    /// How long a period of idleness has to be so that sleeping through it takes as much energy as idling; longer ones
+    /// pay. `None` if none does.
     ///
-    /// Going to sleep and waking up, beyond what standing still would take in the time of the spin-down, divided by the power that is saved.
+    /// Going to sleep and waking up, beyond what standing still would take in the time of the spin-down, divided by the
+    /// power that is saved.
     pub fn break_even(&self) -> Option<Nanos> {
         let SpindleSpec { standby, spin_down, spin_up } = self.spindle?;
         let saved = self.idle.0.checked_sub(standby.0).filter(|&saved| saved > 0)?;

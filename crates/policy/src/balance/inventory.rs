@@ -1,7 +1,7 @@
 //! What there is to even out: files by themselves, and what members hold of directories that are kept together.
 //!
-//! Large pools have many millions of files, so a file by itself takes one entry in two plain lists, and which members it may be on is shared by all
-//! files that may be on the same.
+//! Large pools have many millions of files, so a file by itself takes one entry in two plain lists, and which members
+//! it may be on is shared by all files that may be on the same.
 
 use rustc_hash::FxHashMap;
 use umbrella_units::ByteSize;

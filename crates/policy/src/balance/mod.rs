@@ -1,13 +1,15 @@
 //! Which files even out the members of a group, with few bytes moved.
 //!
-//! The aim is a window of used shares, as wide as asked for, that every member lies in. It is placed where fewest bytes have to move:
+//! The aim is a window of used shares, as wide as asked for, that every member lies in. It is placed where fewest bytes
+//! have to move:
 //!
-//! 1. A window at `low` takes the surplus above it from some members, and fills others up to `low`. The first falls with `low` and the second grows, so the
-//!    cheapest window is where they meet.
-//! 2. The fullest member gives what is above the window; when none is, to those that are below it. It gives its largest file that is not more than
-//!    what is left to give, to the emptiest member that may have it. When there is none, its smallest file.
-//! 3. After each move the shares of both members lie between what they were before. So no move makes it worse, and the end is never worse than
-//!    the beginning.
+//! 1. A window at `low` takes the surplus above it from some members, and fills others up to `low`. The first falls
+//!    with `low` and the second grows, so the cheapest window is where they meet.
+//! 2. The fullest member gives what is above the window; when none is, to those that are below it. It gives its largest
+//!    file that is not more than what is left to give, to the emptiest member that may have it. When there is none, its
+//!    smallest file.
+//! 3. After each move the shares of both members lie between what they were before. So no move makes it worse, and the
+//!    end is never worse than the beginning.
 //!
 //! A file moves once at most, so the plan ends. It moves no more than what the window takes, and one file a member.
 

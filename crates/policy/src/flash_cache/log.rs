@@ -1,7 +1,8 @@
 //! The account of the log: where the next record goes, what is in it, and what may be overwritten.
 //!
-//! Positions never go back: a [`LogSector`] counts all sectors ever appended, and lies on flash at its remainder by the log's size. So the
-//! order of positions is the order of writing, what is before the tail is free, and no counter besides is needed.
+//! Positions never go back: a [`LogSector`] counts all sectors ever appended, and lies on flash at its remainder by the
+//! log's size. So the order of positions is the order of writing, what is before the tail is free, and no counter
+//! besides is needed.
 
 use std::collections::VecDeque;
 
@@ -52,8 +53,8 @@ pub enum WriteRoute {
 
 /// What is in the log, and where.
 ///
-/// A record is reserved, then written to flash, then committed with the writes that it has; records are committed in the order of
-/// their places.
+/// A record is reserved, then written to flash, then committed with the writes that it has; records are committed in
+/// the order of their places.
 #[derive(Debug, Clone)]
 pub struct Log {
     size: u64,
@@ -110,15 +111,16 @@ impl Log {
         &self.map
     }
 
-    /// The writes in it from the given one on, with their numbers: they are counted from the first that the log ever had.
+    /// The writes in it from the given one on, with their numbers: they are counted from the first that the log ever
+    /// had.
     pub fn requests(&self, from: u64) -> impl Iterator<Item = (u64, Logged)> + '_ {
         let skipped = from.saturating_sub(self.released).min(self.requests.len() as u64);
         let first = self.released + skipped;
         self.requests.range(skipped as usize..).enumerate().map(move |(index, logged)| (first + index as u64, *logged))
     }
 
-    /// Where a record of so many sectors goes, and where the tail is then. A record does not run over the end of the log: it
-    /// begins at the start again, and what is left at the end stays unused for this lap.
+    /// Where a record of so many sectors goes, and where the tail is then. A record does not run over the end of the
+    /// log: it begins at the start again, and what is left at the end stays unused for this lap.
     fn place(&self, sectors: u64) -> Option<(LogSector, LogSector)> {
         let offset = self.head.0 % self.size;
         let skip = if offset + sectors > self.size { self.size - offset } else { 0 };
@@ -161,8 +163,8 @@ impl Log {
         self.tail = self.tail.max(tail);
     }
 
-    /// Where a write goes. While the disk sleeps, into the log; while it spins, to the disk, unless the log has older data
-    /// of the same sectors: after a crash that would win over what went to the disk.
+    /// Where a write goes. While the disk sleeps, into the log; while it spins, to the disk, unless the log has older
+    /// data of the same sectors: after a crash that would win over what went to the disk.
     pub fn route(&self, range: SectorRange, disk_spins: bool) -> WriteRoute {
         if disk_spins && !self.map.overlaps(range) { WriteRoute::Disk } else { WriteRoute::Log }
     }

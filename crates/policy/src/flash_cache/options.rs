@@ -1,12 +1,13 @@
-//! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, how flushing and other work share the
-//! disk and the log.
+//! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, how flushing and other
+//! work share the disk and the log.
 //!
 //! While the log is flushed it goes on filling. Two things keep that smooth:
-//! - Flushing rests after each write to the disk, so that it takes its share of the disk's time and no more, while others want the disk too and
-//!   the log has room ([`Options::rest`]).
-//! - Writers are held back so that the room that is left lasts until flushing frees some ([`Options::hold_back`]). Where `h` sectors are left
-//!   and `w` must be flushed before any are freed, a write may go on once the disk has written `w / h` times as much. Both come to their end at
-//!   the same time, whatever the sizes are: no writer finds the log full. This sets in over the first quarter of what is above the high mark.
+//! - Flushing rests after each write to the disk, so that it takes its share of the disk's time and no more, while
+//!   others want the disk too and the log has room ([`Options::rest`]).
+//! - Writers are held back so that the room that is left lasts until flushing frees some ([`Options::hold_back`]).
+//!   Where `h` sectors are left and `w` must be flushed before any are freed, a write may go on once the disk has
+//!   written `w / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds
+//!   the log full. This sets in over the first quarter of what is above the high mark.
 
 use serde::{Serialize, Serializer};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
@@ -19,8 +20,8 @@ use super::when::{Fill, Moment, Percent, When};
 /// The longest write to the disk in one request, in sectors: 1 MiB. What others ask for waits for no more than one.
 pub const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
 
-/// Sectors that are zeroed by one call of a flush: a disk that has to write them takes as long as for data, and others wait for no
-/// more than that.
+/// Sectors that are zeroed by one call of a flush: a disk that has to write them takes as long as for data, and others
+/// wait for no more than that.
 pub const MOST_ZEROED_AT_ONCE: u64 = 4 * MOST_WRITE;
 /// The longest that one write is held back.
 const MOST_DELAY: Nanos = Nanos::from_millis(250);
@@ -77,20 +78,21 @@ impl Options {
         self.when.flushes(moment, fill, self.high)
     }
 
-    /// From when on a spinning disk that was last asked for something at `last_access` is flushed because it is quiet; nothing if it never is.
+    /// From when on a spinning disk that was last asked for something at `last_access` is flushed because it is quiet;
+    /// nothing if it never is.
     pub fn quiet_at(&self, last_access: Nanos, fill: Fill) -> Option<Nanos> {
         self.flushes(Moment::Quiet, fill).then(|| last_access + self.quiet)
     }
 
-    /// Whether a spinning disk is flushed now because it is quiet, or may sleep from `sleep_at` on: the last moment at which that
-    /// costs no spin-up.
+    /// Whether a spinning disk is flushed now because it is quiet, or may sleep from `sleep_at` on: the last moment at
+    /// which that costs no spin-up.
     pub fn flushes_at_rest(&self, now: Nanos, last_access: Nanos, sleep_at: Option<Nanos>, fill: Fill) -> bool {
         let sleep_due = sleep_at.is_some_and(|at| at <= now);
         self.quiet_at(last_access, fill).is_some_and(|at| sleep_due || at <= now)
     }
 
-    /// How long a writer waits after `size` bytes went into the log while it is flushed: `to_flush` sectors more, at that rate, until some of it is
-    /// free again.
+    /// How long a writer waits after `size` bytes went into the log while it is flushed: `to_flush` sectors more, at
+    /// that rate, until some of it is free again.
     pub fn hold_back(&self, fill: Fill, to_flush: u64, size: ByteSize, rate: DrainRate) -> Nanos {
         let mark = self.high.of(fill.size);
         let Some(above) = fill.used.checked_sub(mark).filter(|above| *above > 0) else { return Nanos(0) };
@@ -117,7 +119,8 @@ impl Options {
         }
     }
 
-    /// How long flushing rests after a write to the disk that took so long, when somebody last asked for something so long ago.
+    /// How long flushing rests after a write to the disk that took so long, when somebody last asked for something so
+    /// long ago.
     pub fn rest(&self, took: Nanos, since_access: Nanos, fill: Fill) -> Nanos {
         let share = f64::from(self.drain_share.0.clamp(1, 100)) / 100.0;
         let urgent = fill.used >= fill.size - fill.size / URGENT;
@@ -128,8 +131,8 @@ impl Options {
     }
 }
 
-/// How much of the log is flushed at once: from its tail to there. What was flushed is free then: a large log is not full all the time that
-/// flushing it takes.
+/// How much of the log is flushed at once: from its tail to there. What was flushed is free then: a large log is not
+/// full all the time that flushing it takes.
 pub fn pass_end(log: &Log) -> LogSector {
     LogSector(log.tail().0 + (log.size() / PARTS).max(LEAST_PASS))
 }

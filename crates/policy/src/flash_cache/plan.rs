@@ -1,11 +1,12 @@
 //! The flush plan: which parts of the log are read into which buffer, and what of it is written where.
 //!
-//! A plan is asked for chunk by chunk, so that it needs no memory for a large log and the log may grow meanwhile: it covers what was in the log when it
-//! was made, and `whole` leaves out what was replaced since. A chunk fits into its buffer. With one buffer, a chunk is read, then written, then the
-//! next is read; with two, the next one is read while this one is written.
+//! A plan is asked for chunk by chunk, so that it needs no memory for a large log and the log may grow meanwhile: it
+//! covers what was in the log when it was made, and `whole` leaves out what was replaced since. A chunk fits into its
+//! buffer. With one buffer, a chunk is read, then written, then the next is read; with two, the next one is read while
+//! this one is written.
 //!
-//! Algorithms 2 to 4 read as much as the buffer holds in one read. A request that is cut by its end is ignored, and read again with the next
-//! chunk; one that is larger than a buffer goes in parts. (Section 2.3.)
+//! Algorithms 2 to 4 read as much as the buffer holds in one read. A request that is cut by its end is ignored, and
+//! read again with the next chunk; one that is larger than a buffer goes in parts. (Section 2.3.)
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -91,7 +92,8 @@ impl Planner {
         self.until
     }
 
-    /// The next chunk; nothing when all is planned. The log may have got more and may have been released up to `done` meanwhile.
+    /// The next chunk; nothing when all is planned. The log may have got more and may have been released up to `done`
+    /// meanwhile.
     pub fn next_chunk(&mut self, log: &Log) -> Option<Chunk> {
         match self.algorithm {
             Algorithm::Whole => self.next_sorted(log.map()),

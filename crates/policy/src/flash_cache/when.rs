@@ -16,7 +16,8 @@ pub enum When {
     Full,
     /// As soon as the log has filled up to the high mark, so that writers need not wait for the disk.
     Watermark,
-    /// That, and whenever something else has woken the disk and it has become quiet again: it costs no spin-up and is in nobody's way.
+    /// That, and whenever something else has woken the disk and it has become quiet again: it costs no spin-up and is
+    /// in nobody's way.
     #[default]
     Piggyback,
 }

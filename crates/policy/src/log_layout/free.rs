@@ -10,19 +10,22 @@ use super::ids::{SegmentNo, Shape, Stream};
 pub enum Geography {
     /// Anywhere: the next free segment after the last one that was opened, as a log goes round.
     Log,
-    /// Each stream has a region of its own, all of one size: the hottest in the middle of the disk, each colder one on both sides of it (an organ pipe).
+    /// Each stream has a region of its own, all of one size: the hottest in the middle of the disk, each colder one on
+    /// both sides of it (an organ pipe).
     ///
     /// Source: R-LFS, section 2, figure 1.
     Regions,
-    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams reach, the coldest outside
-    /// of the middle `centre` hundredths of the disk as long as there is room there, and those between them in proportion.
+    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams
+    /// reach, the coldest outside of the middle `centre` hundredths of the disk as long as there is room there, and
+    /// those between them in proportion.
     Centred {
         /// Hundredths of the disk.
         centre: u8,
     },
 }
 
-/// What is borrowed in a row on one side of the middle before the other side has its turn: so many of these are the disk.
+/// What is borrowed in a row on one side of the middle before the other side has its turn: so many of these are the
+/// disk.
 const STRIP: u32 = 16;
 
 /// The free segments.
@@ -103,7 +106,8 @@ impl FreeSegments {
         removed
     }
 
-    /// Takes a segment for a stream; `inside` counts the segments that belong nearer to the middle than its own, which are `own`.
+    /// Takes a segment for a stream; `inside` counts the segments that belong nearer to the middle than its own, which
+    /// are `own`.
     ///
     /// Cost: O(log segments).
     pub(super) fn pick(&mut self, stream: Stream, inside: u32, own: u32) -> Option<SegmentNo> {
@@ -133,8 +137,8 @@ impl FreeSegments {
         pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
     }
 
-    /// One of another region, as near to the borrower's as there is, give or take a [`STRIP`]: within that, the first one after the stream's last, so
-    /// that what is written in a row is not spread over both sides of the disk.
+    /// One of another region, as near to the borrower's as there is, give or take a [`STRIP`]: within that, the first
+    /// one after the stream's last, so that what is written in a row is not spread over both sides of the disk.
     fn borrow(&self, home: usize, last: u32) -> Option<SegmentNo> {
         let lender = self.lender(home, last)?;
         let pool = self.pools.get(lender)?;
@@ -152,7 +156,8 @@ impl FreeSegments {
         next_in(pool, &sides, last + 1)
     }
 
-    /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has most, then the nearest such one.
+    /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has
+    /// most, then the nearest such one.
     fn lender(&self, home: usize, last: u32) -> Option<usize> {
         let most = self.pools.iter().map(BTreeSet::len).max()?;
         let rich =
@@ -161,8 +166,8 @@ impl FreeSegments {
         (0..self.pools.len()).filter(rich).min_by_key(|region| (*region != of_last, home.abs_diff(*region)))
     }
 
-    /// The first free one after the stream's last in its band, going round. The bands share the disk as the streams' segments share the used part of it,
-    /// so that each has its part of the free ones.
+    /// The first free one after the stream's last in its band, going round. The bands share the disk as the streams'
+    /// segments share the used part of it, so that each has its part of the free ones.
     fn in_band(&self, stream: Stream, (inside, own): (u32, u32), centre: u8) -> Option<SegmentNo> {
         let pool = self.pools.first()?;
         let all = u64::from(self.shape.segments);
@@ -179,7 +184,8 @@ impl FreeSegments {
         next_in(pool, &[below, above], next)
     }
 
-    /// The free one whose distance from the middle is nearest to `radius`; of two, the one nearer to where the stream wrote last.
+    /// The free one whose distance from the middle is nearest to `radius`; of two, the one nearer to where the stream
+    /// wrote last.
     fn at_distance(&self, radius: u32, stream: Stream) -> Option<SegmentNo> {
         let middle = self.shape.segments / 2;
         let pool = self.pools.first()?;

@@ -7,8 +7,8 @@ use super::room::Room;
 use super::table::{Segment, State};
 
 impl Layout {
-    /// The log has become larger: `system` says which of all segments are not part of it. Segments that were not until now become free. Regions move
-    /// with the middle of the disk; what lies in another one now is a guest there.
+    /// The log has become larger: `system` says which of all segments are not part of it. Segments that were not until
+    /// now become free. Regions move with the middle of the disk; what lies in another one now is a guest there.
     pub fn grow(&mut self, segments: u32, system: impl Fn(SegmentNo) -> bool) {
         self.shape.segments = self.shape.segments.max(segments);
         self.table.resize(self.shape.segments as usize, Segment::FREE);

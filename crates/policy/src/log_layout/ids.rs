@@ -8,7 +8,8 @@ pub struct SegmentNo(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u64);
 
-/// One of the places where the log grows: each has an open segment and a write buffer. The higher, the hotter, where a scheme knows of heat.
+/// One of the places where the log grows: each has an open segment and a write buffer. The higher, the hotter, where a
+/// scheme knows of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u8);
 
@@ -73,7 +74,8 @@ impl Stamps {
         Stamps { shift: (shape.blocks() * 8).div_ceil(STAMPS).next_power_of_two().trailing_zeros() }
     }
 
-    /// For a store on a disk, which may grow: the same as long as its segments have this size. 2 TiB of writes with segments of 2 MiB before they repeat.
+    /// For a store on a disk, which may grow: the same as long as its segments have this size. 2 TiB of writes with
+    /// segments of 2 MiB before they repeat.
     pub fn of_segments(segment_blocks: u32) -> Stamps {
         Stamps { shift: segment_blocks.trailing_zeros().saturating_sub(4) }
     }

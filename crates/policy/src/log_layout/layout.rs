@@ -1,12 +1,15 @@
 //! The log's account: which stream, segment and slot every block goes to, and what each segment still holds.
 //!
-//! The caller keeps the logical map, moves the data, and says what has become durable. The rules that make a crash harmless are here:
+//! The caller keeps the logical map, moves the data, and says what has become durable. The rules that make a crash
+//! harmless are here:
 //!
-//! 1. A segment is written from its first slot to its last, by one stream, in chunks; it is not written again until it has been free.
-//! 2. A segment with nothing live is *cleaned*. It becomes free when what replaced its blocks is durable ([`Layout::synced`]); but if the log since the last
-//!    checkpoint passes through it (recovery would read it), only by the next checkpoint ([`Layout::checkpointed`]).
-//! 3. The last chunk of a segment names the segment in which its stream goes on, so that recovery can follow every stream from
-//!    the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
+//! 1. A segment is written from its first slot to its last, by one stream, in chunks; it is not written again until it
+//!    has been free.
+//! 2. A segment with nothing live is *cleaned*. It becomes free when what replaced its blocks is durable
+//!    ([`Layout::synced`]); but if the log since the last checkpoint passes through it (recovery would read it), only
+//!    by the next checkpoint ([`Layout::checkpointed`]).
+//! 3. The last chunk of a segment names the segment in which its stream goes on, so that recovery can follow every
+//!    stream from the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
 //! 4. The user's writes stop at the reserve; the cleaner and the map may use it.
 
 use umbrella_units::Pages;
@@ -248,7 +251,8 @@ impl Layout {
         self.free.len() > self.reserve
     }
 
-    /// A place for a block that the user writes over `old`; the old place is forgotten. Enter `place` and the stamp of [`Layout::clock`] in the map.
+    /// A place for a block that the user writes over `old`; the old place is forgotten. Enter `place` and the stamp of
+    /// [`Layout::clock`] in the map.
     ///
     /// Cost: O(1), and O(log segments) once a segment.
     pub fn write(&mut self, old: Option<MapEntry>, death: Option<Clock>) -> Result<Put, Full> {
@@ -339,7 +343,8 @@ impl Layout {
         segment.youngest = segment.youngest.max(written);
     }
 
-    /// A page of the map at this place is not needed any more once there is a new checkpoint: recovery does not look for its successor in the log.
+    /// A page of the map at this place is not needed any more once there is a new checkpoint: recovery does not look
+    /// for its successor in the log.
     pub fn forget_page(&mut self, place: Place) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
@@ -441,7 +446,8 @@ impl Layout {
         self.choose_nexts();
     }
 
-    /// Every stream that has an open segment gets a next one, if there is one: its open segment will have another chunk.
+    /// Every stream that has an open segment gets a next one, if there is one: its open segment will have another
+    /// chunk.
     pub(super) fn choose_nexts(&mut self) {
         for stream in (0..self.growing.len() as u8).map(Stream) {
             let head = self.growing[usize::from(stream.0)].head;

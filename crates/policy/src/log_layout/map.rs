@@ -1,7 +1,8 @@
 //! The logical map: where each block of the device lies in the log, and when it was last written.
 //!
-//! An entry is eight bytes. Entries stand in pages of 512; a page may be absent from memory, and whoever holds the map on a disk then brings
-//! it ([`LogicalMap::install`]) and may take clean ones away ([`LogicalMap::evict`]), so that a map larger than memory works. Pages that hold nothing take no memory.
+//! An entry is eight bytes. Entries stand in pages of 512; a page may be absent from memory, and whoever holds the map
+//! on a disk then brings it ([`LogicalMap::install`]) and may take clean ones away ([`LogicalMap::evict`]), so that a
+//! map larger than memory works. Pages that hold nothing take no memory.
 
 use std::ops::Range;
 

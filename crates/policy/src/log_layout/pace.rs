@@ -2,14 +2,14 @@
 //!
 //! Users, the cleaner and checkpoints share one disk. Who gets how much of it follows from how much of the log is free:
 //!
-//! - Above the high mark nothing is cleaned. Down to the low one the cleaner works only in quiet times, when nobody has asked for
-//!   anything for a while.
-//! - Below the low mark it works also while others want the disk. After each piece of work it rests, so that it has its share of the disk's
-//!   time and no more ([`Pace::rest`]); the share grows to all of it at the reserve.
-//! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took ([`Pace::hold_back`]).
-//!   At the reserve writes wait until something is free.
-//! - A checkpoint is due when so much log has been written since the last one that it would take long to read after a crash, or when so much of the map
-//!   is changed that little more can be; in quiet times also when it frees segments.
+//! - Above the high mark nothing is cleaned. Down to the low one the cleaner works only in quiet times, when nobody has
+//!   asked for anything for a while.
+//! - Below the low mark it works also while others want the disk. After each piece of work it rests, so that it has its
+//!   share of the disk's time and no more ([`Pace::rest`]); the share grows to all of it at the reserve.
+//! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
+//!   ([`Pace::hold_back`]). At the reserve writes wait until something is free.
+//! - A checkpoint is due when so much log has been written since the last one that it would take long to read after a
+//!   crash, or when so much of the map is changed that little more can be; in quiet times also when it frees segments.
 //!
 //! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
 
@@ -26,8 +26,9 @@ use crate::flash_cache::Percent;
 const MOST_DELAY: Nanos = Nanos::from_millis(100);
 /// The longest rest after a piece of work, in times of it.
 const MOST_REST: f64 = 20.0;
-/// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a segment may change as many pages as it
-/// has live blocks; if each needed several checkpoints, they could cost more than it gains.
+/// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a
+/// segment may change as many pages as it has live blocks; if each needed several checkpoints, they could cost more
+/// than it gains.
 const LEAST_PAGES: u64 = 2;
 /// Memory for the map that is not asked about, 16 MiB: where little is live, it may lie far apart.
 const LITTLE_MAP: Pages = Pages((16 << 20) / PAGE_BYTES);
@@ -39,7 +40,8 @@ const LITTLE: u64 = 6;
 const MOST_VICTIMS: u64 = 8;
 /// Of the map's memory such a part is given up at once, when all of it is in use.
 const GIVEN_UP: u64 = 8;
-/// Of the log such a part is written between two checkpoints at most: what lies in it cannot be cleaned for good before the next one.
+/// Of the log such a part is written between two checkpoints at most: what lies in it cannot be cleaned for good before
+/// the next one.
 const MOST_LOG: u64 = 8;
 /// But at least so much, 1 MiB, however small the log is.
 const LEAST_LOG: Pages = Pages((1 << 20) / PAGE_BYTES);
@@ -57,8 +59,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Those of a log of so many segments: a fiftieth of them and a twelfth, but neither so few that one flush uses them up, nor so many that a large log is
-    /// cleaned long before it has to be.
+    /// Those of a log of so many segments: a fiftieth of them and a twelfth, but neither so few that one flush uses
+    /// them up, nor so many that a large log is cleaned long before it has to be.
     pub fn of(segments: u32) -> Marks {
         let part =
             |(divisor, limits): (u32, RangeInclusive<u32>)| (segments / divisor).clamp(*limits.start(), *limits.end());
@@ -95,20 +97,23 @@ pub struct Standing {
 }
 
 impl Pace {
-    /// How many pages of the map may be in memory: no more than 8 bytes for each block that is live, however far apart those lie, but for a little.
+    /// How many pages of the map may be in memory: no more than 8 bytes for each block that is live, however far apart
+    /// those lie, but for a little.
     pub fn map_pages(&self, layout: &Layout) -> Pages {
         let dense = layout.live().0.div_ceil(PAGE_ENTRIES as u64);
         Pages(self.map_memory.0.min(dense.max(LITTLE_MAP.0)).max(LEAST_PAGES * self.segment.0))
     }
 
-    /// To how many pages of the map memory is cut down now, when `present` are there; nothing while there is no need, or when too many are changed for it to gain much.
+    /// To how many pages of the map memory is cut down now, when `present` are there; nothing while there is no need,
+    /// or when too many are changed for it to gain much.
     pub fn cut_down(&self, layout: &Layout, present: Pages, changed: Pages) -> Option<Pages> {
         let keep = self.map_pages(layout).0;
         let unchanged = present.0.saturating_sub(changed.0);
         (present.0 > keep && unchanged > keep / GIVEN_UP).then(|| Pages(keep - keep / GIVEN_UP))
     }
 
-    /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half as much of the map is changed, as there may be.
+    /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half
+    /// as much of the map is changed, as there may be.
     pub fn checkpoint_is_due(&self, layout: &Layout, standing: &Standing) -> bool {
         let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG.0);
         standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages(layout).0 / 2
@@ -128,7 +133,8 @@ impl Pace {
         (standing.waiting > 0 || layout.due() || layout.stopped()).then_some(Goal::Due)
     }
 
-    /// How many victims are read at once, so that the disk can take them in the order that suits it; not so many that others would wait long for the disk.
+    /// How many victims are read at once, so that the disk can take them in the order that suits it; not so many that
+    /// others would wait long for the disk.
     pub fn victims_at_once(&self) -> usize {
         (READ_AT_ONCE.0 / self.segment.0.max(1)).clamp(1, MOST_VICTIMS) as usize
     }
@@ -138,13 +144,14 @@ impl Pace {
         self.segment.min(READ_AT_ONCE)
     }
 
-    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read chunk by chunk anyway; on a disk that rotates
-    /// what lies between passes under the head all the same.
+    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read
+    /// chunk by chunk anyway; on a disk that rotates what lies between passes under the head all the same.
     pub fn reads_only_live(&self, live: Pages, rotational: bool) -> bool {
         !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
-    /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk, or somebody waits for room.
+    /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk,
+    /// or somebody waits for room.
     pub fn rest(&self, layout: &Layout, standing: &Standing, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
             return Nanos(0);

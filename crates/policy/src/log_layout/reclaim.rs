@@ -35,8 +35,8 @@ pub enum Relief {
 /// Of a victim at most this share may be live while others could be cleaned: 19 of 20.
 const WORTH: (u32, u32) = (19, 20);
 
-/// Of two segments that are as good victims, the one nearer to the middle is taken, if the other is not so many times better: this, times the share
-/// of the log that holds nothing live, times how much nearer it is.
+/// Of two segments that are as good victims, the one nearer to the middle is taken, if the other is not so many times
+/// better: this, times the share of the log that holds nothing live, times how much nearer it is.
 const PULL: f64 = 4.0;
 
 impl Layout {
@@ -45,12 +45,14 @@ impl Layout {
         Mark(self.cleanings)
     }
 
-    /// All that was appended before `mark` is durable: segments cleaned before it are free, except those that recovery would read.
+    /// All that was appended before `mark` is durable: segments cleaned before it are free, except those that recovery
+    /// would read.
     pub fn synced(&mut self, mark: Mark) {
         self.free_cleaned(mark, false);
     }
 
-    /// A checkpoint begins: its image is what the layout is now, after this call. Streams that waited for one get their segments.
+    /// A checkpoint begins: its image is what the layout is now, after this call. Streams that waited for one get their
+    /// segments.
     pub fn checkpoint(&mut self) -> Mark {
         self.open_heads(true);
         self.covered.append(&mut self.fresh);
@@ -102,8 +104,8 @@ impl Layout {
         self.growing.iter().any(|growing| growing.head.open.is_none())
     }
 
-    /// What to do next. While the user's writes wait, segments are cleaned in batches, so that a flush or a checkpoint gains more than it costs. What was cleaned
-    /// ahead is made free when there is no more to clean.
+    /// What to do next. While the user's writes wait, segments are cleaned in batches, so that a flush or a checkpoint
+    /// gains more than it costs. What was cleaned ahead is made free when there is no more to clean.
     ///
     /// Cost: O(segments).
     pub fn relief(&self, goal: Goal) -> Relief {
@@ -131,12 +133,14 @@ impl Layout {
         }
     }
 
-    /// So many segments are cleaned before a flush that it costs less than was gained: it may cut short a chunk of every stream.
+    /// So many segments are cleaned before a flush that it costs less than was gained: it may cut short a chunk of
+    /// every stream.
     fn batch(&self) -> u32 {
         self.growing.len() as u32 + 1
     }
 
-    /// Whether cleaning is due: the log, or a region of it, has come near to its last free segments. Worth asking once a segment.
+    /// Whether cleaning is due: the log, or a region of it, has come near to its last free segments. Worth asking once
+    /// a segment.
     pub fn due(&self) -> bool {
         let wanted = self.reserve + self.low;
         self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted, &[]).is_empty()
@@ -170,15 +174,15 @@ impl Layout {
 
     /// The segment to clean next; nothing if enough is free or nothing can be gained.
     ///
-    /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from it, if they have
-    /// room again; then it takes the best victim that is hardly fuller than the emptiest anywhere; without one it borrows. When the log as a whole is short, it is the best one anywhere.
-    /// Cost: O(segments).
+    /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from
+    /// it, if they have room again; then it takes the best victim that is hardly fuller than the emptiest anywhere;
+    /// without one it borrows. When the log as a whole is short, it is the best one anywhere. Cost: O(segments).
     pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
         self.victim_after(goal, &[])
     }
 
-    /// The segments to clean next, the first first, `most` at most. Worth reading at once: what to do next is asked again before each is cleaned, but near the
-    /// reserve no more are named than are cleaned before a flush.
+    /// The segments to clean next, the first first, `most` at most. Worth reading at once: what to do next is asked
+    /// again before each is cleaned, but near the reserve no more are named than are cleaned before a flush.
     ///
     /// Cost: O(segments) for each.
     pub fn victims(&self, goal: Goal, most: usize) -> Vec<SegmentNo> {
@@ -195,8 +199,9 @@ impl Layout {
         chosen
     }
 
-    /// Which of those that were chosen and read to clean next: the one that is asked for now, or, when another has become better meanwhile, the first. Its blocks
-    /// are in memory, which is worth more than the few that are live in it and not in the other.
+    /// Which of those that were chosen and read to clean next: the one that is asked for now, or, when another has
+    /// become better meanwhile, the first. Its blocks are in memory, which is worth more than the few that are live in
+    /// it and not in the other.
     pub fn next_of(&self, goal: Goal, mut read: impl Iterator<Item = SegmentNo> + Clone) -> Option<SegmentNo> {
         let asked = self.victim(goal)?;
         if read.clone().any(|number| number == asked) { Some(asked) } else { read.next() }
@@ -205,7 +210,8 @@ impl Layout {
     /// The segment to clean when those that are chosen are cleaned.
     fn victim_after(&self, goal: Goal, chosen: &[SegmentNo]) -> Option<SegmentNo> {
         let ahead = if goal == Goal::Due { self.low } else { self.high };
-        // While writes wait, a whole batch is cleaned before it is made durable, or that might cost more than was gained, again and again.
+        // While writes wait, a whole batch is cleaned before it is made durable, or that might cost more than was
+        // gained, again and again.
         let least = if self.admits() { 0 } else { self.batch() + self.map_room };
         let wanted = self.reserve + ahead.max(least);
         let have = self.free.len() + (self.cleaned.len() + chosen.len()) as u32;
@@ -230,8 +236,9 @@ impl Layout {
         (self.usable * WORTH.0 / WORTH.1).max(1)
     }
 
-    /// The live blocks from which on a region had better borrow than clean inside itself: a quarter of the way from what is live in the emptiest full segment
-    /// anywhere to what is live in one on average. A scheme may say otherwise.
+    /// The live blocks from which on a region had better borrow than clean inside itself: a quarter of the way from
+    /// what is live in the emptiest full segment anywhere to what is live in one on average. A scheme may say
+    /// otherwise.
     fn worth_in_region(&self) -> u32 {
         if let Some(limit) = self.scheme.cleans_inside() {
             return limit.of(u64::from(self.usable)) as u32;
@@ -253,9 +260,9 @@ impl Layout {
         self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
     }
 
-    /// How much a victim in the middle of the disk is worth above one at its edges. Where streams lie around the middle without borders, dead blocks
-    /// there make the way of the heads longer, so they are not left lying as long as elsewhere; the less so the fuller the log. `Greedy` asks for
-    /// nothing but live blocks.
+    /// How much a victim in the middle of the disk is worth above one at its edges. Where streams lie around the middle
+    /// without borders, dead blocks there make the way of the heads longer, so they are not left lying as long as
+    /// elsewhere; the less so the fuller the log. `Greedy` asks for nothing but live blocks.
     fn pull(&self) -> f64 {
         if !matches!(self.free.geography(), Geography::Centred { .. }) || self.choice != Victim::CostBenefit {
             return 0.0;

@@ -65,7 +65,8 @@ impl Layout {
         }
     }
 
-    /// A chunk of the log: moves its stream on. Its blocks follow with [`Layout::replay_block`], and [`Layout::replay_end`] ends it.
+    /// A chunk of the log: moves its stream on. Its blocks follow with [`Layout::replay_block`], and
+    /// [`Layout::replay_end`] ends it.
     pub fn replay_chunk(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
         let Chunk { stream, segment, start, end, .. } = chunk;
         let not_at_head = ReplayError::NotAtHead { stream, segment, start };
@@ -107,8 +108,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The log goes on in this segment, so nothing in it is current any more, although the map cannot say what took its place: to be told before
-    /// [`Layout::replay_end`], for a log whose map has lost pages.
+    /// The log goes on in this segment, so nothing in it is current any more, although the map cannot say what took its
+    /// place: to be told before [`Layout::replay_end`], for a log whose map has lost pages.
     pub fn replay_emptied(&mut self, number: SegmentNo) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         if !matches!(segment.state, State::Full | State::Leaving) {
@@ -118,7 +119,8 @@ impl Layout {
         self.reclaim(number);
     }
 
-    /// So many blocks of a full segment are current, whatever the table said: for a log whose map has lost some of those that were.
+    /// So many blocks of a full segment are current, whatever the table said: for a log whose map has lost some of
+    /// those that were.
     pub fn recount(&mut self, number: SegmentNo, live: u32) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         self.live = self.live.saturating_sub(segment.live.into()) + u64::from(live);

@@ -1,15 +1,18 @@
 //! How much of a log may be promised to the user.
 //!
-//! Cleaning must always be able to go on, whatever the user wrote. What it may need at once is set apart and never promised:
+//! Cleaning must always be able to go on, whatever the user wrote. What it may need at once is set apart and never
+//! promised:
 //!
 //! - each stream's open and next segment: 2 × streams,
-//! - two segments a stream, into which live blocks go before the segments they came from are free again: so many are cleaned before a flush that the
-//!   chunks it cuts short cost less than was gained,
+//! - two segments a stream, into which live blocks go before the segments they came from are free again: so many are
+//!   cleaned before a flush that the chunks it cuts short cost less than was gained,
 //! - twice the pages of the logical map: a checkpoint may have to write every page anew before the old ones are free,
-//! - two more, so that a checkpoint that frees nothing by itself does not stop it, and one in which the user's writes leave the first dead blocks.
+//! - two more, so that a checkpoint that frees nothing by itself does not stop it, and one in which the user's writes
+//!   leave the first dead blocks.
 //!
-//! All else, less the share that is kept spare for speed, is promised. So while the user's live blocks are at most that many, some full segment
-//! holds a block that is dead, cleaning it gains at least that block, and the log never ends in a state it cannot leave.
+//! All else, less the share that is kept spare for speed, is promised. So while the user's live blocks are at most that
+//! many, some full segment holds a block that is dead, cleaning it gains at least that block, and the log never ends in
+//! a state it cannot leave.
 
 use super::ids::Shape;
 use super::map::PAGE_ENTRIES;
@@ -52,7 +55,8 @@ impl Room {
         (2 * u32::from(self.streams)).saturating_add(self.map_segments()).saturating_add(2)
     }
 
-    /// How many blocks may be promised when `spare` thousandths of what is possible are kept back; nothing when the log is too small.
+    /// How many blocks may be promised when `spare` thousandths of what is possible are kept back; nothing when the log
+    /// is too small.
     pub fn advertised(self, spare: u32) -> Option<u64> {
         let kept = self.reserve().checked_add(2 * u32::from(self.streams) + 1)?.checked_add(self.system)?;
         let segments = self.shape.segments.checked_sub(kept)?;

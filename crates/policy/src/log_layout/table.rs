@@ -36,7 +36,8 @@ pub struct Segment {
     pub youngest: Clock,
     /// When it was opened.
     pub opened: Clock,
-    /// Whether it is free only after a checkpoint: recovery reads it, as the log since the last one passes through it or a page of the map was in it.
+    /// Whether it is free only after a checkpoint: recovery reads it, as the log since the last one passes through it
+    /// or a page of the map was in it.
     pub fresh: bool,
 }
 

@@ -12,7 +12,8 @@ use super::table::Segment;
 pub enum Victim {
     /// The segment with the fewest live blocks.
     Greedy,
-    /// The segment with the best benefit for its cost: free space × age / (1 + live share). Cold segments are cleaned while they are still fuller than hot ones.
+    /// The segment with the best benefit for its cost: free space × age / (1 + live share). Cold segments are cleaned
+    /// while they are still fuller than hot ones.
     ///
     /// Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", section 3.5.
     #[default]

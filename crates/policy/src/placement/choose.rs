@@ -1,14 +1,16 @@
 //! Which branch of a list: the first entry that can take the file, with as little moving as the list allows.
 //!
-//! The list is complete: a file goes nowhere else, and when no entry has room there is none. Preference is between entries. Inside an entry any
-//! branch is right, so a file leaves an entry only for an earlier one that has room for it. The default list is no preference at all: a file on any of its
-//! branches stays, because that list says where a file begins, not where it is to go.
+//! The list is complete: a file goes nowhere else, and when no entry has room there is none. Preference is between
+//! entries. Inside an entry any branch is right, so a file leaves an entry only for an earlier one that has room for
+//! it. The default list is no preference at all: a file on any of its branches stays, because that list says where a
+//! file begins, not where it is to go.
 //!
-//! A branch with a fill level takes files that are on their list elsewhere only up to its low mark, and what it sent away stays there until the file itself
-//! changes ([`super::evict`]), or is opened and a rule that asks for warm files fetches it. Such a rule fills a branch only up to the low mark in any case.
+//! A branch with a fill level takes files that are on their list elsewhere only up to its low mark, and what it sent
+//! away stays there until the file itself changes ([`super::evict`]), or is opened and a rule that asks for warm files
+//! fetches it. Such a rule fills a branch only up to the low mark in any case.
 //!
-//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next decision. A branch that takes
-//! nothing new (draining) is left in any case.
+//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next
+//! decision. A branch that takes nothing new (draining) is left in any case.
 
 use umbrella_units::{BranchId, ByteSize};
 
@@ -120,7 +122,8 @@ impl Rules {
         }
     }
 
-    /// Whether a file that is on `home` finds room on branches with a fill level only below their low mark: it could stay where it is.
+    /// Whether a file that is on `home` finds room on branches with a fill level only below their low mark: it could
+    /// stay where it is.
     pub(super) fn is_limited(&self, info: &EntryInfo, home: Option<BranchId>) -> bool {
         !self.evicts.is_empty() && home.is_some_and(|home| info.contains(home) || info.warm_from.is_some())
     }
@@ -143,9 +146,9 @@ impl Rules {
         (Choice::NoRoom, Because::Full)
     }
 
-    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list that has `need`
-    /// bytes above its `min_free`; when there is none, the first that has them at all. Where the members that have its directory are full and it may
-    /// not be elsewhere, there is none.
+    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list
+    /// that has `need` bytes above its `min_free`; when there is none, the first that has them at all. Where the
+    /// members that have its directory are full and it may not be elsewhere, there is none.
     pub fn next_choice(
         &self,
         facts: &FileFacts<'_>,
@@ -181,8 +184,8 @@ impl Rules {
         chosen == branch || place(chosen).is_some() && place(chosen) == place(branch)
     }
 
-    /// The branches that a file may move between without any rule moving it again: those of the same entry of its list, or all of the default list. None
-    /// while it is held there, and for one that belongs elsewhere.
+    /// The branches that a file may move between without any rule moving it again: those of the same entry of its list,
+    /// or all of the default list. None while it is held there, and for one that belongs elsewhere.
     pub fn equals(
         &self,
         facts: &FileFacts<'_>,
@@ -214,7 +217,8 @@ impl Rules {
         decision.choice == Choice::NoRoom && entry.is_some_and(|entry| !entry.contains(branch))
     }
 
-    /// Whether a file must not be on a branch, not even for a moment: what decides names its branches one by one, and leaves this one out.
+    /// Whether a file must not be on a branch, not even for a moment: what decides names its branches one by one, and
+    /// leaves this one out.
     pub fn forbids(&self, entry: EntryId, branch: BranchId) -> bool {
         self.entries.get(entry.index()).is_some_and(|info| info.is_strict && !info.contains(branch))
     }

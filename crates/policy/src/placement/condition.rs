@@ -1,7 +1,8 @@
-//! One condition of a metadata rule, compiled: branch names are ids, sets are sorted, thresholds are numbers. `expression` joins them.
+//! One condition of a metadata rule, compiled: branch names are ids, sets are sorted, thresholds are numbers.
+//! `expression` joins them.
 //!
-//! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards, so that it comes at
-//! the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
+//! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards, so
+//! that it comes at the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
 
 use std::time::Duration;
 
@@ -243,7 +244,8 @@ fn set(texts: impl Iterator<Item = String>) -> Box<[Box<[u8]>]> {
     set.into()
 }
 
-/// One of a branch's spaces, and the whole of which it is a part; of inodes, their numbers. `None` when nobody counts them.
+/// One of a branch's spaces, and the whole of which it is a part; of inodes, their numbers. `None` when nobody counts
+/// them.
 pub(super) fn space(view: &BranchView, of: SpaceField) -> Option<(ByteSize, ByteSize)> {
     let used = |free: u64, whole: u64| (ByteSize(whole.saturating_sub(free)), ByteSize(whole));
     match of {

@@ -1,8 +1,10 @@
 //! Which files a conjunction of conditions admits, one set per fact: enough to see that a rule can never match.
 //!
-//! Conditions joined by `any` are several conjunctions, and so several domains. When those would be too many, nothing is claimed.
+//! Conditions joined by `any` are several conjunctions, and so several domains. When those would be too many, nothing
+//! is claimed.
 //!
-//! `Widest` takes conditions with their hystereses (no file outside can ever match), `Surest` without (every file inside does match).
+//! `Widest` takes conditions with their hystereses (no file outside can ever match), `Surest` without (every file
+//! inside does match).
 
 use std::time::Duration;
 
@@ -39,7 +41,8 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    /// Whether it is in no range while nobody knows it: a birth, and inodes that nobody counts. (Other spaces are known while their branch is online.)
+    /// Whether it is in no range while nobody knows it: a birth, and inodes that nobody counts. (Other spaces are known
+    /// while their branch is online.)
     fn may_be_unknown(self) -> bool {
         use Quantity::{Age, Share, Space};
         matches!(self, Age(TimeField::Btime) | Space(_, SpaceField::Inodes) | Share(_, SpaceField::Inodes))
@@ -97,7 +100,8 @@ pub(super) struct Domain<'a> {
 }
 
 impl<'a> Domain<'a> {
-    /// The files that a condition admits: those of any of these domains. Of a condition with too many alternatives all files can match, and none is sure to.
+    /// The files that a condition admits: those of any of these domains. Of a condition with too many alternatives all
+    /// files can match, and none is sure to.
     pub(super) fn alternatives(condition: &'a Expression, reading: Reading) -> Vec<Domain<'a>> {
         match (condition.alternatives(), reading) {
             (Some(alternatives), _) => alternatives.iter().map(|tests| Domain::new(tests, reading)).collect(),

@@ -336,7 +336,8 @@ impl Rules {
         }
     }
 
-    /// For a file that could stay where it is: the fill level whose low mark it would pass, where nothing else is in its way.
+    /// For a file that could stay where it is: the fill level whose low mark it would pass, where nothing else is in
+    /// its way.
     fn low_mark_in_the_way(&self, branch: BranchId, facts: &FileFacts<'_>, branches: &[BranchView]) -> Option<String> {
         view(branches, branch).filter(|view| view.takes_new() && view.has_room_to_move(facts.need()))?;
         let levels = self.evicts.iter().filter(|evict| evict.members.contains(&branch));

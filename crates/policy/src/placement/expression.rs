@@ -1,10 +1,12 @@
 //! Conditions joined by `all`, `any` and `not`.
 //!
-//! `not` is pushed down to the single conditions when rules are compiled (De Morgan): `not (a and b)` becomes `not a or not b`, and `not (size > 5)` becomes
-//! `size <= 5`. Three things follow:
+//! `not` is pushed down to the single conditions when rules are compiled (De Morgan): `not (a and b)` becomes
+//! `not a or not b`, and `not (size > 5)` becomes `size <= 5`. Three things follow:
 //!
-//! - An unknown fact makes a condition and its opposite not hold, as Kleene's logic wants it, with no third value while rules are evaluated.
-//! - A hysteresis under `not` needs no care: the opposite condition has it outwards too, so it always makes the whole hold for more files.
+//! - An unknown fact makes a condition and its opposite not hold, as Kleene's logic wants it, with no third value while
+//!   rules are evaluated.
+//! - A hysteresis under `not` needs no care: the opposite condition has it outwards too, so it always makes the whole
+//!   hold for more files.
 //! - More conditions that hold never make the whole fail. `domain` and `depends_on_access_time` rely on that.
 
 use umbrella_units::BranchId;

@@ -1,4 +1,5 @@
-//! What a decision looks at: the file, the branches, and where the file is now. Filled in by the caller; nothing here is asked of a disk.
+//! What a decision looks at: the file, the branches, and where the file is now. Filled in by the caller; nothing here
+//! is asked of a disk.
 
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ pub struct FileFacts<'a> {
     pub now: Timestamp,
     /// How far the file is in its life.
     pub stage: Stage,
-    /// The extended attributes that [`super::Rules::xattrs`] names, as far as the file has them; `None` when they are not known.
+    /// The extended attributes that [`super::Rules::xattrs`] names, as far as the file has them; `None` when they are
+    /// not known.
     pub xattrs: Option<&'a [Xattr]>,
 }
 
@@ -132,7 +134,8 @@ impl BranchView {
         self.open() && self.creates
     }
 
-    /// Whether `need` more bytes leave `min_free` untouched. A file of no bytes is there to be written: it needs one, where space is counted at all.
+    /// Whether `need` more bytes leave `min_free` untouched. A file of no bytes is there to be written: it needs one,
+    /// where space is counted at all.
     pub(super) fn has_room(&self, need: ByteSize) -> bool {
         let least = u64::from(self.total.0 > 0);
         self.has_inode() && self.free.0 >= self.min_free.0.saturating_add(need.0.max(least))
@@ -165,7 +168,8 @@ pub struct Resident {
     pub min_stay: Duration,
     /// A fill level moved it there, and it has not changed since: no preference of its list brings it back.
     pub is_evicted: bool,
-    /// It was opened since a fill level moved it, or one whose neighbour it is: only then a rule on heat fetches it. Not looked at for other files.
+    /// It was opened since a fill level moved it, or one whose neighbour it is: only then a rule on heat fetches it.
+    /// Not looked at for other files.
     pub is_opened: bool,
 }
 

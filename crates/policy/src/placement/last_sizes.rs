@@ -6,10 +6,11 @@
 //! 2. the last files with its extension in any directory (a new season),
 //! 3. the last files in its directory (programs that write to a temporary name).
 //!
-//! A guess chooses between rules and nothing else: no branch counts as full because of it, and the file is judged by its real size when it is closed.
+//! A guess chooses between rules and nothing else: no branch counts as full because of it, and the file is judged by
+//! its real size when it is closed.
 //!
-//! Memory is bounded: two generations of at most [`GENERATION`] keys, and what nobody closed for a whole generation is forgotten. A key is a hash; where two
-//! meet, a guess is wrong.
+//! Memory is bounded: two generations of at most [`GENERATION`] keys, and what nobody closed for a whole generation is
+//! forgotten. A key is a hash; where two meet, a guess is wrong.
 
 use std::hash::{Hash, Hasher};
 

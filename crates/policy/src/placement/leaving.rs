@@ -74,7 +74,8 @@ impl Rules {
             up_to_low_mark: &self.with_levels(),
             around,
         };
-        // Where only a hysteresis holds it to this list, another list may count elsewhere, and a rule would bring it back.
+        // Where only a hysteresis holds it to this list, another list may count elsewhere, and a rule would bring it
+        // back.
         let lasts = |target: &BranchId| {
             let there = Resident { branch: *target, ..*resident };
             let entry = |resident| self.entry_for(facts, branches, Some(resident)).entry;
@@ -101,7 +102,8 @@ impl Rules {
         self.entries.iter().any(leads_away)
     }
 
-    /// Whether a branch is on the list that a file falls under: the list may have changed since the file was sent there.
+    /// Whether a branch is on the list that a file falls under: the list may have changed since the file was sent
+    /// there.
     pub fn may_be_on(
         &self,
         facts: &FileFacts<'_>,
@@ -119,7 +121,8 @@ impl Rules {
         self.evicts.iter().flat_map(|evict| evict.members.iter().copied()).collect()
     }
 
-    /// Leaves branches with a fill level only the room that is below their low mark: for files that exist, and come because a list prefers it so.
+    /// Leaves branches with a fill level only the room that is below their low mark: for files that exist, and come
+    /// because a list prefers it so.
     pub fn limit_arrivals(&self, branches: &mut [BranchView]) {
         for evict in &self.evicts {
             let Some(room) = evict.room(branches) else { continue };

@@ -1,7 +1,8 @@
-//! What the place of a new file still depends on: its size, which nobody knows yet, or how it may be accessed, which is set at the end by many programs.
+//! What the place of a new file still depends on: its size, which nobody knows yet, or how it may be accessed, which is
+//! set at the end by many programs.
 //!
-//! Conditions that hold more often never make a rule hold less often (see `expression`). So a rule can come to hold for a file exactly when it does with every
-//! unknown condition taken as true that some size makes true.
+//! Conditions that hold more often never make a rule hold less often (see `expression`). So a rule can come to hold for
+//! a file exactly when it does with every unknown condition taken as true that some size makes true.
 
 use umbrella_units::ByteSize;
 
@@ -13,7 +14,8 @@ use super::spec::Comparison;
 /// What a new file waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outlook {
-    /// Beyond this size no rule asks for more of it. `None`: one asks for its access too, which only the end of writing settles.
+    /// Beyond this size no rule asks for more of it. `None`: one asks for its access too, which only the end of writing
+    /// settles.
     pub last_threshold: Option<ByteSize>,
 }
 
@@ -23,8 +25,8 @@ impl Rules {
         self.ask_late
     }
 
-    /// What the place of a new file waits for, if it waits no longer than until it grows beyond `most`. `None`: its place is certain, or waiting so long
-    /// would not tell.
+    /// What the place of a new file waits for, if it waits no longer than until it grows beyond `most`. `None`: its
+    /// place is certain, or waiting so long would not tell.
     pub fn outlook(&self, facts: &FileFacts<'_>, branches: &[BranchView], most: ByteSize) -> Option<Outlook> {
         if !self.ask_late {
             return None;

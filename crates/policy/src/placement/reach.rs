@@ -1,8 +1,8 @@
 //! Rules that can never match, found without looking at a file.
 //!
-//! A rule is out of reach when its own conditions contradict each other, or when one earlier rule admits every file that it admits. A rule with
-//! alternatives (`any`) is, when each of them is.
-//! Only what is certain is reported; a rule that several earlier rules cover together is not found.
+//! A rule is out of reach when its own conditions contradict each other, or when one earlier rule admits every file
+//! that it admits. A rule with alternatives (`any`) is, when each of them is. Only what is certain is reported; a rule
+//! that several earlier rules cover together is not found.
 
 use umbrella_units::BranchId;
 

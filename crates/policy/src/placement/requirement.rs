@@ -1,6 +1,7 @@
 //! Conditions on paths and extended attributes, as far as one follows from another.
 //!
-//! Their values have no order and no end, so a [`super::domain::Domain`] keeps what is required instead of a set of values. What is not certain is not claimed.
+//! Their values have no order and no end, so a [`super::domain::Domain`] keeps what is required instead of a set of
+//! values. What is not certain is not claimed.
 
 use super::condition::Test;
 use super::glob::Glob;

@@ -1,8 +1,10 @@
-//! Compiled rules and the decision: which entry a file falls under, and which branch of that entry's list it belongs on.
+//! Compiled rules and the decision: which entry a file falls under, and which branch of that entry's list it belongs
+//! on.
 //!
-//! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that matches
-//! wins. An entry with `offline = "pass"` is inactive while the first of its list is offline: it is passed over, and revives when the branch returns.
-//! What only the default list decides stays on whichever of its branches it is.
+//! An entry is what can decide: a metadata rule, a pattern of the name table, or the default list. The first rule that
+//! matches wins. An entry with `offline = "pass"` is inactive while the first of its list is offline: it is passed
+//! over, and revives when the branch returns. What only the default list decides stays on whichever of its branches it
+//! is.
 
 use smallvec::SmallVec;
 use umbrella_units::{BranchId, ByteSize};
@@ -38,7 +40,8 @@ pub struct EntryInfo {
     pub to: Vec<Slot>,
     /// What it does while entries of its list are offline.
     pub offline: Offline,
-    /// A rule's list without `default` and `any`: its files are to be on these branches only, not in the staging area either.
+    /// A rule's list without `default` and `any`: its files are to be on these branches only, not in the staging area
+    /// either.
     pub is_strict: bool,
     /// The heat from which the rule wants files: it fetches them back also after a fill level sent them away.
     pub warm_from: Option<Opens>,
@@ -294,7 +297,8 @@ impl Rules {
         buffer
     }
 
-    /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that it asks for holds.
+    /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that
+    /// it asks for holds.
     pub fn depends_on_access_time(
         &self,
         facts: &FileFacts<'_>,
@@ -325,7 +329,8 @@ impl Rules {
         false
     }
 
-    /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule's list is strict, else the first.
+    /// Of the names of one file the one that decides for all: the first in alphabetical order whose rule's list is
+    /// strict, else the first.
     pub fn deciding_name<'a, I>(
         &self,
         names: I,
@@ -389,7 +394,8 @@ impl Rules {
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    /// Whether the hystereses of a rule count for a file: it is on a branch that the rule's list names, and not on one that it has to leave in any case.
+    /// Whether the hystereses of a rule count for a file: it is on a branch that the rule's list names, and not on one
+    /// that it has to leave in any case.
     pub(super) fn is_home(&self, when: &When, branches: &[BranchView], resident: Option<&Resident>) -> bool {
         let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
         let listed = |branch| {

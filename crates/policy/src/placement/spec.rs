@@ -1,4 +1,5 @@
-//! Rules as the user wrote them: branch names, not ids. Plain data, sent as JSON when rules are reloaded on a live mount.
+//! Rules as the user wrote them: branch names, not ids. Plain data, sent as JSON when rules are reloaded on a live
+//! mount.
 
 mod condition;
 mod evict;
@@ -35,7 +36,8 @@ pub struct RulesSpec {
 pub struct GroupSpec {
     /// Stands wherever the name of a branch does.
     pub name: String,
-    /// Names of branches and groups, patterns of names (`disk*`), and `!` before what is left out. Their order breaks ties.
+    /// Names of branches and groups, patterns of names (`disk*`), and `!` before what is left out. Their order breaks
+    /// ties.
     pub branches: Vec<String>,
     /// How a new file's branch is chosen.
     pub spread: Spread,
@@ -98,7 +100,8 @@ pub enum SpreadOrder {
     Random,
     /// By chance; twice the free space, twice the chance.
     RandomByFree,
-    /// The first with more free space than a mark, which begins at half of the largest member's size and is halved until a member has more.
+    /// The first with more free space than a mark, which begins at half of the largest member's size and is halved
+    /// until a member has more.
     HighWater,
 }
 

@@ -1,7 +1,8 @@
 //! Which branch of a set gets a file.
 //!
-//! 1. The member that holds most of the directory that the file is kept together with, as long as the file fits there at all: `min_free` is for
-//!    other directories. When it is full, the spread decides, or there is no room ([`TogetherFull`]).
+//! 1. The member that holds most of the directory that the file is kept together with, as long as the file fits there
+//!    at all: `min_free` is for other directories. When it is full, the spread decides, or there is no room
+//!    ([`TogetherFull`]).
 //! 2. Else the members with room, narrowed by the directories that they have ([`Narrow`]).
 //! 3. Of those one is taken ([`SpreadOrder`]), the first in order on a tie.
 
@@ -28,7 +29,8 @@ pub(super) struct Question<'a> {
     pub(super) excluding: &'a [BranchId],
     /// Whether a branch has room for so much.
     pub(super) room: fn(&BranchView, ByteSize) -> bool,
-    /// Branches that take files from elsewhere only up to the low mark of a fill level, also those of a directory that they hold.
+    /// Branches that take files from elsewhere only up to the low mark of a fill level, also those of a directory that
+    /// they hold.
     pub(super) up_to_low_mark: &'a [BranchId],
     pub(super) around: &'a dyn Surroundings,
 }
@@ -139,7 +141,8 @@ impl<'a> Question<'a> {
         self.open(members).filter(has_room).collect()
     }
 
-    /// Whether a file fits at all, `min_free` or not, but below the low mark. A file of no bytes is there to be written.
+    /// Whether a file fits at all, `min_free` or not, but below the low mark. A file of no bytes is there to be
+    /// written.
     fn fits(&self, id: BranchId, view: &BranchView) -> bool {
         let min_free = if self.up_to_low_mark.contains(&id) { view.min_free } else { ByteSize(0) };
         let view = BranchView { min_free, ..*view };

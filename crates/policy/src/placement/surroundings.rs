@@ -1,4 +1,5 @@
-//! What the choice inside a group asks of the world, one answer at a time and only when it is needed: a list of single branches asks nothing.
+//! What the choice inside a group asks of the world, one answer at a time and only when it is needed: a list of single
+//! branches asks nothing.
 
 use umbrella_units::{BranchId, ByteSize};
 

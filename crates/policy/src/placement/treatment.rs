@@ -1,4 +1,5 @@
-//! How a file is treated: what the rules say that match it, in their order, up to the one that decides where it belongs.
+//! How a file is treated: what the rules say that match it, in their order, up to the one that decides where it
+//! belongs.
 //!
 //! The first rule that says something of a matter has the last word on it; where no rule does, the branch has.
 

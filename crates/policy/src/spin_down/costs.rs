@@ -1,7 +1,7 @@
 use umbrella_units::Nanos;
 
-/// What sleeping costs. All costs are in time of idling: the energy that the disk takes beyond what it takes asleep, divided
-/// by the power that it saves by sleeping. So idling for a second costs a second.
+/// What sleeping costs. All costs are in time of idling: the energy that the disk takes beyond what it takes asleep,
+/// divided by the power that it saves by sleeping. So idling for a second costs a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// What going to sleep and waking up costs once; a period of idleness that is longer pays for sleeping through it.

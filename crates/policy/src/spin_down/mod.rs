@@ -1,8 +1,9 @@
 //! When a disk may sleep: how long to wait, once nothing is left to do, before its motor is switched off.
 //!
 //! Sleeping saves power and costs a spin-up; it pays when the disk is left alone for longer than the break-even time
-//! ([`Costs`]). Nobody knows that when a period of idleness begins, so a policy chooses a timeout, and learns from how long the
-//! period then was. [`SpinDown`] measures the periods and asks the policy; the same object decides live and in the lab.
+//! ([`Costs`]). Nobody knows that when a period of idleness begins, so a policy chooses a timeout, and learns from how
+//! long the period then was. [`SpinDown`] measures the periods and asks the policy; the same object decides live and in
+//! the lab.
 
 mod adaptive;
 mod costs;
@@ -28,8 +29,8 @@ pub use registry::{find_spin_down, spin_downs};
 
 /// Chooses timeouts.
 pub trait Timeout: Send {
-    /// How long to wait before sleeping, in a period of idleness that begins now; `None`: do not sleep. `foreseen` is how long it
-    /// will be, which only the lab can tell.
+    /// How long to wait before sleeping, in a period of idleness that begins now; `None`: do not sleep. `foreseen` is
+    /// how long it will be, which only the lab can tell.
     fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos>;
 
     /// A period with that timeout was so long.
@@ -69,7 +70,8 @@ struct Idle {
 
 /// A policy with the period that it decides on.
 ///
-/// A clock that goes back begins the period anew, and nothing is learned from it; one that leaps ahead makes a long period.
+/// A clock that goes back begins the period anew, and nothing is learned from it; one that leaps ahead makes a long
+/// period.
 pub struct SpinDown {
     info: &'static SpinDownInfo,
     policy: Box<dyn Timeout>,
@@ -106,8 +108,9 @@ impl SpinDown {
         }
     }
 
-    /// The disk has nothing to do at `now`. Returns when it may sleep if it is not accessed before; `None`: it stays awake. The first call
-    /// after an access begins the period; to call again changes nothing unless the clock went back.
+    /// The disk has nothing to do at `now`. Returns when it may sleep if it is not accessed before; `None`: it stays
+    /// awake. The first call after an access begins the period; to call again changes nothing unless the clock went
+    /// back.
     pub fn idle(&mut self, now: Nanos) -> Option<Nanos> {
         let (policy, next) = (&self.policy, self.next);
         let begin = |broken| {

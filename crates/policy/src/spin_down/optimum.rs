@@ -1,4 +1,5 @@
-//! `optimum`: told when the next access comes, it sleeps at once exactly if that pays. What any other policy saves is judged by it.
+//! `optimum`: told when the next access comes, it sleeps at once exactly if that pays. What any other policy saves is
+//! judged by it.
 
 use umbrella_units::Nanos;
 

@@ -1,17 +1,19 @@
 //! `rent_to_buy`: the timeout that would have been the cheapest for the last periods of idleness.
 //!
-//! Idling is renting, sleeping is buying. If the periods are drawn from one distribution, the timeout with the least mean cost over those
-//! seen is soon nearly the best there is. Source: Krishnan, Long and Vitter, "Adaptive disk spindown via optimal rent-to-buy in
-//! probabilistic environments", Algorithmica 23, 1999: candidates are rated on past periods and the cheapest is
-//! taken. The abstract and that outline were confirmed, the full text was not at hand. Ours are:
+//! Idling is renting, sleeping is buying. If the periods are drawn from one distribution, the timeout with the least
+//! mean cost over those seen is soon nearly the best there is. Source: Krishnan, Long and Vitter, "Adaptive disk
+//! spindown via optimal rent-to-buy in probabilistic environments", Algorithmica 23, 1999: candidates are rated on past
+//! periods and the cheapest is taken. The abstract and that outline were confirmed, the full text was not at hand. Ours
+//! are:
 //!
 //! - only the last `window` periods count, so that habits may change;
-//! - candidates are the lengths of those periods, up to twice the break-even time; of equals the longest, which spins the disk down
-//!   least often;
-//! - pauses shorter than a hundredth of the break-even time belong to one burst of work: they are not counted, and always waited for;
-//! - **a guarantee**: as long as it knows few periods, and whenever it has spent `credit` spin-downs more than twice the optimum, it waits for the
-//!   break-even time, which never costs more than twice the optimum. So however badly the past tells the future, all periods together
-//!   cost at most twice the optimum and `credit` spin-downs.
+//! - candidates are the lengths of those periods, up to twice the break-even time; of equals the longest, which spins
+//!   the disk down least often;
+//! - pauses shorter than a hundredth of the break-even time belong to one burst of work: they are not counted, and
+//!   always waited for;
+//! - **a guarantee**: as long as it knows few periods, and whenever it has spent `credit` spin-downs more than twice
+//!   the optimum, it waits for the break-even time, which never costs more than twice the optimum. So however badly the
+//!   past tells the future, all periods together cost at most twice the optimum and `credit` spin-downs.
 
 use std::collections::VecDeque;
 

@@ -190,8 +190,8 @@ impl Staging {
         }
     }
 
-    /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they have
-    /// fewer. They stay until [`Staging::leave`].
+    /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they
+    /// have fewer. They stay until [`Staging::leave`].
     pub fn pressure(&self, pages: Pages) -> Vec<FileId> {
         self.pressure_among(pages, |_| true)
     }

@@ -59,8 +59,8 @@ pub enum Event {
         /// Where it lies now.
         block: BlockNo,
     },
-    /// When the page will be written next. Only for policies that look into the future ([`super::PolicyInfo::offline`]); follows
-    /// the [`Event::Dirty`] or [`Event::Rewrite`] that it belongs to.
+    /// When the page will be written next. Only for policies that look into the future
+    /// ([`super::PolicyInfo::offline`]); follows the [`Event::Dirty`] or [`Event::Rewrite`] that it belongs to.
     Foresee {
         /// Which page.
         page: PageKey,

@@ -1,7 +1,7 @@
 //! Which dirty pages go to disk next: one file per policy, one shared index of dirty pages, one registry.
 //!
-//! Events come in through [`WriteBack::on`], pages go out through [`WriteBack::select`]. The same object decides live and
-//! in the lab.
+//! Events come in through [`WriteBack::on`], pages go out through [`WriteBack::select`]. The same object decides live
+//! and in the lab.
 
 mod carry;
 mod event;
@@ -86,8 +86,8 @@ impl WriteBack {
         }
     }
 
-    /// Appends the pages to write next, in the order in which they are to be written; they are dirty no longer. Stops at
-    /// `want` pages, except where the policy writes whole zones, segments or files.
+    /// Appends the pages to write next, in the order in which they are to be written; they are dirty no longer. Stops
+    /// at `want` pages, except where the policy writes whole zones, segments or files.
     pub fn select(&mut self, now: Nanos, want: Pages, out: &mut Vec<DirtyPage>) {
         self.policy.select(now, want, &mut self.index, out);
     }

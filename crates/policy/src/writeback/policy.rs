@@ -12,8 +12,8 @@ pub trait Policy: Send {
     /// What the index is to keep.
     fn needs(&self) -> Needs;
 
-    /// Takes pages out of the index, in the order in which they are to be written, until `want` are taken or no more can
-    /// be selected. A policy whose source writes whole zones, segments or files may take more.
+    /// Takes pages out of the index, in the order in which they are to be written, until `want` are taken or no more
+    /// can be selected. A policy whose source writes whole zones, segments or files may take more.
     fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>);
 
     /// A page was written.
@@ -22,8 +22,8 @@ pub trait Policy: Send {
     /// A file was deleted.
     fn deleted(&mut self, _file: FileId) {}
 
-    /// The rank of a page among the dirty pages: the highest is selected first. Asked for when [`Needs::ranks`] is set: at
-    /// every write, and again when the next write is foretold.
+    /// The rank of a page among the dirty pages: the highest is selected first. Asked for when [`Needs::ranks`] is set:
+    /// at every write, and again when the next write is foretold.
     fn rank(&self, _times: PageTimes) -> u64 {
         0
     }

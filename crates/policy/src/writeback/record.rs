@@ -1,4 +1,5 @@
-//! A run of a policy as text: every event and every selection with its time and answer, so that it can be decided again.
+//! A run of a policy as text: every event and every selection with its time and answer, so that it can be decided
+//! again.
 //!
 //! A line each, words between blanks, numbers in decimal. Time is told in nanoseconds since the line before.
 //!
@@ -16,8 +17,8 @@
 //! end 9 1f0c5a0d1a2b3c4d                   lines before, and the FNV-1a sum (64 bits) of their bytes
 //! ```
 //!
-//! Text, because it is looked at with `grep` as often as it is replayed. A record without its end was cut short (a crash, a full disk): what
-//! is whole of it can still be replayed, and who reads it is told.
+//! Text, because it is looked at with `grep` as often as it is replayed. A record without its end was cut short (a
+//! crash, a full disk): what is whole of it can still be replayed, and who reads it is told.
 
 mod read;
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! - At the start: 60 series of three seasons, 400 films, 300 albums; of the two years before.
 //! - A day brings four episodes, a film, and an album every third day; every other day an old film is deleted.
-//! - Each evening three people choose: half of the time three episodes of a series one after the other, else a film or an album. The newest is
-//!   chosen most often (Zipf, exponent 1).
+//! - Each evening three people choose: half of the time three episodes of a series one after the other, else a film or
+//!   an album. The newest is chosen most often (Zipf, exponent 1).
 
 use umbrella_units::SplitMix64;
 

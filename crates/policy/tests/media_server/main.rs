@@ -1,7 +1,8 @@
-//! A year of a household with a media server, by strategy: what moves, how often disks spin up, how much is read from the SSD.
+//! A year of a household with a media server, by strategy: what moves, how often disks spin up, how much is read from
+//! the SSD.
 //!
-//! The household is a model and the same for each strategy; the decisions are those of the real rules. The table stands in the guide
-//! for media servers, and this test keeps it true (`UPDATE_GOLDEN=1` writes it).
+//! The household is a model and the same for each strategy; the decisions are those of the real rules. The table stands
+//! in the guide for media servers, and this test keeps it true (`UPDATE_GOLDEN=1` writes it).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a model of its own making")]
 

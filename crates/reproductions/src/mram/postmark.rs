@@ -59,8 +59,8 @@ pub(super) fn deleted_in_staging(outcome: &Outcome) -> f64 {
     }
 }
 
-/// How many files the run's workload deletes. `PostMark` deletes the same files at any speed, so that no machine is needed to
-/// count them.
+/// How many files the run's workload deletes. `PostMark` deletes the same files at any speed, so that no machine is
+/// needed to count them.
 pub(super) fn deleted(outcome: &Outcome) -> u64 {
     let of = &outcome.setting;
     let scale = Scale::new(of.scale);
@@ -90,8 +90,9 @@ pub(super) fn measure_distance(outcomes: &[Outcome]) -> Vec<Measured> {
     measured.map(|(name, value)| Measured::new(name, value)).into()
 }
 
-/// Figure 4.7: both together. With 5,000 files there is staging's gain and no loss by WASL's bookkeeping; with more there is more
-/// than of one alone, and less than the sum. Where both together are staging alone there is no sum to fall short of.
+/// Figure 4.7: both together. With 5,000 files there is staging's gain and no loss by WASL's bookkeeping; with more
+/// there is more than of one alone, and less than the sum. Where both together are staging alone there is no sum to
+/// fall short of.
 pub(super) fn measure_hybrid(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |files, outcomes: &[Outcome]| {
         let [staging, wasl, hybrid] = [1, 2, 3].map(|method| gain(&outcomes[0], &outcomes[method]));
@@ -109,8 +110,8 @@ pub(super) fn measure_hybrid(outcomes: &[Outcome]) -> Vec<Measured> {
     by_files(outcomes).flat_map(|(files, outcomes)| of(files, outcomes)).collect()
 }
 
-/// Figure 4.8: 500 files of 2 MB to at most so many. A quick run has the files and the memory of the paper, as a file is large
-/// only against staging's limit of 1 MB, but few transactions.
+/// Figure 4.8: 500 files of 2 MB to at most so many. A quick run has the files and the memory of the paper, as a file
+/// is large only against staging's limit of 1 MB, but few transactions.
 pub(super) fn large(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let (sizes, transactions): (&[u64], u64) = match effort {
         Effort::Full => (&[4, 6], 200_000),

@@ -75,8 +75,8 @@ pub(super) fn deleted(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(FILES.into_iter().flat_map(pair).collect())
 }
 
-/// With more memory a larger share of the files is deleted while they are staged, with any number of files; of 5,000 all are
-/// already.
+/// With more memory a larger share of the files is deleted while they are staged, with any number of files; of 5,000
+/// all are already.
 pub(super) fn measure_deleted(outcomes: &[Outcome]) -> Vec<Measured> {
     let more: Vec<f64> =
         outcomes.chunks_exact(2).map(|pair| deleted_in_staging(&pair[1]) - deleted_in_staging(&pair[0])).collect();
@@ -93,8 +93,8 @@ pub(super) fn zones(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok([original].into_iter().chain(ZONES.into_iter().map(zone)).map(Run::cell).collect())
 }
 
-/// The smallest and the largest zones gain less than the best between, and beyond 2,048 pages each gains less than the one
-/// before.
+/// The smallest and the largest zones gain less than the best between, and beyond 2,048 pages each gains less than the
+/// one before.
 pub(super) fn measure_zones(outcomes: &[Outcome]) -> Vec<Measured> {
     let [original, zones @ ..] = outcomes else { return Vec::new() };
     let gains: Vec<f64> = zones.iter().map(|zone| gain(original, zone)).collect();

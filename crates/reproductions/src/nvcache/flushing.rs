@@ -109,8 +109,8 @@ fn of_all(cases: impl IntoIterator<Item = bool>) -> f64 {
     if all == 0 { 0.0 } else { 100.0 * f64::from(so) / f64::from(all) }
 }
 
-/// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone. How flushes are timed
-/// matters to times only.
+/// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone.
+/// How flushes are timed matters to times only.
 pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     let queued = timed(runs, Timing::Queued);
     let alone = timed(runs, Timing::Alone).into_iter().filter(|measured| !COUNTS.contains(&measured.name()));

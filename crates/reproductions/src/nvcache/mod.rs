@@ -1,10 +1,12 @@
-//! NVCache: the paper on flushing the flash of a hybrid disk. Figures 3 to 5, what section 2.1 says of spin-ups, and tables of ours.
+//! NVCache: the paper on flushing the flash of a hybrid disk. Figures 3 to 5, what section 2.1 says of spin-ups, and
+//! tables of ours.
 //!
 //! - `runs.rs`: what is run, and how its outcomes are found again.
-//! - `cached.rs`: figures 3 and 4; `flushing.rs`: figure 5; `waking.rs`: section 2.1; `ours.rs`: every choice, and the sweeps.
+//! - `cached.rs`: figures 3 and 4; `flushing.rs`: figure 5; `waking.rs`: section 2.1; `ours.rs`: every choice, and the
+//!   sweeps.
 //!
-//! Of the paper's machines one has a public week, hplajw of 1992. It is another week than the paper's, and stands in for it: each claim is held against each trace of the frozen list, and
-//! shown beside for that week.
+//! Of the paper's machines one has a public week, hplajw of 1992. It is another week than the paper's, and stands in
+//! for it: each claim is held against each trace of the frozen list, and shown beside for that week.
 //! docs/reproductions/nvcache.md has the outcome and says why what fails does.
 
 mod cached;

@@ -32,7 +32,8 @@ fn copied(outcome: &LogOutcome) -> u64 {
     outcome.copied.0
 }
 
-/// By how many percent copies grow from one utilisation to the next, with any of the policies; nothing where nothing is copied yet.
+/// By how many percent copies grow from one utilisation to the next, with any of the policies; nothing where nothing is
+/// copied yet.
 fn growth(runs: &Runs<'_>, input: &LogInput) -> Vec<f64> {
     let of = |(_, count, victim): (&str, u32, Victim)| {
         let at = |share: &u32| runs.of(input, &regions(count, victim, *share)).map(copied);

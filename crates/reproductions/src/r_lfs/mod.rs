@@ -1,11 +1,13 @@
-//! R-LFS: the paper on a log whose regions are laid out as an organ pipe. Figures 3 to 6, the simulator's, and tables of ours.
+//! R-LFS: the paper on a log whose regions are laid out as an organ pipe. Figures 3 to 6, the simulator's, and tables
+//! of ours.
 //!
 //! - `runs.rs`: what is run, and how its outcomes are found again.
 //! - `cleaning.rs`: figures 3 and 4; `seeks.rs`: figures 5 and 6; `schemes.rs`: every placement scheme.
 //!
-//! Of the paper's traces a week of one is public, hplajw of 1992; the paper has two months. Each claim is held against each input of the frozen
-//! list, and shown beside for that week. A trace is run twice: each of its disks as a log of its own (the primary reading), and all as one log.
-//! docs/reproductions/r-lfs.md has the outcome and says why what fails does.
+//! Of the paper's traces a week of one is public, hplajw of 1992; the paper has two months. Each claim is held against
+//! each input of the frozen list, and shown beside for that week. A trace is run twice: each of its disks as a log of
+//! its own (the primary reading), and all as one log. docs/reproductions/r-lfs.md has the outcome and says why what
+//! fails does.
 
 mod cleaning;
 mod runs;

@@ -69,8 +69,8 @@ pub(super) const WORKLOADS: &[Work] = &[
 impl Work {
     /// Operations where the time is fixed, the inverse of the time where the work is: section IV-C says so.
     ///
-    /// Operations are not divided by the time of the run: it is the same for all policies, and the run's own end is that
-    /// of the one step that the slowest client was in when the time was up, which the benchmark does not wait for.
+    /// Operations are not divided by the time of the run: it is the same for all policies, and the run's own end is
+    /// that of the one step that the slowest client was in when the time was up, which the benchmark does not wait for.
     pub(super) fn performance(self, outcome: &Outcome) -> f64 {
         if self.timed { outcome.operations as f64 } else { ratio(1.0, outcome.time_s) }
     }
@@ -81,8 +81,8 @@ impl Work {
     }
 }
 
-/// Every policy on each of the workloads, where throttled writers write by file and then where they ask the policy; outcomes of
-/// one workload stand together, in the order of the policies.
+/// Every policy on each of the workloads, where throttled writers write by file and then where they ask the policy;
+/// outcomes of one workload stand together, in the order of the policies.
 pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),

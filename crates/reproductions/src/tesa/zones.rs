@@ -1,7 +1,7 @@
 //! Figures 4 to 7: the size of a zone, the threshold alpha, and the two schemes (sections IV-C and IV-D).
 //!
-//! The text says of the curves that 8 MB and 50 are good under all workloads. So for each workload what they lose to the
-//! best value of the same figure is taken, and the largest loss is the claim's measure.
+//! The text says of the curves that 8 MB and 50 are good under all workloads. So for each workload what they lose to
+//! the best value of the same figure is taken, and the largest loss is the claim's measure.
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
@@ -73,8 +73,8 @@ fn both_schemes() -> [String; 2] {
     [zone(8), zone_segment(50, 8)]
 }
 
-/// File systems on which the two schemes are compared besides a new one on the whole disk: the part of the disk, and the share
-/// that old files take, in percent. Chosen before the first run of any of them.
+/// File systems on which the two schemes are compared besides a new one on the whole disk: the part of the disk, and
+/// the share that old files take, in percent. Chosen before the first run of any of them.
 const LAYOUTS: [(&str, u32); 6] = [
     ("60GB@start", 0),
     ("60GB@middle", 0),

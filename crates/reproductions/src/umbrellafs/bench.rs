@@ -26,7 +26,8 @@ pub(super) fn compile_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErr
     Ok(runs::compared(effort, QUICK, &DRIVES, COMPILE))
 }
 
-/// "Very little change depending on the page cache algorithm" is of all four, "a slight improvement" of each against `file`.
+/// "Very little change depending on the page cache algorithm" is of all four, "a slight improvement" of each against
+/// `file`.
 pub(super) fn measure_compile(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |disk: &'static str| {
         let runs = Runs::new(outcomes, disk, COMPILE);
@@ -68,8 +69,8 @@ pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabEr
     Ok(runs::compared(effort, QUICK, &DRIVES, POSTMARK))
 }
 
-/// Better on the magnetic disk, less so on the Samsung drive, worse on the Memoright drive; two queues do nothing, as no
-/// page is written four times.
+/// Better on the magnetic disk, less so on the Samsung drive, worse on the Memoright drive; two queues do nothing, as
+/// no page is written four times.
 pub(super) fn measure_postmark(outcomes: &[Outcome]) -> Vec<Measured> {
     let time = |disk, policy| Runs::new(outcomes, disk, POSTMARK).time(policy);
     let mut measured = Vec::new();

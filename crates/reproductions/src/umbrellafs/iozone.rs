@@ -33,8 +33,8 @@ pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, La
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[disk], &workload(*writers))).collect())
 }
 
-/// The text gives the time of `two_queue` with 8 Zipf writers, says of all runs but one that they are not slower, and that
-/// both ways gain with the share of Zipf writers, so with each step.
+/// The text gives the time of `two_queue` with 8 Zipf writers, says of all runs but one that they are not slower, and
+/// that both ways gain with the share of Zipf writers, so with each step.
 pub(super) fn measure(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
     let time = |policy, writers: u32| Runs::new(outcomes, disk, &workload(writers)).time(policy);
     let mut measured = times(disk, outcomes);
@@ -67,7 +67,8 @@ pub(super) fn log_cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>
     Ok(cells)
 }
 
-/// "No significant improvement, and in most cases a slight penalty": about as fast each, and more than half of them slower.
+/// "No significant improvement, and in most cases a slight penalty": about as fast each, and more than half of them
+/// slower.
 pub(super) fn measure_log(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
     let mut measured = times(disk, outcomes);
     let slower = measured.iter().filter(|time| time.value() >= SLIGHT).count();
@@ -80,8 +81,8 @@ pub(super) fn window_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErro
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[SLC], &workload(*writers))).collect())
 }
 
-/// With 8 Zipf writers windows with less than 16 writes are "dramatically reduced", those with more increase; with 4 and 2 the
-/// results are "similar, although less dramatic".
+/// With 8 Zipf writers windows with less than 16 writes are "dramatically reduced", those with more increase; with 4
+/// and 2 the results are "similar, although less dramatic".
 pub(super) fn measure_windows(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |writers: u32, policy: &str| {
         let input = workload(writers);

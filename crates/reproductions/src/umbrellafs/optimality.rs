@@ -2,9 +2,9 @@
 //! writes only what has to leave memory, under one that writes little within 30 s, under the kernel's and the
 //! dissertation's.
 //!
-//! Both bounds run on a machine without thresholds, as the dissertation's simulations do; the clairvoyant one without the
-//! 30 s rule too. What is dirty at the end is written under all policies. Both loads do a fixed amount of work; a load that runs
-//! for a fixed time would do more of it under the bounds, and so be another load.
+//! Both bounds run on a machine without thresholds, as the dissertation's simulations do; the clairvoyant one without
+//! the 30 s rule too. What is dirty at the end is written under all policies. Both loads do a fixed amount of work; a
+//! load that runs for a fixed time would do more of it under the bounds, and so be another load.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +76,8 @@ fn traces(folder: &Path) -> Vec<PathBuf> {
     TRACES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect()
 }
 
-/// What was run: its name in claims, how its input begins, and what it was run under besides `file`. Block traces know no files.
+/// What was run: its name in claims, how its input begins, and what it was run under besides `file`. Block traces know
+/// no files.
 fn inputs(outcomes: &[Outcome]) -> Vec<(&'static str, &'static str, &'static [&'static str])> {
     let all: &[&str] = &[OPTIMUM, LEAST, BOTH];
     let loads = LOADS.iter().map(|(workload, _, name)| (*name, *workload, all));

@@ -115,7 +115,8 @@ impl<'a> Runs<'a> {
         self.outcomes.iter().find(wanted).map_or(f64::NAN, figure)
     }
 
-    /// By how much the figure differs under `policy` from the unmodified kernel's, in percent; not at all where both are zero.
+    /// By how much the figure differs under `policy` from the unmodified kernel's, in percent; not at all where both
+    /// are zero.
     pub(super) fn change(&self, policy: &str, figure: impl Fn(&Outcome) -> f64 + Copy) -> f64 {
         let (base, value) = (self.of(LINUX, figure), self.of(policy, figure));
         if base == 0.0 && value == 0.0 { 0.0 } else { 100.0 * (value / base - 1.0) }

@@ -1,4 +1,5 @@
-//! Which pages of a file are dirty, when nobody told: cachestat(2) counts them in a range, halves of ranges tell them apart.
+//! Which pages of a file are dirty, when nobody told: cachestat(2) counts them in a range, halves of ranges tell them
+//! apart.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

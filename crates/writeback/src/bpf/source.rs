@@ -1,7 +1,7 @@
 //! What becomes dirty on one file system, page by page, as the kernel tells it.
 //!
-//! The programs are attached from [`Source::watch`] until the source is dropped; when the process dies, the kernel takes
-//! them away.
+//! The programs are attached from [`Source::watch`] until the source is dropped; when the process dies, the kernel
+//! takes them away.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Watches the file system with this device number (`s_dev`, as `/proc/self/mountinfo` shows it) through a ring of at
-    /// least so many bytes.
+    /// Watches the file system with this device number (`s_dev`, as `/proc/self/mountinfo` shows it) through a ring of
+    /// at least so many bytes.
     pub fn watch(device: Dev, ring: ByteSize) -> Result<Source, BpfError> {
         let page = rustix::param::page_size() as u64;
         let programs = Programs::attach(device, ByteSize(ring.0.clamp(page, 1 << 30).next_power_of_two()))?;

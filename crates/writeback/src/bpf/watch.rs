@@ -1,20 +1,22 @@
 //! Ordered write-back of a file system that is in no pool: what the kernel tells to be dirty is given to a [`Flusher`].
 //!
 //! A step of [`Watch::step`]:
-//! 1. What the ring holds is given on: the files in the order in which they come, the pages of each in the order of the file, neighbours in
-//!    one piece. The order of what happened within one step, some hundredths of a second, is lost by that; but the places of a file in many
-//!    pieces are asked for one after the other, and the more so the more there is to do. A file whose inode was used again is a new file,
-//!    and what was known of the old one is forgotten.
+//! 1. What the ring holds is given on: the files in the order in which they come, the pages of each in the order of the
+//!    file, neighbours in one piece. The order of what happened within one step, some hundredths of a second, is lost
+//!    by that; but the places of a file in many pieces are asked for one after the other, and the more so the more
+//!    there is to do. A file whose inode was used again is a new file, and what was known of the old one is forgotten.
 //! 2. Files of which something was lost are looked through with cachestat(2), and their dirty pages given on.
-//! 3. Files that the kernel wrote to, then the others in turn, are compared with what is so: deleted, shortened, or clean
-//!    by now. So much time is spent on it and no more.
+//! 3. Files that the kernel wrote to, then the others in turn, are compared with what is so: deleted, shortened, or
+//!    clean by now. So much time is spent on it and no more.
 //!
-//! 4. While the kernel has more dirty than its background threshold, its own flusher is at work, and nothing is written back here.
+//! 4. While the kernel has more dirty than its background threshold, its own flusher is at work, and nothing is written
+//!    back here.
 //!
-//! Nothing here can harm: the flusher starts writes that were due anyway. What is not seen, not remembered or believed wrongly costs
-//! order, or a system call that finds nothing to write. Errors of a write-back stay for the programs whose files those are
-//! ([`Flusher::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and [`MOST_PAGES`]
-//! pages, what becomes dirty is left to the kernel. Source: BPF takes the place of the hooks that TESA has in the kernel.
+//! Nothing here can harm: the flusher starts writes that were due anyway. What is not seen, not remembered or believed
+//! wrongly costs order, or a system call that finds nothing to write. Errors of a write-back stay for the programs
+//! whose files those are ([`Flusher::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and
+//! [`MOST_PAGES`] pages, what becomes dirty is left to the kernel. Source: BPF takes the place of the hooks that TESA
+//! has in the kernel.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -128,8 +130,8 @@ enum Found {
 }
 
 impl Watch {
-    /// Watches the file system mounted at `path`, with a ring of so many bytes, and orders its write-back. `run_dir` holds the lock that keeps a
-    /// second flusher away.
+    /// Watches the file system mounted at `path`, with a ring of so many bytes, and orders its write-back. `run_dir`
+    /// holds the lock that keeps a second flusher away.
     pub fn start(path: &Path, settings: Settings, ring: ByteSize, run_dir: &Path) -> Result<Watch, WatchError> {
         let mounted = Mounted::at(path)?;
         let lock = lock(&mounted, run_dir)?;
@@ -381,7 +383,8 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.flusher.stop();
-        // A process that was started and does not run yet has the descriptor too: the lock would end with the last of them.
+        // A process that was started and does not run yet has the descriptor too: the lock would end with the last of
+        // them.
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }

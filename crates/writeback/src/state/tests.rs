@@ -1,5 +1,5 @@
-//! What a flusher makes of events, against the plainest page cache there can be: a list of dirty pages, each with its uses, whose policy is told
-//! by hand what happened.
+//! What a flusher makes of events, against the plainest page cache there can be: a list of dirty pages, each with its
+//! uses, whose policy is told by hand what happened.
 
 use std::collections::BTreeMap;
 

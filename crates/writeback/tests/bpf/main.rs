@@ -72,8 +72,8 @@ fn seen(source: &mut Source) -> (BTreeSet<(u64, u64)>, bool) {
     (pages, wrote)
 }
 
-/// All pages that were told to be dirty by now, to be compared with those `found` dirty; nothing when the kernel wrote some back meanwhile, so
-/// that the two need not be the same.
+/// All pages that were told to be dirty by now, to be compared with those `found` dirty; nothing when the kernel wrote
+/// some back meanwhile, so that the two need not be the same.
 fn comparable(source: &mut Source, found: &BTreeSet<(u64, u64)>) -> Option<BTreeSet<(u64, u64)>> {
     let (pages, mut wrote) = seen(source);
     let differ = pages.iter().filter(|(ino, _)| *ino >= FIRST_FILE).ne(found.iter());

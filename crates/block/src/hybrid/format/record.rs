@@ -8,7 +8,8 @@
 //!               addresses of the record before, 16 bytes each
 //! ```
 //!
-//! A record without entries is a mark: it says how far the log is whole. See [`super::super::recover`] for what the marks prove.
+//! A record without entries is a mark: it says how far the log is whole. See [`super::super::recover`] for what the
+//! marks prove.
 
 use umbrella_policy::flash_cache::{LogSector, Logged, Source};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
@@ -50,7 +51,8 @@ pub(in crate::hybrid) struct RecordEntry {
 pub(in crate::hybrid) struct Marks {
     /// Records up to this number were durable: a flush of them had been answered.
     pub(in crate::hybrid) certain: RecordNo,
-    /// Records up to this number are durable once the flush is answered that was under way. Not more than the record's own number.
+    /// Records up to this number are durable once the flush is answered that was under way. Not more than the record's
+    /// own number.
     pub(in crate::hybrid) promised: RecordNo,
 }
 
@@ -161,8 +163,8 @@ impl Header {
         self.is_blank() || self.lost().next().is_some()
     }
 
-    /// Whether it replaces a header that was lost, and says nothing of its record. No other one has neither marks nor addresses of the record before: the first
-    /// of an opening promises itself, and later ones have those addresses.
+    /// Whether it replaces a header that was lost, and says nothing of its record. No other one has neither marks nor
+    /// addresses of the record before: the first of an opening promises itself, and later ones have those addresses.
     pub(in crate::hybrid) fn is_blank(&self) -> bool {
         let none = Marks { certain: RecordNo(0), promised: RecordNo(0) };
         self.marks == none && self.before.is_none() && self.entries.iter().all(|entry| entry.content == Content::Lost)

@@ -1,7 +1,9 @@
-//! What is left of the damaged header of a record behind which nothing lies: enough to know that there was one, and whether a flush had promised it.
+//! What is left of the damaged header of a record behind which nothing lies: enough to know that there was one, and
+//! whether a flush had promised it.
 //!
-//! A header that a power cut tore has its first sector whole or not at all. So all fields are right together then, and the promised mark tells what nobody was promised. In a damaged header one of
-//! them may be wrong: where the header is whole with another epoch or mark, it was that one.
+//! A header that a power cut tore has its first sector whole or not at all. So all fields are right together then, and
+//! the promised mark tells what nobody was promised. In a damaged header one of them may be wrong: where the header is
+//! whole with another epoch or mark, it was that one.
 
 use super::{BLOCK_BYTES, Epoch, LogSector, RecordNo, Uuid, record};
 

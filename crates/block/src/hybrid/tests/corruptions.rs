@@ -1,4 +1,5 @@
-//! One damaged place anywhere in a pair that was killed, or is open: what is read is what was flushed last or written since, or somebody is told.
+//! One damaged place anywhere in a pair that was killed, or is open: what is read is what was flushed last or written
+//! since, or somebody is told.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +79,8 @@ enum Structure {
 type Place = (Structure, std::ops::Range<usize>);
 
 impl Killed {
-    /// All that can be damaged but the last header of the log: nothing comes behind it that could say that it is missing.
+    /// All that can be damaged but the last header of the log: nothing comes behind it that could say that it is
+    /// missing.
     fn places(&self) -> Vec<Place> {
         let log = (LOG_START.0 * SECTOR_BYTES) as usize;
         let tags = (BLOCKS * BLOCK * SECTOR_BYTES) as usize;

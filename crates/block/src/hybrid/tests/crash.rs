@@ -117,7 +117,8 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     assert!(states >= 1500 * seeds as usize, "{states} states: the work leaves too little in question");
 }
 
-/// Turns over a bit of a record of the log. Nothing where only the last header of all is there, which cannot be told from one that was cut off.
+/// Turns over a bit of a record of the log. Nothing where only the last header of all is there, which cannot be told
+/// from one that was cut off.
 fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()> {
     let read_block = |number: u64| read(flash, LOG_START.0 + number * format::BLOCK, format::BLOCK);
     let headers: Vec<u64> =

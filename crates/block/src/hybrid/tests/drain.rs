@@ -1,4 +1,5 @@
-//! How a drain goes about its work, and who waits for it: read ahead, begun at spin-up, rests, writers that are held back.
+//! How a drain goes about its work, and who waits for it: read ahead, begun at spin-up, rests, writers that are held
+//! back.
 
 use std::time::{Duration, Instant};
 
@@ -144,7 +145,8 @@ fn a_drain_rests_while_somebody_reads() {
     assert!(resting > 3 * (hurrying + 5), "{resting} reads while it rests, {hurrying} while it does not");
 }
 
-/// A log that is almost filled up to its high mark. Each of the writes that follow takes 72 of its 8192 sectors, with its header.
+/// A log that is almost filled up to its high mark. Each of the writes that follow takes 72 of its 8192 sectors, with
+/// its header.
 fn almost_at_the_mark(house: &House) -> (Hybrid, impl Fn(&Hybrid) -> u64) {
     let hybrid = house.asleep_with(Algorithm::Whole, 0, 2000, 1);
     for start in [2000, 4000] {
@@ -188,7 +190,8 @@ fn a_writer_is_not_held_back_while_nobody_drains_the_log() {
     assert!(is_above_the_mark(&hybrid));
 }
 
-/// The log is before a disk that is much slower than it. A writer that is not held back fills it long before any of it is free.
+/// The log is before a disk that is much slower than it. A writer that is not held back fills it long before any of it
+/// is free.
 #[test]
 fn no_writer_finds_a_log_full_that_fills_while_it_is_drained() {
     const LOG: u64 = (32 << 20) / SECTOR_BYTES;

@@ -1,6 +1,7 @@
 //! Images of released versions, as they were written then. They are never written anew.
 //!
-//! Versions 1 and 2: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst` and `hybrid_v2_*.img.zst`. Made by [`the_work`].
+//! Versions 1 and 2: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst` and `hybrid_v2_*.img.zst`. Made by
+//! [`the_work`].
 
 use super::super::recover::{LogStep, walk};
 use super::super::scanner::Unreadable;

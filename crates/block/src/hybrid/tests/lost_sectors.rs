@@ -9,7 +9,8 @@ use crate::fault::{CallFault, Faulty, Plan, ReadFault, Rule};
 const RECORD: u64 = 2 * BLOCK;
 const DISK: u64 = 16_000;
 
-/// Block `number` of the disk has `number + 1` from now on, in a log before a disk of zeroes. All is flushed, and the log says so.
+/// Block `number` of the disk has `number + 1` from now on, in a log before a disk of zeroes. All is flushed, and the
+/// log says so.
 fn blocks(pair: &Pair, count: u64) {
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     hybrid.sleep().expect("it sleeps");

@@ -1,4 +1,5 @@
-//! What happens while a drain, a flush or a record is under way: a gate holds one call of a device until the test has done the rest.
+//! What happens while a drain, a flush or a record is under way: a gate holds one call of a device until the test has
+//! done the rest.
 
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -391,7 +392,8 @@ fn of_a_write_on_its_way_into_the_log_and_a_newer_one_the_newer_wins_and_stays()
         assert!(!older.is_finished() && !newer.is_finished());
         house.flash.open();
         ends(older).expect("the flash is well");
-        // Should the newer one stand before the disk, it is overtaken by the drain, which stops before it says what it has done.
+        // Should the newer one stand before the disk, it is overtaken by the drain, which stops before it says what it
+        // has done.
         house.disk().close(Operation::Flush, range(0, 1));
         let drain = starts(scope, || hybrid.drain());
         house.disk().holds(1);
@@ -452,7 +454,8 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
 }
 
-/// A device whose failed flush is told to one of those who flush at once, and after a while: the others hear that all is well.
+/// A device whose failed flush is told to one of those who flush at once, and after a while: the others hear that all
+/// is well.
 struct TellsOne {
     inner: Memory,
     is_failing: std::sync::atomic::AtomicBool,

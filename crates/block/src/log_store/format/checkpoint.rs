@@ -1,5 +1,6 @@
-//! The header of a checkpoint: where the store was, and where it goes on. The first block of a checkpoint area; the [payload](super::Payload) lies
-//! behind it, and is written and flushed before it. Checkpoints go to the two areas in turn; the higher number counts.
+//! The header of a checkpoint: where the store was, and where it goes on. The first block of a checkpoint area; the
+//! [payload](super::Payload) lies behind it, and is written and flushed before it. Checkpoints go to the two areas in
+//! turn; the higher number counts.
 //!
 //! ```text
 //! offset  bytes
@@ -35,7 +36,8 @@
 //!      8      4  segment that follows, or 0xffffffff
 //! ```
 //!
-//! A store that was grown after the checkpoint has more segments and logical blocks than its header says: all free, all never written.
+//! A store that was grown after the checkpoint has more segments and logical blocks than its header says: all free, all
+//! never written.
 
 use umbrella_units::ByteSize;
 use uuid::Uuid;
@@ -134,7 +136,8 @@ impl CheckpointHeader {
         FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT).is_ok()
     }
 
-    /// Of a header whose superblock is lost: the store, its segments, logical blocks, and streams without that of the map.
+    /// Of a header whose superblock is lost: the store, its segments, logical blocks, and streams without that of the
+    /// map.
     pub(in crate::log_store) fn identity(bytes: &[u8]) -> Option<(Uuid, u32, u64, u8)> {
         let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT).ok()?;
         fields.u32().ok()?;

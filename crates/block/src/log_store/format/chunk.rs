@@ -1,4 +1,5 @@
-//! The header of a chunk: whose blocks lie behind it. One block, and its data blocks in the same segment, written in one piece.
+//! The header of a chunk: whose blocks lie behind it. One block, and its data blocks in the same segment, written in
+//! one piece.
 //!
 //! ```text
 //! offset  bytes
@@ -30,8 +31,9 @@
 //!    5  mark          last chunk flushed   0           chunks         has no data block; with the incompatible feature of marks
 //! ```
 //!
-//! A mark says how far the log was whole at the last flush of the device that had ended when the chunk was completed, and how many more chunks the flush under way promises:
-//! a damaged chunk up to the first held flushed data, one up to the second perhaps, and of later ones nobody was told that they are durable.
+//! A mark says how far the log was whole at the last flush of the device that had ended when the chunk was completed,
+//! and how many more chunks the flush under way promises: a damaged chunk up to the first held flushed data, one up to
+//! the second perhaps, and of later ones nobody was told that they are durable.
 //!
 //! Version 2, with the incompatible feature of repeats, where there was a chunk before it:
 //!
@@ -46,7 +48,8 @@
 //!      10     3  stamp; of a mark the upper 24 bits
 //! ```
 //!
-//! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for a block replaces an earlier one.
+//! Data blocks lie in the order of the entries that have one, the first at slot 1 behind the header. A later entry for
+//! a block replaces an earlier one.
 
 use smallvec::SmallVec;
 use umbrella_units::{BlockNo, ByteSize};
@@ -423,7 +426,8 @@ impl ChunkBuilder {
         ChunkBuilder { entries: Vec::new(), data_blocks: 0, room }
     }
 
-    /// Takes an entry, and says where its data block belongs, counted from the header on; `None` if the entry does not fit.
+    /// Takes an entry, and says where its data block belongs, counted from the header on; `None` if the entry does not
+    /// fit.
     ///
     /// An entry without data lies nowhere: its slot is that of the header, 0.
     pub fn push(&mut self, entry: Entry) -> Option<Slot> {

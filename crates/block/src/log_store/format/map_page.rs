@@ -1,5 +1,5 @@
-//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its entry there; who looks for the page knows it by
-//! its entry in the map index of a checkpoint.
+//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its
+//! entry there; who looks for the page knows it by its entry in the map index of a checkpoint.
 //!
 //! ```text
 //! offset  bytes
@@ -12,10 +12,11 @@
 //! index entry     bits 0 to 39: place of the map page + 1; bits 40 to 63: the lower ones of the CRC32C of the page. All zero: nothing in the page was ever written
 //! ```
 //!
-//! No room is left in a page for its checksum, and 24 bits of it fit where the place is looked up: any change of a single byte shows, of others all but one in 2²⁴,
-//! and so does an older page, or another one, at that place. A page has no room for its own number either: if an
-//! index names two pages in each other's place, with valid checksums, only a check tells. No damage does that. A block
-//! that such a page places is not mistaken for another one, because the header of its chunk names its number.
+//! No room is left in a page for its checksum, and 24 bits of it fit where the place is looked up: any change of a
+//! single byte shows, of others all but one in 2²⁴, and so does an older page, or another one, at that place. A page
+//! has no room for its own number either: if an index names two pages in each other's place, with valid checksums, only
+//! a check tells. No damage does that. A block that such a page places is not mistaken for another one, because the
+//! header of its chunk names its number.
 
 use std::fmt;
 use std::num::NonZeroU64;

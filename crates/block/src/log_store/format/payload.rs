@@ -1,4 +1,5 @@
-//! The payload of a checkpoint: where the map pages lie, and what the segments are. From the block behind the header on, as many blocks as it needs.
+//! The payload of a checkpoint: where the map pages lie, and what the segments are. From the block behind the header
+//! on, as many blocks as it needs.
 //!
 //! ```text
 //! offset  bytes
@@ -14,8 +15,9 @@
 //!      16     8  clock when it was opened
 //! ```
 //!
-//! *Cleaned*: its live blocks were copied, but a checkpoint before this one may still need it. *Next*: a head goes on there; nothing is written yet.
-//! *System*: part of a checkpoint area. Open segments and next ones are exactly those of the heads.
+//! *Cleaned*: its live blocks were copied, but a checkpoint before this one may still need it. *Next*: a head goes on
+//! there; nothing is written yet. *System*: part of a checkpoint area. Open segments and next ones are exactly those of
+//! the heads.
 
 use std::fmt;
 
@@ -151,7 +153,8 @@ where
         PayloadEncoder { map, segments, item: [0; SEGMENT_BYTES], left: 0, sum }
     }
 
-    /// Puts the next bytes into a buffer of whole blocks. Returns how many, whole blocks too: less than the buffer has at the end, 0 behind it.
+    /// Puts the next bytes into a buffer of whole blocks. Returns how many, whole blocks too: less than the buffer has
+    /// at the end, 0 behind it.
     pub fn fill(&mut self, buffer: &mut [u8]) -> usize {
         let size = buffer.len();
         let mut rest = &mut *buffer;

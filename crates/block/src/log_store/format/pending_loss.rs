@@ -1,7 +1,9 @@
-//! What an opening found out of the end of the log, in the superblock: that it is to be told, and what says so is about to be written over.
+//! What an opening found out of the end of the log, in the superblock: that it is to be told, and what says so is about
+//! to be written over.
 //!
-//! An opening writes it before it changes anything else, and removes it when it has told the loss and its checkpoint counts. An opening that a power cut ends leaves it to the next one. It follows the
-//! checksum in the block of the superblock; where there is none that place is zero.
+//! An opening writes it before it changes anything else, and removes it when it has told the loss and its checkpoint
+//! counts. An opening that a power cut ends leaves it to the next one. It follows the checksum in the block of the
+//! superblock; where there is none that place is zero.
 //!
 //! ```text
 //! offset  bytes
@@ -51,7 +53,8 @@ pub struct PendingLoss {
 }
 
 impl PendingLoss {
-    /// The same with no more runs than there is room for: where there are more, they become ranges of which only some blocks are lost.
+    /// The same with no more runs than there is room for: where there are more, they become ranges of which only some
+    /// blocks are lost.
     pub(in crate::log_store) fn fitting(mut self) -> PendingLoss {
         if self.blocks.len() + self.among.len() > MOST_RUNS {
             let all = std::mem::take(&mut self.blocks).into_iter().chain(std::mem::take(&mut self.among));

@@ -26,7 +26,8 @@ pub(super) struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    /// A block that begins with `magic` and has the checksum of all other bytes at `checksum_at`. It stands behind the magic.
+    /// A block that begins with `magic` and has the checksum of all other bytes at `checksum_at`. It stands behind the
+    /// magic.
     pub(super) fn open(
         structure: Structure,
         bytes: &'a [u8],
@@ -120,7 +121,8 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Puts field behind field into a block. What does not fit is not written: the fields of a structure are fewer than a block has.
+/// Puts field behind field into a block. What does not fit is not written: the fields of a structure are fewer than a
+/// block has.
 pub(super) struct Writer {
     block: Block,
     at: usize,

@@ -1,7 +1,8 @@
 //! What is left of a damaged header of a chunk: enough to know that there was one, and whether a flush had promised it.
 //!
-//! A header that a power cut tore has its first sector whole or not at all. So magic, store, epoch, number and mark are right together, and the mark tells what nobody was promised. In a damaged
-//! header one of them may be wrong: where the header is whole with another epoch or mark, it was that one.
+//! A header that a power cut tore has its first sector whole or not at all. So magic, store, epoch, number and mark are
+//! right together, and the mark tells what nobody was promised. In a damaged header one of them may be wrong: where the
+//! header is whole with another epoch or mark, it was that one.
 
 use std::ops::{Range, RangeInclusive};
 

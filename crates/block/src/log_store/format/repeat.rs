@@ -1,4 +1,5 @@
-//! What a chunk repeats of the chunk before it, of whichever stream: if the header of that one is damaged it is still known which blocks it held, though not what was in them.
+//! What a chunk repeats of the chunk before it, of whichever stream: if the header of that one is damaged it is still
+//! known which blocks it held, though not what was in them.
 //!
 //! ```text
 //! offset  bytes
@@ -13,7 +14,8 @@
 //!     20    736  runs of blocks: the gap behind the run before, and the length less one, in as many bits; the lowest bits first; then zeroes
 //! ```
 //!
-//! Runs are in order, and do not touch. Where there is no room for all of them those that lie nearest are joined, with what lies between.
+//! Runs are in order, and do not touch. Where there is no room for all of them those that lie nearest are joined, with
+//! what lies between.
 
 use std::ops::Range;
 

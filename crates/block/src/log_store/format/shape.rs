@@ -22,7 +22,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `segments` segments of `segment_blocks` blocks, `advertised` logical blocks, and streams 0 to `map_stream`, the last that of the map.
+    /// `segments` segments of `segment_blocks` blocks, `advertised` logical blocks, and streams 0 to `map_stream`, the
+    /// last that of the map.
     pub fn new(
         segment_blocks: u32,
         segments: u32,

@@ -1,4 +1,5 @@
-//! The superblock: what the store is, and where everything lies. Two copies, at blocks 0 and 256, written and flushed one after the other.
+//! The superblock: what the store is, and where everything lies. Two copies, at blocks 0 and 256, written and flushed
+//! one after the other.
 //!
 //! ```text
 //! offset  bytes
@@ -70,7 +71,8 @@ pub struct Incompat(u32);
 impl Incompat {
     /// Chunks may say how far the log was flushed. Stores that were made before do not have it.
     pub const MARKS: Incompat = Incompat(1);
-    /// Chunks repeat what the one before held, and blocks of the map may be lost. Stores that were made before do not have it.
+    /// Chunks repeat what the one before held, and blocks of the map may be lost. Stores that were made before do not
+    /// have it.
     pub const REPEATS: Incompat = Incompat(2);
     /// A loss was not told yet: set where [`Superblock::pending_loss`] is.
     const PENDING_LOSS: Incompat = Incompat(4);
@@ -355,7 +357,8 @@ fn parse_scheme(fields: &mut FieldReader<'_>) -> Result<Scheme, FormatError> {
 
 /// The superblock that counts, of the copies at [`Superblock::COPIES`].
 ///
-/// A damaged copy is passed over. One that is whole but cannot be used (newer version, device too small) is not: the other one is older.
+/// A damaged copy is passed over. One that is whole but cannot be used (newer version, device too small) is not: the
+/// other one is older.
 pub fn choose(
     first: Result<Superblock, FormatError>,
     second: Result<Superblock, FormatError>,

@@ -23,7 +23,8 @@ const CHUNK_CHECKSUM_AT: usize = 4092;
 /// More than any store of these tests needs.
 const LARGE: Lba = Lba(1 << 40);
 
-/// 64 segments of 16 blocks behind block 512, 700 logical blocks, streams 0 to 2 and that of the map; checkpoints in segments 31 and 32.
+/// 64 segments of 16 blocks behind block 512, 700 logical blocks, streams 0 to 2 and that of the map; checkpoints in
+/// segments 31 and 32.
 fn store() -> Superblock {
     Superblock {
         compat: Compat(0),

@@ -1,4 +1,5 @@
-//! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth while.
+//! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth
+//! while.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -50,7 +51,8 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the first tenth.
+    /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the
+    /// first tenth.
     fn of_hot_and_cold(used: u64, count: u64) -> Cost {
         Cost::of_hot_and_cold_on(&large(256, false), used, count)
     }

@@ -1,4 +1,5 @@
-//! One damaged bit anywhere in a store that was killed: what is read is what was flushed last or written since, or somebody is told.
+//! One damaged bit anywhere in a store that was killed: what is read is what was flushed last or written since, or
+//! somebody is told.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::log_store::format::{ChunkHeader, Superblock};
 /// Bits that are damaged in each store.
 const BITS: u64 = 20;
 
-/// A store that was killed: its device, and what each block may read as: what was flushed last, and what was written since.
+/// A store that was killed: its device, and what each block may read as: what was flushed last, and what was written
+/// since.
 struct Killed {
     bytes: Vec<u8>,
     superblock: Superblock,

@@ -1,4 +1,5 @@
-//! Power cuts and kills while threads write, flush, clean, make checkpoints and grow the store. Which moments are met is left to chance; what must hold at each is not.
+//! Power cuts and kills while threads write, flush, clean, make checkpoints and grow the store. Which moments are met
+//! is left to chance; what must hold at each is not.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

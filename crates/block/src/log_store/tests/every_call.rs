@@ -1,4 +1,5 @@
-//! Each call to the device fails once, or from then on: what was flushed is there when the store is opened again, and what is read meanwhile is right.
+//! Each call to the device fails once, or from then on: what was flushed is there when the store is opened again, and
+//! what is read meanwhile is right.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -134,11 +135,13 @@ fn sectors_of_bytes(data: &[u8]) -> usize {
     data.len() / SECTOR_BYTES as usize
 }
 
-/// What each sector may hold. A write that fails may have been done in part, block by block: until a sector is written again it holds what it had or what was to be written.
+/// What each sector may hold. A write that fails may have been done in part, block by block: until a sector is written
+/// again it holds what it had or what was to be written.
 struct Truth {
     /// What may be read.
     now: Vec<Vec<u8>>,
-    /// What may be found after a power cut: what may have been there at the last flush, and what was to be written since.
+    /// What may be found after a power cut: what may have been there at the last flush, and what was to be written
+    /// since.
     kept: Vec<Vec<u8>>,
     /// How many there are at least.
     least: u64,
@@ -182,7 +185,8 @@ impl Truth {
     }
 }
 
-/// Random work on a store that has to clean; whatever fails, it goes on. Then the store grows, is written on, and is closed.
+/// Random work on a store that has to clean; whatever fails, it goes on. Then the store grows, is written on, and is
+/// closed.
 fn work(store: LogStore, random: &mut StdRng, truth: &mut Truth) {
     for round in 0..70 {
         if round == 50 {

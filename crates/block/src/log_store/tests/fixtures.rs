@@ -1,7 +1,8 @@
 //! A whole store of a released version, as it was written then. It is never written anew.
 //!
-//! 80 segments of 64 KiB, filled and rewritten until some were cleaned, and ended without being closed; made by [`the_work`]. `log_v1_store.img.zst` has no incompatible feature,
-//! `log_v2_store.img.zst` has marks of flushes, and no repeats.
+//! 80 segments of 64 KiB, filled and rewritten until some were cleaned, and ended without being closed; made by
+//! [`the_work`]. `log_v1_store.img.zst` has no incompatible feature, `log_v2_store.img.zst` has marks of flushes, and
+//! no repeats.
 
 use super::*;
 

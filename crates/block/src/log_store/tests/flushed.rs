@@ -1,4 +1,5 @@
-//! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had flushed is no damage.
+//! What is damaged at the end of the log after a kill: flushed data is never lost in silence, and what nobody had
+//! flushed is no damage.
 
 use super::*;
 use crate::log_store::chunks_behind::{Behind, MOST_CHUNKS};
@@ -224,7 +225,8 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost() {
     }
 }
 
-/// A store that was filled until it had no room, with nothing left to complete, and what was written last not covered by a checkpoint; that block.
+/// A store that was filled until it had no room, with nothing left to complete, and what was written last not covered
+/// by a checkpoint; that block.
 fn full(segments: u64) -> Option<(Arc<dyn BlockDevice>, LogStore, u64)> {
     let device = made(segments, "r_lfs");
     let store = open(&device, by_hand());
@@ -295,7 +297,8 @@ fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
     assert_eq!(read(&open(device, by_hand()), 0, 8), numbered(1));
 }
 
-/// A store with segments of 1024 blocks, killed after much had been written in a row and flushed for certain; where the headers of full chunks lie, in the order in which they were written.
+/// A store with segments of 1024 blocks, killed after much had been written in a row and flushed for certain; where the
+/// headers of full chunks lie, in the order in which they were written.
 fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
     const FULL: u32 = super::super::buffer::CHUNK_BLOCKS;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(130 << 20)));

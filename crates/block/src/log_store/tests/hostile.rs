@@ -179,7 +179,8 @@ fn a_chunk_that_no_program_wrote_is_refused_or_used_but_nothing_panics_or_hangs(
     held_out(change_chunk, 100);
 }
 
-/// A store whose last checkpoint was made after much was written, and after which it was or was not written on; and what it holds.
+/// A store whose last checkpoint was made after much was written, and after which it was or was not written on; and
+/// what it holds.
 fn with_newest_damaged(more: u64, at: usize) -> (Vec<u8>, Vec<u8>) {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());

@@ -1,4 +1,5 @@
-//! The newest checkpoint is gone: its header is empty, or it stands as it was before, as a disk leaves it that loses a write. What was flushed since is found in the log, or told to be lost.
+//! The newest checkpoint is gone: its header is empty, or it stands as it was before, as a disk leaves it that loses a
+//! write. What was flushed since is found in the log, or told to be lost.
 
 use super::*;
 use crate::log_store::format::{CheckpointHeader, Superblock};

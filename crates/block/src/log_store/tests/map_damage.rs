@@ -1,4 +1,5 @@
-//! Pages of the map that are not what was written: each is rebuilt, or whatever has to do with it is refused, by an error that names it; the rest is as ever.
+//! Pages of the map that are not what was written: each is rebuilt, or whatever has to do with it is refused, by an
+//! error that names it; the rest is as ever.
 
 use rustix::io::Errno;
 use umbrella_policy::log_layout::MapPage;
@@ -9,7 +10,8 @@ use crate::fault::{CallFault, Faulty, Plan, ReadFault, Rule};
 
 const PAGE: u64 = 512;
 
-/// The device of a store of three pages of the map, full and closed; at which byte of it page 1 of the map lies; the store's blocks.
+/// The device of a store of three pages of the map, full and closed; at which byte of it page 1 of the map lies; the
+/// store's blocks.
 fn used() -> (Vec<u8>, usize, u64) {
     let device = made(130, "r_lfs");
     let store = open(&device, by_hand());
@@ -253,7 +255,8 @@ fn another_page_or_an_older_one_is_not_taken_for_a_page() {
     assert_eq!(read(&looked_at(&device), 600 * 8, 8), numbered(2));
 }
 
-/// As a crash leaves it: a closed store that was opened and written since, in page 1 of the map too. And where that page lies.
+/// As a crash leaves it: a closed store that was opened and written since, in page 1 of the map too. And where that
+/// page lies.
 fn crashed() -> (Vec<u8>, BlockNo, u64) {
     let (bytes, _, blocks) = used();
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));

@@ -1,4 +1,5 @@
-//! What is got out of a damaged store: the newest copy of each block, and a word on each that may not be it, whatever was damaged.
+//! What is got out of a damaged store: the newest copy of each block, and a word on each that may not be it, whatever
+//! was damaged.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -379,7 +380,8 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
     assert!(why[6..20].iter().all(|why| *why == Some(Why::BehindEnd)), "{why:?}");
 }
 
-/// The device of a store that was killed after `work`, with a byte flipped in what `block` was written to last, or in the header before it.
+/// The device of a store that was killed after `work`, with a byte flipped in what `block` was written to last, or in
+/// the header before it.
 fn killed_and_damaged(block: u64, part: Part, work: impl Fn(&LogStore, &dyn Fn(u64, u64))) -> Vec<u8> {
     let device = made(80, "r_lfs:regions=1");
     let store = open(&device, by_hand());

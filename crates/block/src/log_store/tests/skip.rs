@@ -1,4 +1,5 @@
-//! Going on without what is damaged: what is lost is an error until it is written again, over restarts too; all else is as it was.
+//! Going on without what is damaged: what is lost is an error until it is written again, over restarts too; all else is
+//! as it was.
 
 use super::*;
 

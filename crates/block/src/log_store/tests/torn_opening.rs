@@ -1,4 +1,5 @@
-//! Openings that a power cut ends, at every moment and in every state that it can leave: whatever was damaged before, the next opening finds the same, and tells it.
+//! Openings that a power cut ends, at every moment and in every state that it can leave: whatever was damaged before,
+//! the next opening finds the same, and tells it.
 
 use std::collections::BTreeMap;
 

@@ -328,7 +328,8 @@ fn a_block_that_is_back_where_it_was_is_read_again() {
     store.flush().expect("memory does not fail");
     let place = device_block(&store, 3);
     let other = Arc::downgrade(&store);
-    // While it is being read, others lie at its place, and then it does again; what is written there has not come to the disk.
+    // While it is being read, others lie at its place, and then it does again; what is written there has not come to
+    // the disk.
     hooked.once(When::Read(place), move || {
         let store = other.upgrade().expect("it is being read");
         let mut random = StdRng::seed_from_u64(1);
@@ -400,7 +401,8 @@ fn segment_start(store: &LogStore, block: u64) -> BlockNo {
     BlockNo(first + (place.0 - first) / segment * segment)
 }
 
-/// A segment is cleaned in which block 0 and blocks behind 10 are live; while the page of the map is read that says so, this block is written until it is back where it was.
+/// A segment is cleaned in which block 0 and blocks behind 10 are live; while the page of the map is read that says so,
+/// this block is written until it is back where it was.
 fn comes_back_while_a_page_is_read(back: u64) {
     let disk = made(60, "sepgc");
     let store = open(&disk, by_hand());
@@ -463,8 +465,9 @@ fn live_in(store: &LogStore, segment: umbrella_policy::log_layout::SegmentNo) ->
     live.into_iter().map(|(_, block)| block).collect()
 }
 
-/// A segment that the cleaner has filled since users last wrote is read, to be cleaned; meanwhile it is emptied by discards, freed and opened again before anything is
-/// written, and filled by users. What a block that lies where it lay holds then, and what was written to it last; nothing if another stream has taken the segment.
+/// A segment that the cleaner has filled since users last wrote is read, to be cleaned; meanwhile it is emptied by
+/// discards, freed and opened again before anything is written, and filled by users. What a block that lies where it
+/// lay holds then, and what was written to it last; nothing if another stream has taken the segment.
 fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     use umbrella_policy::log_layout::{Goal, SegmentNo, State};
     let hooked = Hooked::new(made(130, "r_lfs"));

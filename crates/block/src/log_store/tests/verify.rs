@@ -146,7 +146,8 @@ impl BlockDevice for CountsReads {
 
 #[test]
 fn each_header_is_read_once_however_its_blocks_are_read() {
-    // Chunks of 31 blocks, eight of them in a segment; of 6, which are too many to follow. At the end of a segment is a short one.
+    // Chunks of 31 blocks, eight of them in a segment; of 6, which are too many to follow. At the end of a segment is a
+    // short one.
     for in_chunk in [30, 5] {
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(64 << 20)));
         let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..small("r_lfs") };

@@ -5,7 +5,8 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::*;
 
-/// Every state that is made is one that the rules allow, for random recordings; and every sector takes every version that it may.
+/// Every state that is made is one that the rules allow, for random recordings; and every sector takes every version
+/// that it may.
 #[test]
 fn states_and_rules_agree_on_random_recordings() {
     for seed in 0..25 {

@@ -53,7 +53,8 @@ pub(super) fn configure(device: &File, backing: &File, file: &Path, options: &At
         info,
         __reserved: [0; 8],
     };
-    // SAFETY: LOOP_CONFIGURE reads a loop_config; the file that it names stays open during the call, and the driver takes its own reference.
+    // SAFETY: LOOP_CONFIGURE reads a loop_config; the file that it names stays open during the call, and the driver
+    // takes its own reference.
     unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, loop_config>::new(config)) }
 }
 

@@ -1,7 +1,8 @@
 //! The memory that large requests may hold at once.
 //!
-//! Each connection has a share of its own, which nobody else can use up; what is larger than what is left of it comes out of what all
-//! have in common. So clients that announce large transfers and do not go on hold up others of their kind alone.
+//! Each connection has a share of its own, which nobody else can use up; what is larger than what is left of it comes
+//! out of what all have in common. So clients that announce large transfers and do not go on hold up others of their
+//! kind alone.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -54,7 +55,8 @@ pub(super) struct Account<'b> {
 }
 
 impl Account<'_> {
-    /// Waits until so many bytes are free, and takes them until the permit is dropped. More than the largest request means that.
+    /// Waits until so many bytes are free, and takes them until the permit is dropped. More than the largest request
+    /// means that.
     pub(super) fn take(&self, bytes: usize) -> Permit<'_> {
         if bytes <= FREE {
             return Permit { account: self, own: 0, borrowed: 0 };

@@ -8,7 +8,8 @@ use super::errors::Ended;
 use super::socket::{Socket, Until};
 use super::watch::Watch;
 
-/// The most that is received beyond what is needed: many small requests at once, but little of a large one that would be moved again.
+/// The most that is received beyond what is needed: many small requests at once, but little of a large one that would
+/// be moved again.
 const AHEAD: usize = 64 << 10;
 
 /// The largest message that is kept here: what is longer goes to where it is wanted.

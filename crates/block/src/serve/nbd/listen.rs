@@ -99,8 +99,8 @@ impl Listener {
         }
     }
 
-    /// Steps: 1. lock the folder, so that two servers do not clear the way at once. 2. remove a socket that nobody listens on. 3. bind with
-    /// mode 0600 from the first moment on. 4. listen.
+    /// Steps: 1. lock the folder, so that two servers do not clear the way at once. 2. remove a socket that nobody
+    /// listens on. 3. bind with mode 0600 from the first moment on. 4. listen.
     fn unix(path: &Path) -> Result<Listener, ServeError> {
         let failed = |source: Errno| ServeError::Listen { address: path.display().to_string(), source: source.into() };
         let name = SocketAddrUnix::new(path).map_err(failed)?;

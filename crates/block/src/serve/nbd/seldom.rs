@@ -1,4 +1,5 @@
-//! Lines of the log that clients could have written as often as they like: the first, then one in ten seconds that counts the others.
+//! Lines of the log that clients could have written as often as they like: the first, then one in ten seconds that
+//! counts the others.
 
 use std::time::{Duration, Instant};
 

@@ -34,7 +34,8 @@ impl AsFd for Socket {
 
 impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Socket {
-        // Without the right to more than the system's limit, as much as it allows; answers then only leave in more steps.
+        // Without the right to more than the system's limit, as much as it allows; answers then only leave in more
+        // steps.
         let _ = set_socket_send_buffer_size_force(&fd, SEND_BUFFER)
             .or_else(|_| set_socket_send_buffer_size(&fd, SEND_BUFFER));
         Socket(fd)

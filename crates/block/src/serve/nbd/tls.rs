@@ -1,7 +1,7 @@
 //! TLS between a client and the connection that serves it.
 //!
-//! After STARTTLS the connection goes on over one end of a pair of sockets. A thread of its own carries bytes between the other end and the
-//! client's socket, and encrypts and decrypts on the way, so that nothing else here knows of TLS:
+//! After STARTTLS the connection goes on over one end of a pair of sockets. A thread of its own carries bytes between
+//! the other end and the client's socket, and encrypts and decrypts on the way, so that nothing else here knows of TLS:
 //!
 //! - It reads from one side only when all that the other has to take is gone: neither side fills memory.
 //! - The end of one side is passed on to the other after what was still under way.
@@ -67,8 +67,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// With the certificate and key in `folder`. With `check_clients` only clients are served whose certificate the authority there has
-    /// signed. Clients that do not encrypt are refused.
+    /// With the certificate and key in `folder`. With `check_clients` only clients are served whose certificate the
+    /// authority there has signed. Clients that do not encrypt are refused.
     pub fn load(folder: &Path, check_clients: bool) -> Result<Tls, TlsError> {
         let chain = certificates(&folder.join(CERTIFICATE))?;
         let path = folder.join(KEY);
@@ -103,7 +103,8 @@ impl Tls {
         self.required
     }
 
-    /// Encrypts what `serve` sends and receives on the socket that it is given, until it returns. The client may pause for `pause`.
+    /// Encrypts what `serve` sends and receives on the socket that it is given, until it returns. The client may pause
+    /// for `pause`.
     pub(super) fn within<T: Send>(
         &self,
         client: &Socket,

@@ -126,7 +126,8 @@ impl<'c> Transmission<'c> {
         let _ = self.ended.lock().get_or_insert(ended);
     }
 
-    /// Reads requests and answers those that take no waiting; returns the first one that does, with a write's data in `data`.
+    /// Reads requests and answers those that take no waiting; returns the first one that does, with a write's data in
+    /// `data`.
     fn lead(&self, input: &mut Input, data: &mut AlignedBuffer) -> Result<Job<'_>, Ended> {
         let mut answered = 0;
         loop {

@@ -1,8 +1,8 @@
 //! Waiting for a client that asks for one thing at a time.
 //!
-//! Such a client sees nothing but the time between question and answer, and most of that is spent waking the other side. So its
-//! connection looks for the next request for a moment before it goes to sleep. A client with several requests under way gains nothing from
-//! that: it is better served by answers that gather while the server sleeps.
+//! Such a client sees nothing but the time between question and answer, and most of that is spent waking the other
+//! side. So its connection looks for the next request for a moment before it goes to sleep. A client with several
+//! requests under way gains nothing from that: it is better served by answers that gather while the server sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The bytes of the protocol: its numbers, and parsing and encoding without any I/O. Everything here takes any bytes and never panics.
+//! The bytes of the protocol: its numbers, and parsing and encoding without any I/O. Everything here takes any bytes
+//! and never panics.
 //!
 //! Source: the NBD protocol, doc/proto.md of the NetworkBlockDevice project. All numbers are big-endian.
 

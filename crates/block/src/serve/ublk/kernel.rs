@@ -109,7 +109,8 @@ impl Queue {
     }
 
     fn push(&mut self, entry: &Entry) -> io::Result<()> {
-        // SAFETY: neither command points at memory: data goes by the device's file. Both files are closed after the ring.
+        // SAFETY: neither command points at memory: data goes by the device's file. Both files are closed after the
+        // ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // It has a place for each tag and the bell.
         pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))
@@ -204,7 +205,8 @@ impl Requests {
         if tag.0 >= self.depth {
             return None;
         }
-        // SAFETY: the mapping has a request for each tag below the depth, at a multiple of its size; volatile, as the driver writes it.
+        // SAFETY: the mapping has a request for each tag below the depth, at a multiple of its size; volatile, as the
+        // driver writes it.
         let bytes = unsafe {
             self.start.add(usize::from(tag.0) * REQUEST_BYTES).cast::<[u8; REQUEST_BYTES]>().as_ptr().read_volatile()
         };

@@ -1,4 +1,5 @@
-//! Devices of daemons that were killed: the driver takes such a device away, and keeps its number until somebody says otherwise.
+//! Devices of daemons that were killed: the driver takes such a device away, and keeps its number until somebody says
+//! otherwise.
 
 use std::fs;
 
@@ -8,7 +9,8 @@ use rustix::process::{Pid, test_kill_process};
 use super::kernel::Control;
 use super::wire::{ControlCommand, DeviceInfo, PAYLOAD_BYTES};
 
-/// Gives up the numbers of devices that Umbrella made and whose process is gone. What is still mounted keeps its number until it is unmounted.
+/// Gives up the numbers of devices that Umbrella made and whose process is gone. What is still mounted keeps its number
+/// until it is unmounted.
 pub(super) fn forget(control: &mut Control) {
     for device in numbers() {
         let mut bytes = [0; PAYLOAD_BYTES];

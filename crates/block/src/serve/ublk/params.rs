@@ -24,14 +24,14 @@ const ROTATIONAL: u32 = 1 << 1;
 const VOLATILE_CACHE: u32 = 1 << 2;
 const FUA: u32 = 1 << 3;
 
-/// Requests under way at most. A disk that rotates has a queue as deep as its own: what it does not take yet is joined with its neighbours
-/// by the kernel's scheduler meanwhile.
+/// Requests under way at most. A disk that rotates has a queue as deep as its own: what it does not take yet is joined
+/// with its neighbours by the kernel's scheduler meanwhile.
 pub(super) fn queue_depth(geometry: &Geometry) -> u16 {
     if geometry.rotational { geometry.queue_depth.clamp(SHALLOW, u32::from(DEEP)) as u16 } else { DEEP }
 }
 
-/// How many workers call the device; none where one call at a time is all that pays, and the queue's thread makes it. To hand a request over and back is
-/// to wake a thread twice, which costs more than a call that answers at once.
+/// How many workers call the device; none where one call at a time is all that pays, and the queue's thread makes it.
+/// To hand a request over and back is to wake a thread twice, which costs more than a call that answers at once.
 pub(super) fn workers(geometry: &Geometry) -> u32 {
     if geometry.queue_depth > 1 { geometry.queue_depth.min(MOST_THREADS) } else { 0 }
 }

@@ -1,5 +1,5 @@
-//! The thread that takes requests from the driver and brings it their results. Where there are workers it waits for nothing else: the driver takes
-//! commands from it alone.
+//! The thread that takes requests from the driver and brings it their results. Where there are workers it waits for
+//! nothing else: the driver takes commands from it alone.
 
 use std::fs::File;
 use std::io;

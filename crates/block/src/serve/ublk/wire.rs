@@ -120,7 +120,8 @@ pub(super) fn command(device: u32, address: u64, bytes: usize, data: u64) -> [u8
     out
 }
 
-/// A command to the first queue of a device. `result` is that of the tag's last request: bytes, or an error's number below zero.
+/// A command to the first queue of a device. `result` is that of the tag's last request: bytes, or an error's number
+/// below zero.
 pub(super) fn queue_command(tag: RequestTag, result: i32) -> [u8; QUEUE_COMMAND_BYTES] {
     let mut out = [0; QUEUE_COMMAND_BYTES];
     put(&mut out, 2, tag.0.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! Several clients at once, each creating files in a directory of its own. Samples say how many times the work of one client is done in
-//! the same time.
+//! Several clients at once, each creating files in a directory of its own. Samples say how many times the work of one
+//! client is done in the same time.
 
 use std::ffi::CString;
 use std::fs;

@@ -1,5 +1,5 @@
-//! A client that computes between its calls, as most programs do: what it asks for meets processors and threads that have turned to
-//! something else. Samples are seconds for one call on one file, without the computing.
+//! A client that computes between its calls, as most programs do: what it asks for meets processors and threads that
+//! have turned to something else. Samples are seconds for one call on one file, without the computing.
 
 use std::ffi::CString;
 use std::hint;

@@ -1,4 +1,5 @@
-//! fio on one file: sequential in 1 MiB blocks, random in 4 KiB blocks, through the page cache and past it. One job, one request at a time.
+//! fio on one file: sequential in 1 MiB blocks, random in 4 KiB blocks, through the page cache and past it. One job,
+//! one request at a time.
 
 use std::path::Path;
 use std::process::Command;

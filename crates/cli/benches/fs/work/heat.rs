@@ -1,4 +1,5 @@
-//! What counting the opens of files costs: the same opens and closes of files that are known, with and without a rule on heat that none of them fulfils.
+//! What counting the opens of files costs: the same opens and closes of files that are known, with and without a rule
+//! on heat that none of them fulfils.
 
 use anyhow::{Context, Result};
 use rustix::fs::{Mode, OFlags};

@@ -1,5 +1,6 @@
-//! Size oscillation (UmbrellaFS, chapter III): every file grows by 1 KiB over the border of a size rule, later shrinks by as much.
-//! Samples are seconds for one file. A `-moved` row counts until the last file is where it belongs, moves in the background included.
+//! Size oscillation (UmbrellaFS, chapter III): every file grows by 1 KiB over the border of a size rule, later shrinks
+//! by as much. Samples are seconds for one file. A `-moved` row counts until the last file is where it belongs, moves
+//! in the background included.
 
 use std::ffi::CString;
 use std::fs;

@@ -1,4 +1,5 @@
-//! The real postmark, with the numbers of the UmbrellaFS paper. `buffering false`: blocks reach the file system as they are.
+//! The real postmark, with the numbers of the UmbrellaFS paper. `buffering false`: blocks reach the file system as they
+//! are.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! What it costs to judge a new file by many rules, once at create and once at close, or to choose among the branches of a group.
+//! What it costs to judge a new file by many rules, once at create and once at close, or to choose among the branches
+//! of a group.
 
 use anyhow::Result;
 

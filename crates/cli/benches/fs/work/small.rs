@@ -1,5 +1,5 @@
-//! Small files under a rule that sends them to another branch than the default list: what creating them takes, and until the last lies there.
-//! Samples are seconds for one file.
+//! Small files under a rule that sends them to another branch than the default list: what creating them takes, and
+//! until the last lies there. Samples are seconds for one file.
 
 use std::time::Instant;
 

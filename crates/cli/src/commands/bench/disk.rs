@@ -21,8 +21,9 @@ use crate::text::visible_path;
 
 /// Measure a disk by timing reads, and write its profile for the lab.
 ///
-/// Finds how fast it turns, its zones and heads, seek times, what its buffer reads ahead and keeps, and what a queue of reads gains. A device
-/// that does not turn is measured by latency and throughput. Nothing is written to it. Measure a disk that nobody uses.
+/// Finds how fast it turns, its zones and heads, seek times, what its buffer reads ahead and keeps, and what a queue of
+/// reads gains. A device that does not turn is measured by latency and throughput. Nothing is written to it. Measure a
+/// disk that nobody uses.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

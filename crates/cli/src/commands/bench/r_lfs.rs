@@ -1,9 +1,12 @@
-//! `umbrella bench r-lfs`: the paper's benchmark of its prototype (section 5), on a real ext4 on a log store on an emulated disk.
+//! `umbrella bench r-lfs`: the paper's benchmark of its prototype (section 5), on a real ext4 on a log store on an
+//! emulated disk.
 //!
 //! 1. An emulated disk of 7200 rpm in memory, a log store on it, offered as a loop device, ext4 on that.
 //! 2. Files of 100 KB in 100 directories, until 85 % of the file system are full.
-//! 3. So many of them are written anew as the paper says, chosen by locality x/y: x % of the updates go to y % of the files, the others to half of the rest.
-//! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and with three.
+//! 3. So many of them are written anew as the paper says, chosen by locality x/y: x % of the updates go to y % of the
+//!    files, the others to half of the rest.
+//! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and
+//!    with three.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -38,7 +41,8 @@ const ASSUMED: &str = "ext4 stands for the file system of the log, which has one
 const FULL: f64 = 0.85;
 const FILE: usize = 100_000;
 const DIRECTORIES: usize = 100;
-/// The paper's machine has a disk of so many times its memory: what is dirty is written after as many updates as would fill that memory.
+/// The paper's machine has a disk of so many times its memory: what is dirty is written after as many updates as would
+/// fill that memory.
 const MEMORY: usize = 80;
 
 /// How large everything is.
@@ -69,7 +73,8 @@ struct Run {
 
 /// Run the benchmark of R-LFS's prototype again (figure 7 of the paper), and judge its claims.
 ///
-/// Puts ext4 on a log store on an emulated disk, mounts it, fills it and rewrites its files. Touches no disk of yours. Needs root; takes some minutes.
+/// Puts ext4 on a log store on an emulated disk, mounts it, fills it and rewrites its files. Touches no disk of yours.
+/// Needs root; takes some minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -272,8 +277,8 @@ fn benchmark(
     Ok((before, store.stats(), begun.elapsed().as_secs_f64() / scale.factor))
 }
 
-/// Runs a step in a process of its own; what it prints. This process answers for the disk below: if it waited for the file system on it, and were
-/// killed then, neither could end.
+/// Runs a step in a process of its own; what it prints. This process answers for the disk below: if it waited for the
+/// file system on it, and were killed then, neither could end.
 fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "r-lfs", "--step"]).args(arguments);
@@ -329,7 +334,8 @@ fn fill(root: &Path) -> anyhow::Result<usize> {
     Ok(files)
 }
 
-/// Step 3: `often` hundredths of the updates go to `share` hundredths of the files; what is dirty is written after every `together`.
+/// Step 3: `often` hundredths of the updates go to `share` hundredths of the files; what is dirty is written after
+/// every `together`.
 fn update(
     root: &Path,
     files: usize,

@@ -1,4 +1,5 @@
-//! `umbrella branch add`: takes a directory into a mounted pool, and writes it to the configuration if that is asked for.
+//! `umbrella branch add`: takes a directory into a mounted pool, and writes it to the configuration if that is asked
+//! for.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,7 +57,8 @@ pub(super) struct AddArgs {
     /// Let the pool start without it when it is missing.
     #[arg(long)]
     optional: bool,
-    /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root file system.
+    /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root
+    /// file system.
     #[arg(long, value_name = "BOOL")]
     require_mount: Option<bool>,
     /// How long a file that came here stays before a rule may move it ("1d").

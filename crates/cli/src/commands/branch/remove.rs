@@ -1,4 +1,5 @@
-//! `umbrella branch remove`: forgets a branch of a mounted pool, and takes it out of the configuration if that is asked for.
+//! `umbrella branch remove`: forgets a branch of a mounted pool, and takes it out of the configuration if that is asked
+//! for.
 
 use std::process::ExitCode;
 
@@ -27,7 +28,8 @@ pub(super) struct RemoveArgs {
     /// Also when it still holds files.
     #[arg(short, long)]
     force: bool,
-    /// Also take it out of the configuration of the pool, and out of lists that name others beside it; comments and layout stay.
+    /// Also take it out of the configuration of the pool, and out of lists that name others beside it; comments and
+    /// layout stay.
     #[arg(long)]
     save: bool,
     #[command(flatten)]

@@ -21,8 +21,8 @@ use crate::{config, covers, ending, output};
 
 /// Replace the disk of a branch, for example because it broke, was formatted, or lost its .umbrella.
 ///
-/// The branch keeps its name, and rules mean the new disk. Files of the old one vanish from the tree. On a pool that is not mounted, name
-/// its configuration with --pool: the next mount takes in what is then at the branch's path.
+/// The branch keeps its name, and rules mean the new disk. Files of the old one vanish from the tree. On a pool that is
+/// not mounted, name its configuration with --pool: the next mount takes in what is then at the branch's path.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

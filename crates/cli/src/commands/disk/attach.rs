@@ -33,7 +33,8 @@ EXAMPLES:
 pub(super) struct AttachArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only if nobody knows which blocks are lost.
+    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only
+    /// if nobody knows which blocks are lost.
     #[arg(long)]
     salvage: bool,
     /// Where the daemon logs [default: /var/log/umbrella/disk-NAME.log].

@@ -1,4 +1,5 @@
-//! `umbrella disk check`: is a disk's configuration right, is what it names there, and are the halves of a hybrid disk whole?
+//! `umbrella disk check`: is a disk's configuration right, is what it names there, and are the halves of a hybrid disk
+//! whole?
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -33,7 +34,8 @@ use crate::text::{count, visible_path};
 
 /// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
 ///
-/// Changes nothing. For a disk that is served, it checks the configuration and asks the daemon what is wrong. Ends with 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. For a disk that is served, it checks the configuration and asks the daemon what is wrong. Ends with
+/// 1 when something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -189,7 +191,8 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     report
 }
 
-/// Who uses the disk: what is on it is not looked at then, since what is written meanwhile would look like damage. A daemon is asked what it knows.
+/// Who uses the disk: what is on it is not looked at then, since what is written meanwhile would look like damage. A
+/// daemon is asked what it knows.
 fn look_for_users(disk: &DiskSpec, report: &mut Report) {
     if place::is_served(&disk.name) {
         let status = match place::client_of(disk) {

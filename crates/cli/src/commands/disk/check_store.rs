@@ -1,4 +1,5 @@
-//! What `umbrella disk check` does with a log store: it reads the map and the log, and with `--data` all that is in use.
+//! What `umbrella disk check` does with a log store: it reads the map and the log, and with `--data` all that is in
+//! use.
 
 use std::sync::Arc;
 
@@ -89,7 +90,8 @@ pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Res
     Ok(ranges.iter().filter(is_unreadable).count() as u64)
 }
 
-/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together have it.
+/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together
+/// have it.
 pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
     let Some((device, name)) = below(spec)? else { return Ok(None) };
     if spec.log.is_none() && !log::is_on(&*device, &name)? {

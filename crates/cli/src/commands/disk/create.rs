@@ -25,8 +25,8 @@ use crate::text::visible_path;
 
 /// Make the files that are missing, join disk and flash to a hybrid disk, and make a log store.
 ///
-/// The data on the disk of a hybrid disk stays, except its last 8 KiB; its flash is overwritten. A log store overwrites the whole disk. Stops when one
-/// of them holds something.
+/// The data on the disk of a hybrid disk stays, except its last 8 KiB; its flash is overwritten. A log store overwrites
+/// the whole disk. Stops when one of them holds something.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -190,7 +190,8 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     Ok((Some(pair), Some(created.size)))
 }
 
-/// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and nobody would be told what is missing.
+/// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and
+/// nobody would be told what is missing.
 fn refuse_newest_elsewhere(why: &str, disk: &Half, flash: &Half) -> anyhow::Result<()> {
     let pair = DamagedPair::open(disk.clone(), flash.clone());
     if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {

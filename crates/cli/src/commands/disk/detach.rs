@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Take a disk away: everything on the flash goes to the disk, which you can then use without the flash.
 ///
-/// The two still belong together: the next `attach` or `serve` uses both again, with what was written to the disk alone. A disk that is not
-/// served is named by its configuration. Ctrl-C leaves the disk as it is.
+/// The two still belong together: the next `attach` or `serve` uses both again, with what was written to the disk
+/// alone. A disk that is not served is named by its configuration. Ctrl-C leaves the disk as it is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -46,10 +46,12 @@ pub(super) struct DetachArgs {
     /// Disconnect NBD clients.
     #[arg(short, long)]
     force: bool,
-    /// For a disk that is not served and whose log is damaged: write the intact data to the disk. Lost sectors are listed; the disk has older data there.
+    /// For a disk that is not served and whose log is damaged: write the intact data to the disk. Lost sectors are
+    /// listed; the disk has older data there.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force", "forget_flash"])]
     salvage: bool,
-    /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it can be read, the lost data is listed.
+    /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it can be
+    /// read, the lost data is listed.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force"])]
     forget_flash: bool,
     /// Print JSON.

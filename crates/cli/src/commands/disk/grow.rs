@@ -14,8 +14,8 @@ use crate::output;
 
 /// Let a log store use the space that its disk has gained, also while it is mounted.
 ///
-/// First enlarge its file or disk (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it (`resize2fs DEVICE`,
-/// `xfs_growfs MOUNT POINT`). NBD clients see the new size when they connect again.
+/// First enlarge its file or disk (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it
+/// (`resize2fs DEVICE`, `xfs_growfs MOUNT POINT`). NBD clients see the new size when they connect again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

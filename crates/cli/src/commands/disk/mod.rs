@@ -99,7 +99,8 @@ impl DiskCommand {
 /// `[DISK]`
 #[derive(Debug, Args)]
 struct DiskArg {
-    /// Name, device (/dev/loop0) or configuration of a disk, or the disk or image of a log store; may be left out when one is served.
+    /// Name, device (/dev/loop0) or configuration of a disk, or the disk or image of a log store; may be left out when
+    /// one is served.
     #[arg(value_name = "DISK")]
     disk: Option<String>,
 }

@@ -28,8 +28,9 @@ use crate::text::{count, visible_path};
 
 /// Write what a damaged log store or hybrid disk still holds to a plain image.
 ///
-/// FILE gets the newest copy of each block that can be read, whatever is damaged. Blocks that may not be what was written last are listed, and the command ends with 1 if there are any.
-/// IMAGE is not changed, and must not be served meanwhile.
+/// FILE gets the newest copy of each block that can be read, whatever is damaged. Blocks that may not be what was
+/// written last are listed, and the command ends with 1 if there are any. IMAGE is not changed, and must not be served
+/// meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

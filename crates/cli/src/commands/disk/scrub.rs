@@ -25,8 +25,8 @@ const MOST_LINES: usize = 20;
 
 /// Read all that a log store holds, or what the flash of a hybrid disk holds, and compare it with its checksums.
 ///
-/// It finds damage while you still have a backup. Ctrl-C interrupts it; the next one goes on where it was, also after a restart. Ends with 1 if something is
-/// damaged. `[scrub]` in the configuration runs it at intervals.
+/// It finds damage while you still have a backup. Ctrl-C interrupts it; the next one goes on where it was, also after a
+/// restart. Ends with 1 if something is damaged. `[scrub]` in the configuration runs it at intervals.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -26,8 +26,9 @@ use crate::{output, pool};
 
 /// Offer a disk over NBD.
 ///
-/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or SIGTERM). The first signal finishes
-/// requests under way; data on the flash stays there for the next start. The second ends at once, which loses nothing that was flushed.
+/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or
+/// SIGTERM). The first signal finishes requests under way; data on the flash stays there for the next start. The second
+/// ends at once, which loses nothing that was flushed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -42,7 +43,8 @@ pub(super) struct ServeArgs {
     /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only if nobody knows which blocks are lost.
+    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only
+    /// if nobody knows which blocks are lost.
     #[arg(long)]
     salvage: bool,
     /// Go to the background once the disk can be used; if it fails, say why and end with 1.
@@ -139,8 +141,8 @@ pub(super) fn start(
     daemon::start(&args, &log, |pid| process.store(pid, Ordering::Relaxed), &mut |so_far| view.show(so_far))
 }
 
-/// What becomes of a daemon whose starter gets a signal: Ctrl-C ends it in order, once it has opened the disk. Whoever only loses his terminal, or is ended
-/// by others, still wants the disk.
+/// What becomes of a daemon whose starter gets a signal: Ctrl-C ends it in order, once it has opened the disk. Whoever
+/// only loses his terminal, or is ended by others, still wants the disk.
 ///
 /// Returns where the daemon's process is noted.
 fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {

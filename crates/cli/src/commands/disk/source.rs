@@ -43,7 +43,8 @@ pub(super) struct SourceArgs {
     /// How the flash is emptied: alg1, alg2, alg3, alg4, whole.
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithm>,
-    /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own socket].
+    /// Where to listen for NBD clients: unix:PATH or ADDRESS:PORT, several separated by commas [default: the disk's own
+    /// socket].
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     listen: Vec<Listen>,
     /// Serve NBD clients only over TLS, with server-cert.pem and server-key.pem of this directory (docs/disk.md).

@@ -173,7 +173,8 @@ fn text(status: &DiskStatus) -> String {
     text
 }
 
-/// What only the flash has. Zeroes are known without their room, so there may be more of them than the flash could hold.
+/// What only the flash has. Zeroes are known without their room, so there may be more of them than the flash could
+/// hold.
 pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
     let data = ByteSize(cached.0.saturating_sub(zeroes.0));
     if zeroes.0 == 0 {

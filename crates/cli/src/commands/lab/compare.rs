@@ -17,8 +17,9 @@ use crate::text::visible;
 
 /// Run write-back policies on the same input, and compare them.
 ///
-/// Each policy gets a machine of its own with the same memory and disk; runs go in parallel. A workload is run with three seeds, and where two policies differ by less than
-/// their seeds do there is no difference. Nothing touches a real disk. Ctrl-C ends it and keeps what has finished.
+/// Each policy gets a machine of its own with the same memory and disk; runs go in parallel. A workload is run with
+/// three seeds, and where two policies differ by less than their seeds do there is no difference. Nothing touches a
+/// real disk. Ctrl-C ends it and keeps what has finished.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -26,7 +27,8 @@ EXAMPLES:
   umbrella lab compare --trace day.csv.gz --disk modern --memory 1GiB --html day.html
   umbrella lab compare --policy zone_segment --sweep zone=2MiB,4MiB,8MiB --workload postmark --csv")]
 pub(crate) struct CompareArgs {
-    /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that need no look into the future].
+    /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that need no look into the
+    /// future].
     #[arg(long, value_name = "POLICIES")]
     policy: Vec<String>,
     #[command(flatten)]
@@ -41,12 +43,14 @@ EXAMPLES:
   umbrella lab run --policy sweep --trace day.csv.gz --speed max --json
   umbrella lab run --events disk1.events --policy cscan")]
 pub(crate) struct SingleArgs {
-    /// The policy, with parameters if you like: zone_segment:alpha=20 [default: file; of a record: the one that decided].
+    /// The policy, with parameters if you like: zone_segment:alpha=20 [default: file; of a record: the one that
+    /// decided].
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// A record of a live run (umbrella write-back record): decided again, without a machine.
     ///
-    /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by another policy, both are shown.
+    /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by
+    /// another policy, both are shown.
     #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric", "format", "lenient", "strict"])]
     events: Option<PathBuf>,
     #[command(flatten)]

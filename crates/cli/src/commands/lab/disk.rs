@@ -41,8 +41,9 @@ struct ImportArgs {
 
 /// Replay requests with measured response times on a drive's model, and say how near it comes.
 ///
-/// A line of TRACE: R or W, a word, the first sector, how many sectors of 512 bytes, microseconds to respond, microseconds until the
-/// next request. The demerit figure is the root mean square of the horizontal distance between the two distributions of response times.
+/// A line of TRACE: R or W, a word, the first sector, how many sectors of 512 bytes, microseconds to respond,
+/// microseconds until the next request. The demerit figure is the root mean square of the horizontal distance between
+/// the two distributions of response times.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

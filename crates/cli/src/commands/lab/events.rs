@@ -15,7 +15,8 @@ use crate::text::{count, visible, visible_path};
 
 /// Replays the record, and shows what was written live and what is chosen now.
 pub(super) fn run(path: &Path, other: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
-    // The policy that was asked for is not the record's mistake. Those that need the future are refused with their own reason.
+    // The policy that was asked for is not the record's mistake. Those that need the future are refused with their own
+    // reason.
     if let Some(Err(FlusherError::Policy(unknown))) = other.map(Settings::parse) {
         return Err(unknown.into());
     }

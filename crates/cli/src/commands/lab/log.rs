@@ -33,8 +33,9 @@ const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
 ///
-/// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of the input fill that share of
-/// it (with --disks it is as large as the disk). The data are written once before anything is counted. Then the input is repeated until four times the size of the log was written.
+/// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of
+/// the input fill that share of it (with --disks it is as large as the disk). The data are written once before anything
+/// is counted. Then the input is repeated until four times the size of the log was written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -48,7 +49,8 @@ pub(super) struct LogArgs {
     /// A block trace (formats: umbrella lab trace info --help). Repeatable
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
-    /// Make each disk of a trace a log of its own, as large as the disk and filled to --used with blocks that the trace never touches
+    /// Make each disk of a trace a log of its own, as large as the disk and filled to --used with blocks that the trace
+    /// never touches
     #[arg(long, requires = "traces")]
     disks: bool,
     /// Accesses with locality: X % of them go to Y % of the data. Repeatable

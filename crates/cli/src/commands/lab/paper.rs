@@ -19,8 +19,10 @@ use crate::output;
 
 /// Run the figures of a paper again, and compare its claims with the results.
 ///
-/// For each claim of the frozen list: what was published, what is measured here, and whether it holds in sign and within a
-/// stated tolerance. Where the text can mean several things, the primary reading is judged and the others are shown. Figures are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a figure.
+/// For each claim of the frozen list: what was published, what is measured here, and whether it holds in sign and
+/// within a stated tolerance. Where the text can mean several things, the primary reading is judged and the others are
+/// shown. Figures are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a
+/// figure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -37,7 +39,8 @@ pub(crate) struct PaperArgs {
     pub(super) figure: Option<String>,
     /// A trace for nvcache or r-lfs (formats: umbrella lab trace info --help).
     ///
-    /// Repeatable; run beside the synthetic inputs. Without it, those in the folder that UMBRELLA_TRACES names (for r-lfs not with --quick).
+    /// Repeatable; run beside the synthetic inputs. Without it, those in the folder that UMBRELLA_TRACES names (for
+    /// r-lfs not with --quick).
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
     /// Shrink sizes so that all of it takes less than a minute.

@@ -67,8 +67,8 @@ enum FitArg {
 #[command(next_help_heading = "Machine")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct MachineArgs {
-    /// The disk (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends in .toml (umbrella lab
-    /// disk import).
+    /// The disk (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends in .toml
+    /// (umbrella lab disk import).
     #[arg(long, value_name = "PROFILE", default_value = "modern", value_parser = one_name)]
     disk: String,
     /// Memory for file pages; shrinks with --scale.
@@ -86,8 +86,8 @@ pub(super) struct MachineArgs {
     /// Whether the disk's own write cache is on [default: the profile's].
     #[arg(long, value_name = "BOOL")]
     write_cache: Option<bool>,
-    /// Dirty pages above this share of memory are written in the background; above half of --foreground's if that is not
-    /// larger, as in Linux.
+    /// Dirty pages above this share of memory are written in the background; above half of --foreground's if that is
+    /// not larger, as in Linux.
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = percent(1..=100))]
     background: u32,
     /// Dirty pages above this share of memory hold up the writers.
@@ -112,8 +112,8 @@ pub(super) struct MachineArgs {
     /// scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
-    /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread; without it
-    /// they ask the policy as well.
+    /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread;
+    /// without it they ask the policy as well.
     #[arg(long, value_name = "SPEC")]
     throttled_policy: Option<String>,
     /// Processor time for each directory entry that is scanned when a name is made or removed, in ns (ext2's linear
@@ -144,7 +144,8 @@ pub(super) struct RunArgs {
     /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     scale: f64,
-    /// The seed of everything random; the same seed gives the same figures [default: 1; compare with a workload: 1, 2 and 3].
+    /// The seed of everything random; the same seed gives the same figures [default: 1; compare with a workload: 1, 2
+    /// and 3].
     #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     /// Run every value of a parameter: zone=2MiB,4MiB,8MiB. May be given several times; each is run with each.

@@ -12,7 +12,8 @@ use crate::text::visible_path;
 
 /// Run every value of parameters on a Dask cluster, and keep the results as Parquet.
 ///
-/// The Python package umbrella_lab does it, here and on each worker (docs/python.md). The same command again goes on where it was interrupted.
+/// The Python package umbrella_lab does it, here and on each worker (docs/python.md). The same command again goes on
+/// where it was interrupted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -1,7 +1,8 @@
 //! Outcomes side by side in a terminal: a row a policy, a column a figure. Pure: outcomes in, text out.
 //!
-//! The best of a column carries a star (and is bold on a terminal), the others their change against the first row. Columns
-//! that are zero everywhere and were not asked for are left out. A table has 100 columns at most, fewer on a narrow terminal: how many figures do not fit is said below.
+//! The best of a column carries a star (and is bold on a terminal), the others their change against the first row.
+//! Columns that are zero everywhere and were not asked for are left out. A table has 100 columns at most, fewer on a
+//! narrow terminal: how many figures do not fit is said below.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};

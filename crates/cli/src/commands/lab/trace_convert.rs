@@ -33,7 +33,8 @@ pub(super) struct ConvertArgs {
     output: PathBuf,
     #[command(flatten)]
     read: ReadArgs,
-    /// The format to write: csv, msr, spc, fio2, fio3, vscsi or parquet [default: by the ending of OUT (.msr.csv, .spc, .iolog, .vscsi, .parquet), else csv].
+    /// The format to write: csv, msr, spc, fio2, fio3, vscsi or parquet [default: by the ending of OUT (.msr.csv, .spc,
+    /// .iolog, .vscsi, .parquet), else csv].
     #[arg(long, value_name = "FORMAT", value_parser = writable)]
     to: Option<Format>,
     /// Only the requests of this device: its number in the order of appearance, from 0.

@@ -145,7 +145,8 @@ fn text(info: &Info) -> String {
 
 const DEVICES_SHOWN: usize = 32;
 
-/// `512 B to 128 KiB; rounded up to powers of two: 12 % 4 KiB, ...`, without the classes that less than one in a hundred is of.
+/// `512 B to 128 KiB; rounded up to powers of two: 12 % 4 KiB, ...`, without the classes that less than one in a
+/// hundred is of.
 fn sizes(sizes: &Sizes, requests: u64) -> String {
     if requests == 0 {
         return "-".to_owned();

@@ -14,7 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// How a trace is read.
 #[derive(Debug, Clone, Args)]
 pub(in crate::commands) struct ReadArgs {
-    /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba, tencent, fiu, biosnoop or parquet [default: found out from the content].
+    /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba,
+    /// tencent, fiu, biosnoop or parquet [default: found out from the content].
     #[arg(long)]
     format: Option<Format>,
     /// blkparse: which event of a request counts.

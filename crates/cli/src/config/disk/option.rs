@@ -1,6 +1,7 @@
 //! A device on the command line: a path, or a kind with its keys, `emulated:profile=modern,speed=10`.
 //!
-//! The text becomes the shape that a table of the file has, so that the same conversion reads both; places are those in the text.
+//! The text becomes the shape that a table of the file has, so that the same conversion reads both; places are those in
+//! the text.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! What a disk takes from its supply, which says when sleeping pays: its break-even time, or the watts that it is reckoned from.
+//! What a disk takes from its supply, which says when sleeping pays: its break-even time, or the watts that it is
+//! reckoned from.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Takes a branch out of the text of a configuration, with the comments that are its own: above it without a blank line, and behind its name in a list.
+//! Takes a branch out of the text of a configuration, with the comments that are its own: above it without a blank
+//! line, and behind its name in a list.
 
 use std::ops::Range;
 

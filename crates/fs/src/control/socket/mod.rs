@@ -1,8 +1,9 @@
-//! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's user id is
-//! looked at as well.
+//! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's
+//! user id is looked at as well.
 //!
-//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or [`Reply::Error`]. Whatever a client says
-//! after its request ([`STOP`]) ends long work, and the answer tells how far that came.
+//! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or
+//! [`Reply::Error`]. Whatever a client says after its request ([`STOP`]) ends long work, and the answer tells how far
+//! that came.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -47,8 +48,8 @@ pub trait Service: Send + Sync + 'static {
     /// How far long work is.
     type Progress: Serialize;
 
-    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when the client is gone or wants it to
-    /// stop.
+    /// Carries out a request; an error is in words for the client. `tell` says how far it is, and returns false when
+    /// the client is gone or wants it to stop.
     fn carry_out(
         &self,
         request: Self::Request,

@@ -1,7 +1,8 @@
 //! The trace of requests: one line each, in a file (`umbrella mount --trace-requests FILE`).
 //!
-//! A request leaves its line in memory and goes on; one thread brings lines to the file, some at once. So the pool never waits for the
-//! file. What does not fit in memory is left out and counted in the file. When the file cannot be written, tracing ends with a warning.
+//! A request leaves its line in memory and goes on; one thread brings lines to the file, some at once. So the pool
+//! never waits for the file. What does not fit in memory is left out and counted in the file. When the file cannot be
+//! written, tracing ends with a warning.
 
 use std::fmt::Write as _;
 use std::fs::File;

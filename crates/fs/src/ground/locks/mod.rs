@@ -1,11 +1,15 @@
-//! Locks with a rank. A thread that holds a lock waits only for locks of a higher rank, so no two threads can wait for each other. Debug builds
-//! check that at each lock and panic with both places; in release builds a lock here is the plain one.
+//! Locks with a rank. A thread that holds a lock waits only for locks of a higher rank, so no two threads can wait for
+//! each other. Debug builds check that at each lock and panic with both places; in release builds a lock here is the
+//! plain one.
 //!
 //! - The ranks and their order: [`rank`].
-//! - Several locks of one rank are taken in the order of their keys, which are the node ids. A lock without a key is alone in its rank.
-//! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks after it.
-//! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread goes on.
-//!   [`LeafMutex`] stays the plain one: threads that the checker does not run use it, and nothing else is taken under it.
+//! - Several locks of one rank are taken in the order of their keys, which are the node ids. A lock without a key is
+//!   alone in its rank.
+//! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks
+//!   after it.
+//! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread
+//!   goes on. [`LeafMutex`] stays the plain one: threads that the checker does not run use it, and nothing else is
+//!   taken under it.
 
 pub(crate) mod rank;
 
@@ -116,7 +120,8 @@ impl<L: lock_api::RawMutex, T> DerefMut for MutexGuard<'_, L, T> {
     }
 }
 
-/// A readers-writer lock with a rank. Readers count like writers: two shared locks of one thread deadlock with a writer between them.
+/// A readers-writer lock with a rank. Readers count like writers: two shared locks of one thread deadlock with a writer
+/// between them.
 pub(crate) struct RankedRwLock<R, T> {
     lock: raw::RwLock<T>,
     key: Key,

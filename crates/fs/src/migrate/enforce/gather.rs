@@ -1,4 +1,5 @@
-//! The moves of a walk: small files wait until there are enough with the same way; all move at the walk's bandwidth, and stop when it is told to.
+//! The moves of a walk: small files wait until there are enough with the same way; all move at the walk's bandwidth,
+//! and stop when it is told to.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

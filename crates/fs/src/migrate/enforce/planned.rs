@@ -1,4 +1,5 @@
-//! What moves that wait, or that a dry run has told, will change: the room on the branches, who holds a directory that is kept together, and whose turn it is.
+//! What moves that wait, or that a dry run has told, will change: the room on the branches, who holds a directory that
+//! is kept together, and whose turn it is.
 
 use std::collections::BTreeSet;
 

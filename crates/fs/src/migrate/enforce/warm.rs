@@ -1,5 +1,5 @@
-//! Files that a walk found to move because they are warm: they move when all are known, the warmest first, so that what `max_move` and the room allow goes to
-//! those, whatever way the walk took.
+//! Files that a walk found to move because they are warm: they move when all are known, the warmest first, so that what
+//! `max_move` and the room allow goes to those, whatever way the walk took.
 
 use std::ffi::OsString;
 use std::sync::Arc;

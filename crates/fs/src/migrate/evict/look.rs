@@ -45,8 +45,8 @@ pub(super) struct Search<'a> {
     pub(super) skip: &'a FxHashSet<Backing>,
 }
 
-/// A directory that is walked next: itself, or one below it. It is opened in its turn, so that a walk has as many descriptors as the tree is deep, however
-/// many directories wait.
+/// A directory that is walked next: itself, or one below it. It is opened in its turn, so that a walk has as many
+/// descriptors as the tree is deep, however many directories wait.
 struct ToVisit {
     dir: DirAt,
     below: Option<OsString>,

@@ -1,11 +1,12 @@
 //! Fill levels: a branch or group that is too full moves files elsewhere, the best first, until it is not.
 //!
 //! 1. Its level is looked at every few seconds while the pool is in use ([`crate::admin`]), and when its hours begin.
-//! 2. A round: one walk of its branches finds the files that leave first and together free what is needed ([`look`]); they move as any file does
-//!    ([`crate::migrate::transfer`]), small ones together. What is open stays.
+//! 2. A round: one walk of its branches finds the files that leave first and together free what is needed ([`look`]);
+//!    they move as any file does ([`crate::migrate::transfer`]), small ones together. What is open stays.
 //! 3. More rounds, until the low mark is reached or nothing more can leave. Then it rests.
 //!
-//! What left has a mark with its inode number, so that no rule brings it back before it changes itself ([`crate::inode_map`]).
+//! What left has a mark with its inode number, so that no rule brings it back before it changes itself
+//! ([`crate::inode_map`]).
 
 mod look;
 mod moving;
@@ -111,7 +112,8 @@ fn in_hours(evict: &Evict) -> bool {
 }
 
 impl Migrations {
-    /// Looks at all fill levels, and lets files leave where that is due. When it is to be called again although nobody uses the pool.
+    /// Looks at all fill levels, and lets files leave where that is due. When it is to be called again although nobody
+    /// uses the pool.
     pub(crate) fn keep_levels(&self) -> Option<Instant> {
         // Before the rules: a rest by older ones is not kept.
         let changes = self.evicts.changes.load(Ordering::Acquire);
@@ -174,7 +176,8 @@ impl Migrations {
         active.rules.evicts().iter().map(status).collect()
     }
 
-    /// Whether no rule may bring a file back that is about to move: a fill level moves it, or did before, and it has not changed since.
+    /// Whether no rule may bring a file back that is about to move: a fill level moves it, or did before, and it has
+    /// not changed since.
     pub(crate) fn stays_away(&self, cause: Cause, from: BackingKey, link: &MovedLink) -> bool {
         let is_evicted = |meta: Meta| self.tree.inodes.is_evicted(inode_key(&link.from.online, &meta), meta.ctime);
         cause == Cause::Evict

@@ -1,4 +1,5 @@
-//! Files of a batch ([`crate::relocate::batch`]): each is looked at by itself, by where its source, its copy and what was parked are.
+//! Files of a batch ([`crate::relocate::batch`]): each is looked at by itself, by where its source, its copy and what
+//! was parked are.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -88,7 +89,8 @@ impl Recovering<'_> {
                 }
                 Ok(source.is_none().then_some(Left::Nothing))
             }
-            // Nothing was parked: where the name is gone, it was not the move that took it. No sync: found again, it is deleted again.
+            // Nothing was parked: where the name is gone, it was not the move that took it. No sync: found again, it is
+            // deleted again.
             (None, Some((temp, _))) if source.is_none() || present(to, &file.path)?.is_none() => {
                 self.act()?;
                 unlink(temp.place())?;

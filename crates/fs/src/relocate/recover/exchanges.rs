@@ -22,7 +22,8 @@ enum Stands {
 type Pair = (Option<Fingerprint>, Option<Fingerprint>);
 
 impl Recovering<'_> {
-    /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there; takes it back if an intent says so.
+    /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there; takes it
+    /// back if an intent says so.
     pub(super) fn settle_exchange(
         &mut self,
         one: &[u8],

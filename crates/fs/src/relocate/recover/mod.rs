@@ -1,7 +1,8 @@
 //! What a crash left behind: every intent is finished or undone, copies nobody waits for are deleted.
 //!
-//! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file only when another
-//! is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a warning otherwise.
+//! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file
+//! only when another is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a
+//! warning otherwise.
 
 mod batches;
 mod compare;
@@ -56,7 +57,8 @@ pub struct Recovery {
     pub warnings: Vec<String>,
 }
 
-/// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is served.
+/// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is
+/// served.
 pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
     Recovering { branches, returned: None, stop: None, decided: Vec::new(), report: Recovery::default() }.run()
 }
@@ -80,7 +82,8 @@ pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, 
 pub struct Returned<'a> {
     /// The branch.
     pub uuid: BranchUuid,
-    /// Whether a move with a copy of this name was given up: its sources were in use ever since, and are gone only if users wanted it.
+    /// Whether a move with a copy of this name was given up: its sources were in use ever since, and are gone only if
+    /// users wanted it.
     pub given_up: &'a dyn Fn(&[u8]) -> bool,
 }
 

@@ -12,7 +12,8 @@ use super::compare::{is_like, is_not_newer};
 use super::{Halt, Outcome, Recovering, show, unlink};
 
 impl Recovering<'_> {
-    /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there; takes it back if an intent says so.
+    /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there; takes it back
+    /// if an intent says so.
     pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
         let Intent::RenameDir { from, to, branches, replaced, verdict } = intent else {
             return Ok(Outcome::Undone);
@@ -24,7 +25,8 @@ impl Recovering<'_> {
         let mut begun = *verdict != Verdict::Open;
         for uuid in branches {
             let Some(branch) = self.present(*uuid) else {
-                // The first ones are renamed first, and taken back last: behind one that has the old name none is renamed.
+                // The first ones are renamed first, and taken back last: behind one that has the old name none is
+                // renamed.
                 begun |= ahead.is_empty();
                 waiting.push(*uuid);
                 continue;

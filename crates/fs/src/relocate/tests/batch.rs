@@ -1,4 +1,5 @@
-//! Batches of moves: stopped before and after every step, recovery too; and every state that a power loss may leave of one file.
+//! Batches of moves: stopped before and after every step, recovery too; and every state that a power loss may leave of
+//! one file.
 
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::symlink;

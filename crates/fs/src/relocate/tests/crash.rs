@@ -24,7 +24,8 @@ pub(super) fn countdown(count: usize) -> (Cell<usize>, impl Fn(&Cell<usize>) -> 
     (Cell::new(count), step)
 }
 
-/// Runs recovery stopped before its first change, then its second, and so on, on the state that `prepare` makes, and once whole after each.
+/// Runs recovery stopped before its first change, then its second, and so on, on the state that `prepare` makes, and
+/// once whole after each.
 pub(super) fn with_crashes_in_recovery(prepare: impl Fn() -> Pool, check: impl Fn(&Pool, &Recovery)) {
     for count in 0.. {
         let pool = prepare();

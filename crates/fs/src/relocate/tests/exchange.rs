@@ -1,5 +1,5 @@
-//! An exchange over two branches, stopped before and after every step and in every step of its recovery: both names are there each time,
-//! and on all branches they are either exchanged or not.
+//! An exchange over two branches, stopped before and after every step and in every step of its recovery: both names are
+//! there each time, and on all branches they are either exchanged or not.
 
 use std::cell::Cell;
 
@@ -9,7 +9,8 @@ use super::*;
 /// What is where before: paths on a and on b; those that end in `/` are directories. The names are `one` and `p/other`.
 type Layout = (&'static [&'static str], &'static [&'static str]);
 
-/// Every way in which two branches can hold two entries of which one is a directory, and an exchange concerns both branches.
+/// Every way in which two branches can hold two entries of which one is a directory, and an exchange concerns both
+/// branches.
 const LAYOUTS: [Layout; 7] = [
     (&["one/", "one/x"], &["p/other/", "p/other/y"]),
     (&["one/", "one/x", "p/other/", "p/other/y"], &["one/", "one/z"]),

@@ -1,5 +1,6 @@
-//! A branch falls silent or refuses in the middle of a change of names, the daemon dies at any step of that, and any branches are missing at the next
-//! mount: when all are there again the names have changed on all of them or on none, and as the caller was told.
+//! A branch falls silent or refuses in the middle of a change of names, the daemon dies at any step of that, and any
+//! branches are missing at the next mount: when all are there again the names have changed on all of them or on none,
+//! and as the caller was told.
 
 use std::cell::Cell;
 
@@ -145,7 +146,8 @@ fn told_the_truth(three: &Three, done: &Result<Vec<BranchUuid>, RelocateError>, 
     }
 }
 
-/// As before, and meanwhile the directory was renamed again, where it had failed as before, everywhere but on the silent branch.
+/// As before, and meanwhile the directory was renamed again, where it had failed as before, everywhere but on the
+/// silent branch.
 fn told_the_truth_of_names_in_use(three: &Three, is_done: bool, silent: Option<usize>, case: &str) {
     for (_, root) in three.roots.iter().enumerate().filter(|(at, _)| Some(*at) != silent) {
         let (from, to) = if is_done { ("p/new", "elsewhere") } else { ("old", "p/new") };
@@ -201,7 +203,8 @@ fn names_agree_after_a_fault_a_crash_at_any_step_of_it_and_a_mount_without_any_b
             let mut has_failed = false;
             for mounted in 0..8 {
                 let mounted = [0, 1, 2].map(|bit| mounted & (1 << bit) != 0);
-                // Where the first intent is, and not the second, which is on the next branch as that is silent: that case is given up (`names`).
+                // Where the first intent is, and not the second, which is on the next branch as that is silent: that
+                // case is given up (`names`).
                 if at == first_journal && fault != Fault::Refuses && mounted[at] && !mounted[(at + 1) % 3] {
                     continue;
                 }

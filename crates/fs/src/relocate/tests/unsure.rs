@@ -202,7 +202,8 @@ fn what_was_left_to_take_back_at_first_does_not_count_when_less_is_left() {
     assert!(pool.hidden_files().is_empty());
 }
 
-/// Breaks the way to a branch at every call, with the last one carried out and not; ends when a change needs no more calls.
+/// Breaks the way to a branch at every call, with the last one carried out and not; ends when a change needs no more
+/// calls.
 fn at_every_break(mut change: impl FnMut(&Line, String)) {
     for calls in 0.. {
         let mut breaks = false;

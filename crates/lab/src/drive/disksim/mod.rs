@@ -1,7 +1,9 @@
-//! Reads a drive's parameters as DiskSim 4 has them (`.parv`, and the `.diskspecs`, `.model` and `.seek` files that it names).
+//! Reads a drive's parameters as DiskSim 4 has them (`.parv`, and the `.diskspecs`, `.model` and `.seek` files that it
+//! names).
 //!
-//! Source of the format: Bucy, Schindler, Schlosser, Ganger, "The DiskSim Simulation Environment Version 4.0 Reference Manual",
-//! CMU-PDL-08-101 (2008). The files come from outside: their number and size are limited, and only plain files of the same directory are read.
+//! Source of the format: Bucy, Schindler, Schlosser, Ganger, "The DiskSim Simulation Environment Version 4.0 Reference
+//! Manual", CMU-PDL-08-101 (2008). The files come from outside: their number and size are limited, and only plain files
+//! of the same directory are read.
 
 mod convert;
 mod error;

@@ -62,7 +62,8 @@ fn distances(far: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1_u32), |&at| Some(at + (at / 20).max(1))).take_while(move |&at| at < far).chain([far])
 }
 
-/// `a sqrt(d - 1) + b (d - 1) + c` through the three times (Lee and Katz, "An analytic performance model of disk arrays", 1993).
+/// `a sqrt(d - 1) + b (d - 1) + c` through the three times (Lee and Katz, "An analytic performance model of disk
+/// arrays", 1993).
 fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
     let cylinders = f64::from(far) + 1.0;
     let a = (-10.0 * one + 15.0 * average - 5.0 * full) / (3.0 * cylinders.sqrt());
@@ -71,9 +72,9 @@ fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
     distances(far).map(|distance| (distance, at(distance))).collect()
 }
 
-/// A square root near, a line far away (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994): where the line begins,
-/// two numbers of the root, two of the line, and the time of a single cylinder (negative: the root's). With `first`, the nearest
-/// distances are given one by one.
+/// A square root near, a line far away (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994): where the
+/// line begins, two numbers of the root, two of the line, and the time of a single cylinder (negative: the root's).
+/// With `first`, the nearest distances are given one by one.
 ///
 /// Some files leave out where the line begins: it begins where both give the same.
 fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportError> {
@@ -97,7 +98,8 @@ fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportE
     Ok(distances(far).map(|distance| (distance, time(distance))).collect())
 }
 
-/// The points of a `.seek` file, which is named on `named`: `cylinders, milliseconds`, and perhaps `, deviation`, which is not used.
+/// The points of a `.seek` file, which is named on `named`: `cylinders, milliseconds`, and perhaps `, deviation`, which
+/// is not used.
 ///
 /// Lines of words, such as the first one that says how many there are, are passed over.
 fn points(file: &str, text: &str, named: SourceLine) -> Result<Vec<Point>, ImportError> {

@@ -1,7 +1,7 @@
 //! The parameter text of DiskSim 4: blocks of `key = value`, lists, and `source FILE` for what stands in another file.
 //!
-//! Keys and values are words; a key may have several. A comment runs from `#` to the end of its line. Each word knows where it
-//! stands, for what is said about it.
+//! Keys and values are words; a key may have several. A comment runs from `#` to the end of its line. Each word knows
+//! where it stands, for what is said about it.
 
 use std::sync::Arc;
 

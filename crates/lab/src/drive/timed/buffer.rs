@@ -157,7 +157,8 @@ fn mostly(
     Ok(hits > misses)
 }
 
-/// Whether a block so far behind one that was read a while ago is read ahead; the read is so many quarters of a track behind its start.
+/// Whether a block so far behind one that was read a while ago is read ahead; the read is so many quarters of a track
+/// behind its start.
 fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let track = some_track(meter, map);

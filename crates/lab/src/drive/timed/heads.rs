@@ -1,8 +1,9 @@
 //! Surfaces: how many tracks make a cylinder.
 //!
-//! As a rule the skew from cylinder to cylinder is larger than from head to head; then the skews of consecutive tracks show it. Where all are the
-//! same, the times of moves show it: from track to track of a cylinder they are head switches, then suddenly a seek. Where neither does, each track
-//! counts as a cylinder, and seeks are measured over as many tracks: the times of a simulation are the same but for head switches.
+//! As a rule the skew from cylinder to cylinder is larger than from head to head; then the skews of consecutive tracks
+//! show it. Where all are the same, the times of moves show it: from track to track of a cylinder they are head
+//! switches, then suddenly a seek. Where neither does, each track counts as a cylinder, and seeks are measured over as
+//! many tracks: the times of a simulation are the same but for head switches.
 
 use serde::Serialize;
 

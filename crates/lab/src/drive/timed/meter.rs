@@ -1,4 +1,5 @@
-//! Reads of one block, what they took, and the angles that follow. All of `timed` counts in blocks, the smallest reads of the device.
+//! Reads of one block, what they took, and the angles that follow. All of `timed` counts in blocks, the smallest reads
+//! of the device.
 
 use umbrella_units::{Lba, Nanos, SplitMix64};
 

@@ -1,17 +1,19 @@
 //! Measures a disk by the times that reads of it take. Nothing is written, and the disk is asked for nothing but reads.
 //!
-//! All follows from one observation. A read that comes from the media ends when its last sector has passed under the head; so the time of its end,
-//! modulo a turn, is the angle of that sector. The steps:
+//! All follows from one observation. A read that comes from the media ends when its last sector has passed under the
+//! head; so the time of its end, modulo a turn, is the angle of that sector. The steps:
 //!
-//! 1. Rotation: the time between two reads of one block is a multiple of the turn, if both came from the media (`rotation`).
+//! 1. Rotation: the time between two reads of one block is a multiple of the turn, if both came from the media
+//!    (`rotation`).
 //! 2. Tracks: along a track the angle grows evenly, and jumps where the next track begins (`tracks`).
 //! 3. Zones: where tracks of two places differ in length, a border lies between them (`zones`).
 //! 4. Heads: skews, or else the times of moves, repeat from cylinder to cylinder (`heads`).
 //! 5. Seeks: a sector that comes under the head just in time tells how long the way to its track is (`seeks`).
 //! 6. Buffer and queue: what is read again at once, and what many reads at once gain (`buffer`, `queue`).
 //!
-//! Sources: Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters", SIGMETRICS 1995; Talagala, Arpaci-Dusseau and
-//! Patterson, "Microbenchmark-based extraction of local and global disk characteristics" (Skippy), 1999.
+//! Sources: Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters", SIGMETRICS 1995;
+//! Talagala, Arpaci-Dusseau and Patterson, "Microbenchmark-based extraction of local and global disk characteristics"
+//! (Skippy), 1999.
 
 mod buffer;
 mod flash;

@@ -1,8 +1,8 @@
 //! Whether a device turns, and how fast.
 //!
-//! The same blocks are read again and again in rounds, with other blocks between them so that none stays in the buffer. If the device turns, the
-//! time between two reads of a block is a whole number of turns. The longest turn for which that holds is searched for (a periodogram), and then made
-//! exact over ever longer times.
+//! The same blocks are read again and again in rounds, with other blocks between them so that none stays in the buffer.
+//! If the device turns, the time between two reads of a block is a whole number of turns. The longest turn for which
+//! that holds is searched for (a periodogram), and then made exact over ever longer times.
 
 use std::f64::consts::TAU;
 
@@ -20,7 +20,8 @@ const ROUNDS: usize = 6;
 /// Turns a second that are searched.
 const SLOWEST: f64 = 25.0;
 const FASTEST: f64 = 400.0;
-/// How well the times must agree, of 1. So well do times that have nothing to do with a turn never agree, at any frequency.
+/// How well the times must agree, of 1. So well do times that have nothing to do with a turn never agree, at any
+/// frequency.
 const AGREEMENT: f64 = 0.3;
 
 /// Finds the turn and what an answer from the buffer takes; false if nothing turns.

@@ -1,8 +1,8 @@
 //! How long the heads take from track to track.
 //!
-//! A read at one track is followed at once by a read at another. The second ends when its block has passed, at once after the heads have arrived or up to a turn later. So
-//! its response says: the way takes no longer than this, and longer than this less a turn. A block that will pass in the middle of what is left
-//! is chosen next, and halves it.
+//! A read at one track is followed at once by a read at another. The second ends when its block has passed, at once
+//! after the heads have arrived or up to a turn later. So its response says: the way takes no longer than this, and
+//! longer than this less a turn. A block that will pass in the middle of what is left is chosen next, and halves it.
 
 use serde::Serialize;
 
@@ -174,7 +174,8 @@ fn seek(meter: &mut Meter<'_>, map: &Map, base: u32, cylinders: u32) -> Result<O
     Ok(elsewhere(moves.measure(meter, 0.0))?.map(|time| time / 1e6))
 }
 
-/// Distances, each about 1.4 times as long as the one before. Every fourth comes first, the longest and the shortest before all.
+/// Distances, each about 1.4 times as long as the one before. Every fourth comes first, the longest and the shortest
+/// before all.
 fn distances(cylinders: u32) -> Vec<u32> {
     let stroke = cylinders.saturating_sub(1).max(1);
     let mut all = vec![stroke];

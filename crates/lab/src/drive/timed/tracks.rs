@@ -1,12 +1,14 @@
 //! The track that holds a block: where it begins and ends.
 //!
-//! Along a track the angle grows evenly from block to block. A line is put through the angles of a few blocks near each other and
-//! made longer, until a block does not lie on it: it is on another track, whose beginning is shifted (skew). The border is then found by bisection.
+//! Along a track the angle grows evenly from block to block. A line is put through the angles of a few blocks near each
+//! other and made longer, until a block does not lie on it: it is on another track, whose beginning is shifted (skew).
+//! The border is then found by bisection.
 
 use super::MeasureError;
 use super::meter::{Meter, turned};
 
-/// Blocks further from the line than this, in turns, lie on another track. Skews are larger: no head changes tracks in so short a time.
+/// Blocks further from the line than this, in turns, lie on another track. Skews are larger: no head changes tracks in
+/// so short a time.
 const ON_LINE: f64 = 0.025;
 /// How many places near a block are tried.
 const PLACES: u64 = 6;

@@ -1,7 +1,7 @@
 //! Zones: runs of tracks of the same length, with their skews.
 //!
-//! Tracks all over the disk are measured. Between neighbours of different lengths lies a border; the widest such gap is halved, again and again,
-//! until both tracks touch. So what is known is of use whenever the time is over.
+//! Tracks all over the disk are measured. Between neighbours of different lengths lies a border; the widest such gap is
+//! halved, again and again, until both tracks touch. So what is known is of use whenever the time is over.
 
 use serde::Serialize;
 
@@ -46,7 +46,8 @@ pub(super) struct Span {
     pub(super) track: u64,
 }
 
-/// Measures tracks until the borders of all zones are known. `tracks` holds the first one, and then all of them in order.
+/// Measures tracks until the borders of all zones are known. `tracks` holds the first one, and then all of them in
+/// order.
 pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(), MeasureError> {
     for number in 1..=FIRST {
         let near = meter.blocks() / FIRST * number;
@@ -68,8 +69,8 @@ pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(
     Ok(())
 }
 
-/// A track near a block. A length that none of `known` has is believed when the next track has it too: defects, and answers that came late, look like
-/// other lengths.
+/// A track near a block. A length that none of `known` has is believed when the next track has it too: defects, and
+/// answers that came late, look like other lengths.
 fn confirmed(meter: &mut Meter<'_>, near: u64, known: &[Track]) -> Result<Option<Track>, MeasureError> {
     let lengths: Vec<u64> = known.iter().map(Track::len).collect();
     let Some(track) = elsewhere(tracks::at_like(meter, near, &lengths))? else { return Ok(None) };
@@ -161,7 +162,8 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
     spans
 }
 
-/// Where tracks of another length begin behind `before`: whole tracks fill the gap on both sides, nearest to its middle.
+/// Where tracks of another length begin behind `before`: whole tracks fill the gap on both sides, nearest to its
+/// middle.
 ///
 /// So also a border is found whose tracks happen not to be shifted against each other, and look like one.
 fn border(before: &Span, start: u64, track: u64) -> u64 {

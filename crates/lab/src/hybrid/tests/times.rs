@@ -11,7 +11,8 @@ fn flush_times(outcome: &HybridOutcome) -> [u64; 3] {
 
 #[test]
 fn a_write_to_a_sleeping_disk_goes_to_the_log_and_wakes_nobody() {
-    // Read by 0.01 s, asleep at 10.01 s, at rest at 12.01 s. At 30 s it is over: up at 35 s, read in 1 ms, written in 10.
+    // Read by 0.01 s, asleep at 10.01 s, at rest at 12.01 s. At 30 s it is over: up at 35 s, read in 1 ms, written
+    // in 10.
     let setup = HybridSetup { when: When::Full, ..small(100) };
     let outcome = run_for(30, &setup, &[read(0, 0, 8), write(20_000, 8, 8)]);
     assert_eq!((outcome.redirected.writes, outcome.redirected.bytes), (1, 4096));
@@ -33,7 +34,8 @@ fn a_write_to_a_sleeping_disk_goes_to_the_log_and_wakes_nobody() {
 
 #[test]
 fn a_read_that_the_log_has_not_wakes_the_disk_and_each_flushes_then() {
-    // Asleep since 10 s. The read waits from 20 s to 25 s for the motor, and takes 10 ms. The flush reads 1 ms beside it, then writes after it.
+    // Asleep since 10 s. The read waits from 20 s to 25 s for the motor, and takes 10 ms. The flush reads 1 ms beside
+    // it, then writes after it.
     let trace = [write(15_000, 8, 8), read(20_000, 800, 8)];
     let outcome = run_for(26, &small(100), &trace);
     assert_eq!((millis(outcome.response.max), outcome.delayed, outcome.waited_for_spin_up), (5010, 1, 1));
@@ -75,7 +77,8 @@ fn flash_serves_a_read_that_it_has_entirely_and_the_disk_wakes_for_one_that_it_h
 
 #[test]
 fn a_write_that_does_not_fit_wakes_the_disk_and_goes_there_while_the_log_is_flushed() {
-    // 9 of 10 sectors are used at 20 s. At 21 s the motor starts, at 26 s the write is served, and behind it the flush's.
+    // 9 of 10 sectors are used at 20 s. At 21 s the motor starts, at 26 s the write is served, and behind it the
+    // flush's.
     let setup = HybridSetup { when: When::Full, ..small(10) };
     let outcome = run_for(30, &setup, &[write(20_000, 8, 8), write(21_000, 800, 8)]);
     assert_eq!(outcome.wakes, Wakes { full: 1, ..Wakes::default() });
@@ -141,7 +144,8 @@ fn alg4_and_whole_write_what_is_adjacent_in_one_piece_and_what_was_overwritten_n
 #[test]
 fn piggyback_flushes_when_the_disk_spins_anyway_and_two_seconds_have_passed() {
     let setup = HybridSetup { when: When::Piggyback, ..small(100) };
-    // Up at 25 s; last asked at 24.5 s, so quiet at 26.5 s. The read at 26.502 s waits for the write of the flush, and the end of that for the read.
+    // Up at 25 s; last asked at 24.5 s, so quiet at 26.5 s. The read at 26.502 s waits for the write of the flush, and
+    // the end of that for the read.
     let trace = [write(15_000, 8, 8), read(20_000, 800, 8), read(24_500, 900, 8), read(26_502, 900, 8)];
     let outcome = run_for(40, &setup, &trace);
     assert_eq!((outcome.flushes.count, outcome.wakes, outcome.spin_ups), (1, Wakes { read: 1, ..Wakes::default() }, 1));

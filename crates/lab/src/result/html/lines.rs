@@ -142,7 +142,8 @@ impl Axis {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest value.
+/// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest
+/// value.
 pub(super) fn nice_step(largest: f64, unit: f64) -> f64 {
     if largest <= 0.0 || !largest.is_finite() {
         return unit;

@@ -1,9 +1,10 @@
 //! Outcomes as one page that needs nothing else: no network, no fonts, no libraries.
 //!
-//! Why hand-made: bars, lines and dots are some lines of SVG each, they take their colours from the page (light and dark),
-//! and everything that is drawn is also said in text. The page is readable without its script, which only sorts tables.
-//! It is well-formed XML as well as HTML, so that a test can hold its structure. Names of policies and inputs come from
-//! outside: they reach the page through `text::Safe` alone, and the page's own policy forbids loading anything.
+//! Why hand-made: bars, lines and dots are some lines of SVG each, they take their colours from the page (light and
+//! dark), and everything that is drawn is also said in text. The page is readable without its script, which only sorts
+//! tables. It is well-formed XML as well as HTML, so that a test can hold its structure. Names of policies and inputs
+//! come from outside: they reach the page through `text::Safe` alone, and the page's own policy forbids loading
+//! anything.
 //!
 //! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
 
@@ -37,8 +38,8 @@ pub struct Origin {
     pub command: String,
 }
 
-/// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands to
-/// run it again. Where they are fewer than were `asked` for, it says so.
+/// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands
+/// to run it again. Where they are fewer than were `asked` for, it says so.
 pub fn page(title: &str, outcomes: &[Outcome], asked: usize, origin: &Origin) -> String {
     let mut page = String::new();
     let missing = (outcomes.len() < asked).then(|| format!("{} of {asked} runs are shown.", outcomes.len()));

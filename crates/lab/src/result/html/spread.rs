@@ -1,5 +1,5 @@
-//! How response times spread: for each run the median, 90, 99 and 99.9 % and the longest, on one logarithmic axis. A row
-//! a run stays readable with any number of runs, where a line a run would not.
+//! How response times spread: for each run the median, 90, 99 and 99.9 % and the longest, on one logarithmic axis. A
+//! row a run stays readable with any number of runs, where a line a run would not.
 
 use std::fmt::{self, Write};
 

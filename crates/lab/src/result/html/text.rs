@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::super::{Better, Metric};
 
-/// Text as it may stand in an element or in a quoted attribute. What steers (control characters, and those that turn the
-/// direction of writing) is shown escaped.
+/// Text as it may stand in an element or in a quoted attribute. What steers (control characters, and those that turn
+/// the direction of writing) is shown escaped.
 pub(super) struct Safe<'a>(pub(super) &'a str);
 
 impl Display for Safe<'_> {
@@ -31,7 +31,8 @@ fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text in at most `longest` characters; what is too long loses its middle, because names of runs differ at the end.
+/// The text in at most `longest` characters; what is too long loses its middle, because names of runs differ at the
+/// end.
 pub(super) fn fit(text: &str, longest: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= longest {
@@ -42,8 +43,8 @@ pub(super) fn fit(text: &str, longest: usize) -> String {
     chars[..head].iter().chain(&['\u{2026}']).chain(&chars[chars.len() - tail..]).collect()
 }
 
-/// The texts in at most `longest` characters each, so that no two that differ look the same: what they share at both ends
-/// is left out where need be, and if that is not enough they are numbered.
+/// The texts in at most `longest` characters each, so that no two that differ look the same: what they share at both
+/// ends is left out where need be, and if that is not enough they are numbered.
 pub(super) fn fit_all(texts: &[&str], longest: usize) -> Vec<String> {
     let fitted: Vec<String> = texts.iter().map(|text| fit(text, longest)).collect();
     if all_differ(&fitted) {

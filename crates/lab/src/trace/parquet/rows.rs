@@ -157,7 +157,8 @@ fn operation(column: &mut Column) -> Result<TraceOp, Problem> {
         .ok_or_else(|| Problem::UnknownOp { found: Excerpt::new(text), known: "read, write, discard, R, W, D" })
 }
 
-/// Runs the decoder. It checks what it reads, with a few assertions among the checks: where one fails, the file is damaged.
+/// Runs the decoder. It checks what it reads, with a few assertions among the checks: where one fails, the file is
+/// damaged.
 fn guarded<T>(row: u64, decode: impl FnOnce() -> Result<T, ParquetProblem>) -> Result<T, ParquetProblem> {
     catch_unwind(AssertUnwindSafe(decode)).unwrap_or(Err(ParquetProblem::GaveUp { row }))
 }

@@ -9,8 +9,8 @@
 //! | operation | `op`, `operation` | text: `read`, `write`, `discard` or `R`, `W`, `D`, in any case |
 //! | device, may be missing | `device`, `dev` | text or number |
 //!
-//! A number is an integer of up to 64 bits, or a floating-point number that is whole (pandas makes one of an integer column
-//! with gaps). All other columns are ignored.
+//! A number is an integer of up to 64 bits, or a floating-point number that is whole (pandas makes one of an integer
+//! column with gaps). All other columns are ignored.
 
 use parquet::basic::{Compression, ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::file::metadata::RowGroupMetaData;

@@ -1,7 +1,7 @@
 //! A disk's buffer: what it read ahead, and what it has taken but not yet written.
 //!
-//! Half of the buffer is for reads, in segments that each follow one stream, the least recently used one making place; half
-//! holds writes, merged where they touch. The split is assumed: data sheets give only the size.
+//! Half of the buffer is for reads, in segments that each follow one stream, the least recently used one making place;
+//! half holds writes, merged where they touch. The split is assumed: data sheets give only the size.
 
 use super::geometry::Place;
 

@@ -5,7 +5,8 @@ use umbrella_units::{Lba, Nanos};
 use super::{Completion, DESTAGE_REACH, DESTAGE_SECTORS, Disk, DiskWork, Held, Place, RequestId};
 
 impl Disk {
-    /// From when on, at `now` or later, a run's first data is in the buffer; the rest comes faster than the media takes it.
+    /// From when on, at `now` or later, a run's first data is in the buffer; the rest comes faster than the media takes
+    /// it.
     fn present(&self, now: Nanos, first: u64) -> Nanos {
         if first == self.arriving.0 { now.max(self.arriving.1) } else { now }
     }

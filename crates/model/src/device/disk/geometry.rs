@@ -1,9 +1,10 @@
 //! Where a sector is: cylinder, head, and the angle at which it passes under the head.
 //!
-//! Sectors fill a track, then the other tracks of the cylinder, then the next cylinder inwards. Each track begins a little later in the turn
-//! than the one before it (skew), by as much as the switch takes, so that a long transfer goes on without losing a turn.
-//! Angles are fractions of a turn in 32 bits, so that they wrap by themselves; divisions by constants are multiplications by
-//! a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019).
+//! Sectors fill a track, then the other tracks of the cylinder, then the next cylinder inwards. Each track begins a
+//! little later in the turn than the one before it (skew), by as much as the switch takes, so that a long transfer goes
+//! on without losing a turn. Angles are fractions of a turn in 32 bits, so that they wrap by themselves; divisions by
+//! constants are multiplications by a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder by direct
+//! computation", 2019).
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
@@ -266,7 +267,8 @@ impl Geometry {
         Place { cylinder: zone.first_cylinder + cylinder, head, angle: Angle(skew.wrapping_add(along)) }
     }
 
-    /// How long it takes to pass over `sectors` from `lba`, switches of track included, once the first is under the head.
+    /// How long it takes to pass over `sectors` from `lba`, switches of track included, once the first is under the
+    /// head.
     #[inline]
     pub fn transfer(&self, lba: Lba, sectors: u64) -> Nanos {
         let mut at = lba.0.min(self.capacity - 1);
@@ -325,7 +327,8 @@ impl Geometry {
         }
     }
 
-    /// How long until `angle` passes under the heads, at `now`. Having missed it by less than an eighth of a sector counts as hitting it.
+    /// How long until `angle` passes under the heads, at `now`. Having missed it by less than an eighth of a sector
+    /// counts as hitting it.
     #[inline]
     pub fn wait(&self, angle: Angle, now: Nanos) -> Nanos {
         const GRACE: u32 = 1 << 19;

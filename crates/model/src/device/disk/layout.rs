@@ -1,4 +1,5 @@
-//! A layout as it was measured of a drive: bands of cylinders with skews of their own, spares, slipped and remapped sectors.
+//! A layout as it was measured of a drive: bands of cylinders with skews of their own, spares, slipped and remapped
+//! sectors.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! What was measured of a drive beyond a data sheet. Each part is an option: without it the model computes what the data sheet says.
+//! What was measured of a drive beyond a data sheet. Each part is an option: without it the model computes what the
+//! data sheet says.
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::Nanos;
@@ -14,8 +15,9 @@ pub struct Measured {
     pub seeks: Option<Box<[(u32, Nanos)]>>,
     /// What settling for a write takes longer than for a read, in nanoseconds, after a seek as after a head switch.
     pub write_settle: i64,
-    /// Whether the heads settle again on the cylinder where they are: before a write as long as for a head switch, before a read that follows a
-    /// write as long as for a seek to the next cylinder, because reading and writing elements stand apart.
+    /// Whether the heads settle again on the cylinder where they are: before a write as long as for a head switch,
+    /// before a read that follows a write as long as for a seek to the next cylinder, because reading and writing
+    /// elements stand apart.
     pub settles_again: bool,
     /// What commands and the bus take.
     pub commands: Option<CommandTimes>,
@@ -61,7 +63,8 @@ pub struct CommandTimes {
     pub read_sector: Nanos,
     /// A sector on the bus, from the host.
     pub write_sector: Nanos,
-    /// How much of a read is in the buffer before it goes over the bus, in thousandths of the request: whole sectors, at least one.
+    /// How much of a read is in the buffer before it goes over the bus, in thousandths of the request: whole sectors,
+    /// at least one.
     ///
     /// Source: DiskSim 4.0 reference manual, "High (read) water mark". That it is rounded down is what DiskSim does.
     pub read_share: u16,
@@ -71,8 +74,9 @@ pub struct CommandTimes {
 
 /// A write that leaves the bus between its command and its data, each time in place of what another write takes.
 ///
-/// Such a drive does so with a write that follows a write which it does not continue. Source: DiskSim 4.0 reference manual, "Extra write
-/// disconnect"; the manual does not say when, DiskSim asks whether the segment of writes was the last one used.
+/// Such a drive does so with a write that follows a write which it does not continue. Source: DiskSim 4.0 reference
+/// manual, "Extra write disconnect"; the manual does not say when, DiskSim asks whether the segment of writes was the
+/// last one used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraDisconnect {
     /// In place of `write_miss`.

@@ -379,7 +379,8 @@ fn any_spares() -> impl Strategy<Value = Spares> {
 }
 
 proptest! {
-    /// Any layout: every address lies on the drive, a transfer takes no less than its sectors, and every request completes.
+    /// Any layout: every address lies on the drive, a transfer takes no less than its sectors, and every request
+    /// completes.
     #[test]
     fn any_layout_serves_requests(
         bands in prop::collection::vec(any_band(), 0..4), spares in any_spares(), range_cylinders in 0..4_u32, slips_use_spares: bool,

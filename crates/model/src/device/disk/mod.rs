@@ -1,9 +1,12 @@
 //! A rotating disk: heads that seek, a platter that turns, a buffer and a command queue.
 //!
-//! - The mechanism serves one thing at a time: position (seek or head switch, then wait for the sector), then pass over the sectors.
-//! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the age limit.
-//! - With the write cache, a write completes once it is in the buffer; the buffer is written out by shortest positioning time among the
-//!   runs nearest to the heads, when nothing is to be read, when the buffer is half full, or when somebody waits for it.
+//! - The mechanism serves one thing at a time: position (seek or head switch, then wait for the sector), then pass over
+//!   the sectors.
+//! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the
+//!   age limit.
+//! - With the write cache, a write completes once it is in the buffer; the buffer is written out by shortest
+//!   positioning time among the runs nearest to the heads, when nothing is to be read, when the buffer is half full, or
+//!   when somebody waits for it.
 //! - After a read the heads go on reading ahead until something else is to be done or the segment is full.
 //!
 //! Nothing is random: where the platter stands follows from the time alone.

@@ -1,11 +1,12 @@
 //! From a measured layout to the geometry.
 //!
-//! A band becomes pieces, runs of sectors that lie one behind the other on the media: a slipped sector, spares or the end of the
-//! band end a piece. The pieces are the zones of the `Geometry`.
+//! A band becomes pieces, runs of sectors that lie one behind the other on the media: a slipped sector, spares or the
+//! end of the band end a piece. The pieces are the zones of the `Geometry`.
 //!
-//! Defects are numbers within the band: of tracks where whole tracks are spare, else of sectors. What is reserved at the front is
-//! counted as addresses are, without spares and slipped sectors. Source: DiskSim 4.0 reference manual, "slips" and "defects". That both
-//! counts begin at the band's first sector is not in the manual; DiskSim does so, and the real drives with such layouts did.
+//! Defects are numbers within the band: of tracks where whole tracks are spare, else of sectors. What is reserved at
+//! the front is counted as addresses are, without spares and slipped sectors. Source: DiskSim 4.0 reference manual,
+//! "slips" and "defects". That both counts begin at the band's first sector is not in the manual; DiskSim does so, and
+//! the real drives with such layouts did.
 
 use umbrella_units::Lba;
 

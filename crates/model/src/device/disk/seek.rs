@@ -1,11 +1,11 @@
 //! How long the heads take from one cylinder to another.
 //!
-//! The curve is the usual one: `a + b * sqrt(d)` while the arm accelerates and brakes, linear where it coasts (Ruemmler and
-//! Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). Both pieces meet with the same value and the
-//! same slope. That leaves one free number, the knee; it is found by bisection so that the mean over all pairs of cylinders is the data
-//! sheet's average. Where even the
-//! square root alone stays below that average, as with some fast arms, a part of a fourth root takes the place of the
-//! linear piece, again as much as gives the average. Only square roots are taken, which every machine rounds alike.
+//! The curve is the usual one: `a + b * sqrt(d)` while the arm accelerates and brakes, linear where it coasts (Ruemmler
+//! and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). Both pieces meet with the same
+//! value and the same slope. That leaves one free number, the knee; it is found by bisection so that the mean over all
+//! pairs of cylinders is the data sheet's average. Where even the square root alone stays below that average, as with
+//! some fast arms, a part of a fourth root takes the place of the linear piece, again as much as gives the average.
+//! Only square roots are taken, which every machine rounds alike.
 
 use umbrella_units::Nanos;
 
@@ -109,7 +109,8 @@ fn between(points: &[(u32, Nanos)], distance: u32) -> Nanos {
 impl SeekCurve {
     /// The curve of a disk with `cylinders` cylinders.
     ///
-    /// An average that no such curve can have (below a third or above 70 % of the way from shortest to full stroke) gives the nearest.
+    /// An average that no such curve can have (below a third or above 70 % of the way from shortest to full stroke)
+    /// gives the nearest.
     pub fn new(times: SeekTimes, cylinders: u32) -> SeekCurve {
         let formula = Formula::of(times, f64::from(cylinders.max(4) - 1));
         SeekCurve::of(cylinders, |distance| formula.at(f64::from(distance)).max(0.0) as u32)

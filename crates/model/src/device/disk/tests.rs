@@ -156,7 +156,8 @@ fn a_random_read_takes_a_seek_and_half_a_turn() {
         let (_, end) = run(&mut *disk, requests, 1);
         let turn = 60e9 / f64::from(spec.rpm);
         let expected = spec.overhead.0 as f64 + spec.read_seek.average.0 as f64 + turn / 2.0;
-        // Addresses crowd outside, where tracks are longer, so that seeks are somewhat shorter than between random cylinders.
+        // Addresses crowd outside, where tracks are longer, so that seeks are somewhat shorter than between random
+        // cylinders.
         assert_near(profile.name, end.0 as f64 / count as f64, expected, 0.05);
     }
 }

@@ -1,7 +1,7 @@
 //! Rotating disks of the papers, and a modern one.
 //!
-//! Where the maker's document could not be read, a figure is taken from a named disk of the same class and time, or is assumed; both are
-//! said at the figure. No figure was chosen to meet a paper's result.
+//! Where the maker's document could not be read, a figure is taken from a named disk of the same class and time, or is
+//! assumed; both are said at the figure. No figure was chosen to meet a paper's result.
 
 use umbrella_units::{ByteSize, Nanos};
 
@@ -30,11 +30,13 @@ fn maxtor_80gb() -> Profile {
         rpm: 7200,
         heads: 2,  // assumed: one platter
         zones: 16, // assumed
-        // Rates: of the Hitachi Deskstar 7K250, also 80 GB a platter and 7200 rpm: 29.7-61.4 MB/s sustained (techreport.com/review/8362).
+        // Rates: of the Hitachi Deskstar 7K250, also 80 GB a platter and 7200 rpm: 29.7-61.4 MB/s sustained
+        // (techreport.com/review/8362).
         outer_rate: Rate(61_400_000),
         inner_rate: Rate(29_700_000),
-        // Average: "9.3 ms" (Tom's Hardware, "SATA Hard Drives Run Riot", on the DiamondMax Plus 9). Track to track and the write's extra
-        // millisecond: assumed. Full stroke: twice the average, rounded down to what the curve allows; assumed.
+        // Average: "9.3 ms" (Tom's Hardware, "SATA Hard Drives Run Riot", on the DiamondMax Plus 9). Track to track and
+        // the write's extra millisecond: assumed. Full stroke: twice the average, rounded down to what the curve
+        // allows; assumed.
         read_seek: seek_us(900, 9300, 18_000),
         write_seek: seek_us(1100, 10_300, 19_000),
         // Deskstar 60GXP specification, section 4.3.2: head switch 1.4 ms, cylinder switch 1.8 ms (typical).
@@ -71,8 +73,8 @@ pub(super) fn cheetah_spec() -> DiskSpec {
         // Assumed: 80 MB/s outside and half of it inside.
         outer_rate: Rate::from_mb(80),
         inner_rate: Rate::from_mb(40),
-        // Average, and full stroke: of the IBM/Hitachi Ultrastar 146Z10 specification, section 4.5.2, also a 10,000 rpm disk with 4.7 / 5.3 ms;
-        // single track: of the Seagate Savvio 10K.4 manual, section 4.2.1, 0.30 / 0.56 ms.
+        // Average, and full stroke: of the IBM/Hitachi Ultrastar 146Z10 specification, section 4.5.2, also a 10,000 rpm
+        // disk with 4.7 / 5.3 ms; single track: of the Seagate Savvio 10K.4 manual, section 4.2.1, 0.30 / 0.56 ms.
         read_seek: seek_us(300, 4700, 10_500),
         write_seek: seek_us(560, 5300, 11_500),
         head_switch: Nanos::from_micros(600),     // assumed
@@ -110,8 +112,8 @@ fn travelstar_e7k100() -> Profile {
         zones: 16,                     // assumed
         outer_rate: Rate::from_mb(50), // assumed
         inner_rate: Rate::from_mb(26), // assumed
-        // Single track 1.0 / 1.1 ms and full stroke 20 / 21 ms: Hitachi Travelstar 5K160 specification, section 4.4.1, the same in the
-        // 7K320's; average 10 / 11 ms assumed (11 / 13 for the 5K160, 12 for the 7K320).
+        // Single track 1.0 / 1.1 ms and full stroke 20 / 21 ms: Hitachi Travelstar 5K160 specification, section 4.4.1,
+        // the same in the 7K320's; average 10 / 11 ms assumed (11 / 13 for the 5K160, 12 for the 7K320).
         read_seek: seek_us(1000, 10_000, 20_000),
         write_seek: seek_us(1100, 11_000, 21_000),
         head_switch: Nanos::from_micros(1400),     // as the Deskstar 60GXP
@@ -142,15 +144,18 @@ fn deskstar_500gb() -> Profile {
         capacity: ByteSize(976_773_168 * 512), // 500 GB: Seagate Constellation ES manual 3.2, and IDEMA LBA1-03
         rpm: 7200,
         heads: 10, // assumed: five platters
-        // Deskstar 7K500 specification, section 4.4.4: zones 0 to 29; sustained 64.8 MB/s in zone 0, 31.0 MB/s in zone 29.
+        // Deskstar 7K500 specification, section 4.4.4: zones 0 to 29; sustained 64.8 MB/s in zone 0, 31.0 MB/s in
+        // zone 29.
         zones: 30,
         outer_rate: Rate(64_800_000),
         inner_rate: Rate(31_000_000),
-        // Average read 8.5 ms (The Tech Report 8362, Deskstar 7K250 and T7K250), write 9.5 ms (Deskstar 7K1000.C specification 4.5.2, two-disk
-        // model, whose read is 8.5 ms as well). Full stroke 14.7 / 15.7 ms (Deskstar 60GXP specification 4.3.2). Track to track assumed.
+        // Average read 8.5 ms (The Tech Report 8362, Deskstar 7K250 and T7K250), write 9.5 ms (Deskstar 7K1000.C
+        // specification 4.5.2, two-disk model, whose read is 8.5 ms as well). Full stroke 14.7 / 15.7 ms (Deskstar
+        // 60GXP specification 4.3.2). Track to track assumed.
         read_seek: seek_us(800, 8500, 14_700),
         write_seek: seek_us(1000, 9500, 15_700),
-        // Deskstar 60GXP specification; they agree with the 7K500's own rates: 76.3 MB/s on a track, 64.8 MB/s sustained.
+        // Deskstar 60GXP specification; they agree with the 7K500's own rates: 76.3 MB/s on a track, 64.8 MB/s
+        // sustained.
         head_switch: Nanos::from_micros(1400),
         cylinder_switch: Nanos::from_micros(1800),
         overhead: Nanos::from_micros(300), // assumed
@@ -183,8 +188,9 @@ fn modern() -> Profile {
         // Assumed outside; inside by the ratio of the Seagate Constellation ES.3 manual, section 4.1.2: 83 to 175 MB/s.
         outer_rate: Rate::from_mb(261),
         inner_rate: Rate::from_mb(124),
-        // Average 7.4 / 8.2 ms and single track 0.23 / 0.32 ms: Western Digital Ultrastar DC HC310 specification, section 4.5.1.
-        // Full stroke 17.06 / 18.08 ms would be the Constellation.2's (manual 5.2); 15 / 16 ms is assumed for the shorter average.
+        // Average 7.4 / 8.2 ms and single track 0.23 / 0.32 ms: Western Digital Ultrastar DC HC310 specification,
+        // section 4.5.1. Full stroke 17.06 / 18.08 ms would be the Constellation.2's (manual 5.2); 15 / 16 ms is
+        // assumed for the shorter average.
         read_seek: seek_us(230, 7400, 15_000),
         write_seek: seek_us(320, 8200, 16_000),
         head_switch: Nanos::from_micros(1000),     // assumed

@@ -1,8 +1,9 @@
 //! The flash drives of the dissertation, the card of the NVCache paper, and a drive of today.
 //!
-//! The dissertation's table I gives one set of times: read 25 us and write 200 us for 2 KB, erase 1.5 ms for 128 KB. They are those of single-level
-//! flash and are used for the SLC drive as they stand. The 1 MB boundary that it reports fixes the allocation unit; with
-//! its erase blocks of 128 KB that makes eight blocks, taken as eight chips working at once.
+//! The dissertation's table I gives one set of times: read 25 us and write 200 us for 2 KB, erase 1.5 ms for 128 KB.
+//! They are those of single-level flash and are used for the SLC drive as they stand. The 1 MB boundary that it reports
+//! fixes the allocation unit; with its erase blocks of 128 KB that makes eight blocks, taken as eight chips working at
+//! once.
 
 use umbrella_units::{ByteSize, Nanos};
 
@@ -66,7 +67,8 @@ fn mlc_samsung() -> Profile {
 fn sandisk_ultra2() -> Profile {
     let spec = SsdSpec {
         capacity: ByteSize(1_000_000_000), // assumed: the line went up to 8 GB; the paper used 64 MB of it
-        // The dissertation's single-level flash, on one chip: 9.0 MB/s written with its erasures, as the card was specified.
+        // The dissertation's single-level flash, on one chip: 9.0 MB/s written with its erasures, as the card was
+        // specified.
         page: ByteSize(2048),
         erase_block: ByteSize(128 << 10),
         channels: 1,                       // assumed
@@ -89,8 +91,8 @@ fn sandisk_ultra2() -> Profile {
     }
 }
 
-/// A drive that maps single pages has no units to merge: each page is a unit of its own, and what the drive does behind the scenes is in the
-/// time of a page.
+/// A drive that maps single pages has no units to merge: each page is a unit of its own, and what the drive does behind
+/// the scenes is in the time of a page.
 fn sata_ssd() -> Profile {
     let spec = SsdSpec {
         capacity: ByteSize(500_107_862_016), // what every maker calls 500 GB (IDEMA LBA1-03)

@@ -1,13 +1,14 @@
 //! RAID 5 in the way of Linux's md: chunks of 64 KiB, parity left-symmetric.
 //!
-//! In stripe `s` of `n` disks, parity lies on disk `n - 1 - s mod n` and the data chunks follow it, wrapping around, so that a long read uses all
-//! disks. A write is planned stripe by stripe: a full stripe is written without reading; otherwise whichever needs fewer reads:
+//! In stripe `s` of `n` disks, parity lies on disk `n - 1 - s mod n` and the data chunks follow it, wrapping around, so
+//! that a long read uses all disks. A write is planned stripe by stripe: a full stripe is written without reading;
+//! otherwise whichever needs fewer reads:
 //!
 //! - read-modify-write: the old data and the old parity of what changes;
 //! - reconstruct-write: what does not change.
 //!
-//! Writes are sent when all reads of the request are done; the request is complete when all its parts are. Not modelled: a stripe cache, locks
-//! between requests to one stripe, a failed disk.
+//! Writes are sent when all reads of the request are done; the request is complete when all its parts are. Not
+//! modelled: a stripe cache, locks between requests to one stripe, a failed disk.
 
 #[cfg(test)]
 mod tests;
@@ -71,8 +72,8 @@ fn add(parts: &mut Parts, part: Part) {
 }
 
 impl Raid5 {
-    /// An array of `members` (at least three, all alike) with chunks of `chunk`. With fewer than three there is no parity to rotate: none is
-    /// added, and the capacity is that of two members' stripes.
+    /// An array of `members` (at least three, all alike) with chunks of `chunk`. With fewer than three there is no
+    /// parity to rotate: none is added, and the capacity is that of two members' stripes.
     pub fn new(members: Vec<Member>, chunk: ByteSize) -> Raid5 {
         let chunk = (chunk.0 / SECTOR_BYTES).max(1);
         let smallest = members.iter().map(|member| member.capacity().0).min().unwrap_or(0);

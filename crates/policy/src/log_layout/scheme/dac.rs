@@ -1,7 +1,9 @@
-//! Dynamic data clustering: as many streams as classes of heat. An update moves a block to the next hotter one, cleaning to the next colder one;
-//! what is written for the first time starts in the coldest. R-LFS is this with a geography.
+//! Dynamic data clustering: as many streams as classes of heat. An update moves a block to the next hotter one,
+//! cleaning to the next colder one; what is written for the first time starts in the coldest. R-LFS is this with a
+//! geography.
 //!
-//! Source: Chiang, Lee and Chang, "Using Data Clustering to Improve Cleaning Performance for Flash Memory", Software: Practice and Experience 29(3), 1999.
+//! Source: Chiang, Lee and Chang, "Using Data Clustering to Improve Cleaning Performance for Flash Memory", Software:
+//! Practice and Experience 29(3), 1999.
 
 use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;

@@ -1,5 +1,5 @@
-//! Placement schemes: which stream of the log a block is written to. Blocks that die at about the same time should lie together, because a
-//! segment in which all is dead costs nothing to clean.
+//! Placement schemes: which stream of the log a block is written to. Blocks that die at about the same time should lie
+//! together, because a segment in which all is dead costs nothing to clean.
 //!
 //! A scheme is one file and one line of the registry.
 
@@ -91,8 +91,8 @@ pub trait Scheme: Send + std::fmt::Debug {
         Geography::Log
     }
 
-    /// How much of a segment may be live that a region which is short of free segments cleans inside itself. `None`: hardly more than in the emptiest
-    /// segment anywhere; without such a one the region borrows.
+    /// How much of a segment may be live that a region which is short of free segments cleans inside itself. `None`:
+    /// hardly more than in the emptiest segment anywhere; without such a one the region borrows.
     fn cleans_inside(&self) -> Option<Percent> {
         None
     }

@@ -1,9 +1,12 @@
-//! Future knowledge: blocks that die in the same stretch of time lie together. The first stretch is as long as it takes to write a segment, each further
-//! one as long as `factor` says; what dies after the last, or never, is in the coldest stream.
+//! Future knowledge: blocks that die in the same stretch of time lie together. The first stretch is as long as it takes
+//! to write a segment, each further one as long as `factor` says; what dies after the last, or never, is in the coldest
+//! stream.
 //!
-//! For simulations, to see how much could be gained. It knows when each block dies, not which segment to clean: it is a yardstick, not a bound.
+//! For simulations, to see how much could be gained. It knows when each block dies, not which segment to clean: it is a
+//! yardstick, not a bound.
 //!
-//! Source: the scheme FK of Wang et al. (SepBIT, FAST 2022, section 2.3), whose stretches all have one length (`factor=1`).
+//! Source: the scheme FK of Wang et al. (SepBIT, FAST 2022, section 2.3), whose stretches all have one length
+//! (`factor=1`).
 
 use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::{Clock, Shape, Stream};

@@ -1,18 +1,23 @@
 //! Organ: streams by how soon a block will be written again, laid out as an organ pipe.
 //!
-//! A stream is a level of heat; each holds blocks that live a quarter as long as those of the next colder one, the coldest those that outlive 2 rewrites of the
-//! whole log. The level that a block lies in is all that is remembered of it besides its last write, so it is made to remember much:
+//! A stream is a level of heat; each holds blocks that live a quarter as long as those of the next colder one, the
+//! coldest those that outlive 2 rewrites of the whole log. The level that a block lies in is all that is remembered of
+//! it besides its last write, so it is made to remember much:
 //!
-//! 1. A write moves a block half the way from the level of the version before to the level that this version's life tells. One short or long life
-//!    does not throw it far; several do.
-//! 2. Cleaning moves a block half the way to the level that its age tells, but never to a hotter one: that it still lives says only that it is colder.
+//! 1. A write moves a block half the way from the level of the version before to the level that this version's life
+//!    tells. One short or long life does not throw it far; several do.
+//! 2. Cleaning moves a block half the way to the level that its age tells, but never to a hotter one: that it still
+//!    lives says only that it is colder.
 //! 3. What is written for the first time starts in the coldest level.
 //! 4. The user's blocks and the cleaner's share the streams: when levels are right, it does not matter who wrote.
-//! 5. The hottest stream lies in the middle of the disk, each colder one around it ([`Geography::Centred`]). There are no borders, so no region
-//!    is ever short, and the cleaner takes the best victim anywhere; under cost-benefit, the sooner the nearer to the middle it lies and the less full the log is.
-//! 6. What is written for the first time takes the middle too, unless `centre` keeps it out: better where what is read was updated, worse where it was not.
+//! 5. The hottest stream lies in the middle of the disk, each colder one around it ([`Geography::Centred`]). There are
+//!    no borders, so no region is ever short, and the cleaner takes the best victim anywhere; under cost-benefit, the
+//!    sooner the nearer to the middle it lies and the less full the log is.
+//! 6. What is written for the first time takes the middle too, unless `centre` keeps it out: better where what is read
+//!    was updated, worse where it was not.
 //!
-//! Source: our own, found with the lab (docs/placement-schemes.md); lives inferred as in SepBIT, places as in R-LFS, one step at a time as in DAC.
+//! Source: our own, found with the lab (docs/placement-schemes.md); lives inferred as in SepBIT, places as in R-LFS,
+//! one step at a time as in DAC.
 
 use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::free::Geography;
@@ -48,7 +53,8 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
 
 /// How much longer blocks live a level colder.
 const FACTOR: f64 = 4.0;
-/// The coldest level ends where a block lives as long as it takes to write the log that many times, divided by [`FACTOR`].
+/// The coldest level ends where a block lives as long as it takes to write the log that many times, divided by
+/// [`FACTOR`].
 const REWRITES: f64 = 8.0;
 
 #[derive(Debug)]

@@ -1,7 +1,9 @@
-//! R-LFS: as many streams as regions. An update promotes a block one region towards the middle, cleaning demotes it one outwards. What is
-//! written for the first time starts in the coldest region (the paper does not say; as in DAC, its model).
+//! R-LFS: as many streams as regions. An update promotes a block one region towards the middle, cleaning demotes it one
+//! outwards. What is written for the first time starts in the coldest region (the paper does not say; as in DAC, its
+//! model).
 //!
-//! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block Rearrangement", section 2.
+//! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block
+//! Rearrangement", section 2.
 
 use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::flash_cache::Percent;

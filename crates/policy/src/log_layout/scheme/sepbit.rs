@@ -1,13 +1,15 @@
-//! SepBIT: blocks are kept apart by when they will probably be invalid. A block that the user writes will live about as long as the version that it
-//! replaces did; one that the cleaner moves, the longer the older it is already.
+//! SepBIT: blocks are kept apart by when they will probably be invalid. A block that the user writes will live about as
+//! long as the version that it replaces did; one that the cleaner moves, the longer the older it is already.
 //!
 //! - ℓ: the mean life of the last 16 reclaimed segments of class 1, in blocks that the user wrote; endless before.
 //! - The user's writes: class 1 if what they replace lived less than ℓ, else class 2.
-//! - The cleaner's: class 3 what comes from class 1; classes 4, 5 and 6 what is younger than 4ℓ, younger than 16ℓ, and older.
+//! - The cleaner's: class 3 what comes from class 1; classes 4, 5 and 6 what is younger than 4ℓ, younger than 16ℓ, and
+//!   older.
 //!
 //! Stream = 6 - class, so that streams go from cold to hot.
 //!
-//! Source: Wang et al., "Separating Data via Block Invalidation Time Inference for Write Amplification Reduction in Log-Structured Storage", FAST 2022, section 3, algorithm 1.
+//! Source: Wang et al., "Separating Data via Block Invalidation Time Inference for Write Amplification Reduction in
+//! Log-Structured Storage", FAST 2022, section 3, algorithm 1.
 
 use super::{Copied, Reclaimed, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;

@@ -1,6 +1,7 @@
 //! Two streams: what the user writes, and what the cleaner moves.
 //!
-//! Source: Van Houdt, "Performance of garbage collection algorithms for flash-based solid state drives with hot/cold data" (double write frontier).
+//! Source: Van Houdt, "Performance of garbage collection algorithms for flash-based solid state drives with hot/cold
+//! data" (double write frontier).
 
 use super::{Copied, Scheme, SchemeInfo, Written};
 use crate::log_layout::ids::Stream;

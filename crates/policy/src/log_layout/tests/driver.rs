@@ -1,4 +1,5 @@
-//! A store without contents: it keeps the map, cleans, checkpoints, and watches that nothing that a crash could bring back is overwritten.
+//! A store without contents: it keeps the map, cleans, checkpoints, and watches that nothing that a crash could bring
+//! back is overwritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 

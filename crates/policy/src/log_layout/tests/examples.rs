@@ -84,7 +84,8 @@ fn what_is_written_in_a_row_lies_in_a_row_though_it_is_borrowed() {
     assert!(of_second > 30, "the region next to it lends first: {order:?}");
 }
 
-/// Regions of 12 segments: all of the middle two are full of live data, `guests` of them of the outer region's, whose own segments are free.
+/// Regions of 12 segments: all of the middle two are full of live data, `guests` of them of the outer region's, whose
+/// own segments are free.
 fn with_guests(guests: &[u32], free_outside: u32) -> Layout {
     let table = (0..36).map(|number: u32| {
         let outside = !(6..30).contains(&number);
@@ -114,7 +115,8 @@ fn victims_that_are_read_at_once_are_those_that_would_be_cleaned_one_after_the_o
 
 #[test]
 fn a_region_borrows_rather_than_clean_what_is_much_fuller_than_the_emptiest_segment_elsewhere() {
-    // All of the outer region is full to 12 of 16 but for one segment, to 5; in the middle lies one with so many live blocks.
+    // All of the outer region is full to 12 of 16 but for one segment, to 5; in the middle lies one with so many live
+    // blocks.
     let with_emptiest = |live| {
         let table = (0..36).map(|number: u32| {
             let outside = !(6..30).contains(&number);
@@ -197,8 +199,8 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     assert_eq!((map.present(), map.get(BlockNo(1025))), (0, Ok(None)));
 }
 
-/// The segments in which a stream goes on, of a log that is laid out as an organ pipe without borders: the cold stream has filled the first six segments,
-/// the hot one the middle third.
+/// The segments in which a stream goes on, of a log that is laid out as an organ pipe without borders: the cold stream
+/// has filled the first six segments, the hot one the middle third.
 fn centred(stream: usize) -> Vec<u32> {
     let table = (0..36).map(|number: u32| {
         let full = |stream| Segment { state: State::Full, stream: Stream(stream), live: 16, ..Segment::FREE };
@@ -241,8 +243,8 @@ fn cold_data_keep_out_of_the_centre_as_long_as_there_is_room_elsewhere() {
     assert_eq!(cold_goes_on("organ:levels=2,centre=50", 12), 27);
 }
 
-/// The victim of two segments that differ in where they lie and in how many blocks are live: the one at the edge has 4, the other `in_the_middle`.
-/// The others are full, so many that nothing is free beyond the reserve.
+/// The victim of two segments that differ in where they lie and in how many blocks are live: the one at the edge has 4,
+/// the other `in_the_middle`. The others are full, so many that nothing is free beyond the reserve.
 fn victim(choice: Victim, in_the_middle: u32) -> Option<SegmentNo> {
     let table = (0..36).map(|number: u32| match number {
         0..=6 => Segment::FREE,

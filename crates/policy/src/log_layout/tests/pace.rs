@@ -20,7 +20,8 @@ const PACE: Pace = Pace {
 const BUSY: Standing = Standing { since_checkpoint: Pages(0), changed: Pages(0), since_access: Nanos(0), waiting: 0 };
 const QUIET: Standing = Standing { since_access: Nanos::from_secs(1), ..BUSY };
 
-/// A log of which so many segments are free or on their way to be filled; the first eight above the reserve are below the low mark.
+/// A log of which so many segments are free or on their way to be filled; the first eight above the reserve are below
+/// the low mark.
 fn with_free(free: u32) -> Layout {
     let table = (0..SHAPE.segments).map(|number| match number {
         number if number < free => Segment::FREE,

@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 
 use umbrella_units::ByteSize;
 
-/// Files that may leave, best first, while they are met in any order. Holds the best that together free `need`, and never more than `most` of them.
+/// Files that may leave, best first, while they are met in any order. Holds the best that together free `need`, and
+/// never more than `most` of them.
 #[derive(Debug)]
 pub struct Selection<T> {
     need: ByteSize,

@@ -1,14 +1,15 @@
-//! Patterns of the name table and of conditions, matched against the whole path inside the pool, byte by byte, case-sensitively.
+//! Patterns of the name table and of conditions, matched against the whole path inside the pool, byte by byte,
+//! case-sensitively.
 //!
 //! - `*`: any bytes but `/`; `?`: one byte but `/`; `[abc]`, `[a-z]`, `[!a-z]`: one byte of (not of) a set, never `/`.
-//! - `**`: any bytes, `/` too, anywhere in the pattern: `/home/dave/**` is everything below, `/home/dave/**.avi` every `.avi` below.
-//!   Between slashes it also stands for no directory at all: `/a/**/b` matches `/a/b`.
+//! - `**`: any bytes, `/` too, anywhere in the pattern: `/home/dave/**` is everything below, `/home/dave/**.avi` every
+//!   `.avi` below. Between slashes it also stands for no directory at all: `/a/**/b` matches `/a/b`.
 //! - `{a,b}`: either; may be nested. `\` takes the next character as it is.
 //! - A pattern that does not begin with `/` matches at any depth: `*.avi` means `/**/*.avi`.
 //!
-//! Braces are expanded when the pattern is read, so what is matched is a flat run of pieces. Most of those are a literal, or a
-//! prefix and a suffix with one gap between, and are matched by comparing bytes; the others become an anchored `regex::bytes`.
-//! Length, alternatives and compiled size are bounded, and matching is linear in the path.
+//! Braces are expanded when the pattern is read, so what is matched is a flat run of pieces. Most of those are a
+//! literal, or a prefix and a suffix with one gap between, and are matched by comparing bytes; the others become an
+//! anchored `regex::bytes`. Length, alternatives and compiled size are bounded, and matching is linear in the path.
 
 #[cfg(test)]
 pub(super) mod naive;
@@ -236,7 +237,8 @@ impl Flat {
         Ok(Flat { pieces, prefix: prefix.into(), suffix: suffix.into(), middle })
     }
 
-    /// Literal characters; the slash of `**/` belongs to the wildcard, and so does the first one when it was not written.
+    /// Literal characters; the slash of `**/` belongs to the wildcard, and so does the first one when it was not
+    /// written.
     fn literals(&self, relative: bool) -> usize {
         // A character of several bytes counts once.
         let literal = |piece: &&Piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80);

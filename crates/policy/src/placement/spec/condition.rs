@@ -1,7 +1,8 @@
 //! Conditions of rules as the user wrote them: what is asked of a file or a branch, and how such questions are joined.
 //!
-//! An answer is yes, no or unknown (a birth time that no file system recorded, the size of a new file, the space of a branch that is offline). `Not` of
-//! unknown is unknown, so a rule never acts on what nobody knows. Source: Kleene's strong three-valued logic.
+//! An answer is yes, no or unknown (a birth time that no file system recorded, the size of a new file, the space of a
+//! branch that is offline). `Not` of unknown is unknown, so a rule never acts on what nobody knows. Source: Kleene's
+//! strong three-valued logic.
 
 use std::time::Duration;
 
@@ -121,7 +122,8 @@ pub enum Condition {
         is: Comparison,
         /// Threshold.
         value: ByteSize,
-        /// Hysteresis: a file that lives on this rule's branches leaves only when it passes the threshold by more than this.
+        /// Hysteresis: a file that lives on this rule's branches leaves only when it passes the threshold by more than
+        /// this.
         hysteresis: ByteSize,
     },
     /// The owner.

@@ -503,9 +503,10 @@ impl World {
         self.moves.values().map(|moves| count(*moves)).max().unwrap_or(0)
     }
 
-    /// Each move of a file had a reason of its own: an entry of a list, which may be full at first and have room later, or a fill level. One move by a rule and
-    /// one by a fill level are not enough: a file whose first entry is full goes to the next, and on to the first when others have left that; and where it
-    /// was sent to by one fill level, it may be in the way of another.
+    /// Each move of a file had a reason of its own: an entry of a list, which may be full at first and have room later,
+    /// or a fill level. One move by a rule and one by a fill level are not enough: a file whose first entry is full
+    /// goes to the next, and on to the first when others have left that; and where it was sent to by one fill level, it
+    /// may be in the way of another.
     fn moved_no_more_than_needed(&self) -> Result<(), TestCaseError> {
         let longest = self.rules.entries().iter().map(|entry| entry.to.len()).max().unwrap_or(0) as u32;
         let (by_rules, by_levels) = (self.most(|moves| moves.by_rules), self.most(|moves| moves.by_levels));
@@ -608,8 +609,8 @@ fn some_rules() -> impl Strategy<Value = RulesSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// A rule moves a file to where there is room, and on to the first of its list once that has room too; a fill level moves it at most once after that. Nothing undoes
-    /// that, and all come to rest.
+    /// A rule moves a file to where there is room, and on to the first of its list once that has room too; a fill level
+    /// moves it at most once after that. Nothing undoes that, and all come to rest.
     #[test]
     fn rules_and_fill_levels_never_fight(
         spec in some_rules(),
@@ -647,8 +648,8 @@ proptest! {
         prop_assert!(most <= 6, "{most} moves of one file that cools");
     }
 
-    /// A fill level and a rule on warm files want the same branch: what the one sent away, the other fetches only after another open of it, and after each open
-    /// all come to rest.
+    /// A fill level and a rule on warm files want the same branch: what the one sent away, the other fetches only after
+    /// another open of it, and after each open all come to rest.
     #[test]
     fn a_warm_file_goes_to_and_fro_only_as_often_as_it_is_opened(
         spec in some_rules(),

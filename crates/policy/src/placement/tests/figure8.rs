@@ -1,4 +1,5 @@
-//! UmbrellaFS, figure 8: read-only files to flash, Dave's files to the encrypted disk, his films and all else to the magnetic one.
+//! UmbrellaFS, figure 8: read-only files to flash, Dave's files to the encrypted disk, his films and all else to the
+//! magnetic one.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! The positions of one stretch of [`SPAN`]: a sorted list of those that are in it while they are few, a bitmap when they
-//! are many. A list costs two bytes a position; a bitmap at most [`SPAN`] / 8 bytes / [`MANY`] = 8 of them.
+//! The positions of one stretch of [`SPAN`]: a sorted list of those that are in it while they are few, a bitmap when
+//! they are many. A list costs two bytes a position; a bitmap at most [`SPAN`] / 8 bytes / [`MANY`] = 8 of them.
 //!
-//! Above the bitmap lie two of a bit a word: which words hold something, and which are full. So both ends of a run and the
-//! next position are found in a few steps, however long the run or the gap. (The containers of Roaring bitmaps: Lemire et
-//! al., Software: Practice and Experience 2018.)
+//! Above the bitmap lie two of a bit a word: which words hold something, and which are full. So both ends of a run and
+//! the next position are found in a few steps, however long the run or the gap. (The containers of Roaring bitmaps:
+//! Lemire et al., Software: Practice and Experience 2018.)
 
 /// Positions of a chunk.
 pub(super) const SPAN: u32 = 1 << 15;

@@ -83,8 +83,8 @@ fn file_hash(id: FileId) -> Hash {
     hash(3, id.0)
 }
 
-/// A file's place in the order of numbers. Metadata is no file: an old Linux keeps it with the block device, on the list of another superblock. So
-/// the device, number 0, comes after all others.
+/// A file's place in the order of numbers. Metadata is no file: an old Linux keeps it with the block device, on the
+/// list of another superblock. So the device, number 0, comes after all others.
 fn number_place(id: FileId) -> u64 {
     id.0.wrapping_sub(FileId::DEVICE.0 + 1)
 }

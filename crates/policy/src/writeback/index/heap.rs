@@ -1,5 +1,5 @@
-//! A binary heap of slots whose keys live elsewhere and change: each slot's place in the heap is kept, so that a changed
-//! key is put right in O(log n). Eight bytes a slot.
+//! A binary heap of slots whose keys live elsewhere and change: each slot's place in the heap is kept, so that a
+//! changed key is put right in O(log n). Eight bytes a slot.
 
 use super::table::NONE;
 

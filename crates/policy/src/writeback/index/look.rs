@@ -1,4 +1,5 @@
-//! What is in the index, for whoever has to know all of it: another policy that takes over, a comparison with the page cache.
+//! What is in the index, for whoever has to know all of it: another policy that takes over, a comparison with the page
+//! cache.
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 

@@ -11,8 +11,8 @@
 //! | recency list | 8 bytes a page | [`Needs::recency`] |
 //! | ranks | 16 bytes a page | [`Needs::ranks`] |
 //!
-//! A page enters the orders from which pages are selected when it becomes dirty, unless it is active and the policy takes
-//! inactive pages only ([`Needs::inactive_only`]): then it enters at [`Event::Deactivate`] and leaves at
+//! A page enters the orders from which pages are selected when it becomes dirty, unless it is active and the policy
+//! takes inactive pages only ([`Needs::inactive_only`]): then it enters at [`Event::Deactivate`] and leaves at
 //! [`Event::Activate`] (TESA, III-B). The index knows it all the while.
 
 mod chunk;

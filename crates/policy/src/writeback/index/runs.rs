@@ -1,11 +1,11 @@
 //! A set of positions (blocks of a disk, pages of a file), seen as maximal runs in ascending order.
 //!
-//! The positions lie in chunks ([`super::chunk`]); a run is what a chunk and its neighbours hold, and is kept nowhere. So a
-//! change costs a probe for its chunk and a change of one word in most cases. The order of chunks is changed only when one
-//! is born or dies. A set may be cut: then no run crosses a multiple of the cut (the zones of WASL).
+//! The positions lie in chunks ([`super::chunk`]); a run is what a chunk and its neighbours hold, and is kept nowhere.
+//! So a change costs a probe for its chunk and a change of one word in most cases. The order of chunks is changed only
+//! when one is born or dies. A set may be cut: then no run crosses a multiple of the cut (the zones of WASL).
 //!
-//! The longest run: a heap of chunks by the longest run that begins in each. It is made when first asked for, and chunks
-//! that have changed since are measured only when it is asked again.
+//! The longest run: a heap of chunks by the longest run that begins in each. It is made when first asked for, and
+//! chunks that have changed since are measured only when it is asked again.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! A hash table of slots: four bytes an entry, the keys stay in the slab. A line of sixteen entries is searched at once, and
-//! counts the entries that found it full and went on, so that a search knows where to end and nothing is left behind by a
-//! removal. (Counted overflow as in F14: Shi and Bronson, Folly 2019.)
+//! A hash table of slots: four bytes an entry, the keys stay in the slab. A line of sixteen entries is searched at
+//! once, and counts the entries that found it full and went on, so that a search knows where to end and nothing is left
+//! behind by a removal. (Counted overflow as in F14: Shi and Bronson, Folly 2019.)
 //!
-//! Sixteen neighbouring keys belong to one line, which is one of the processor's cache, because dirty pages and blocks come
-//! in runs. The bits of an entry that the slot does not need hold a part of the key's hash, so that a search rarely looks
-//! into the slab in vain.
+//! Sixteen neighbouring keys belong to one line, which is one of the processor's cache, because dirty pages and blocks
+//! come in runs. The bits of an entry that the slot does not need hold a part of the key's hash, so that a search
+//! rarely looks into the slab in vain.
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -37,8 +37,8 @@ pub(super) fn hash(space: u64, place: u64) -> Hash {
     Hash { high, neighbour: place & ((1 << NEIGHBOURS_BITS) - 1) }
 }
 
-/// The hash of a place whose neighbours are most likely there too (a zone, a chunk), so that they would fill whole lines
-/// and a probe had to pass them all: they are scattered.
+/// The hash of a place whose neighbours are most likely there too (a zone, a chunk), so that they would fill whole
+/// lines and a probe had to pass them all: they are scattered.
 pub(super) fn scattered(space: u64, place: u64) -> Hash {
     hash(space, place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))
 }
@@ -104,8 +104,8 @@ impl SlotTable {
         ((1_u64 << self.bits) - 1) as u32
     }
 
-    /// Reads where a hash belongs, so that the processor has it at hand when it comes to be searched: several such reads
-    /// wait for memory together, searches one after the other.
+    /// Reads where a hash belongs, so that the processor has it at hand when it comes to be searched: several such
+    /// reads wait for memory together, searches one after the other.
     pub(super) fn warm(&self, hash: Hash) {
         if self.len > 0 {
             std::hint::black_box(self.lines[hash.line(self.bits)].0[0]);
@@ -192,8 +192,8 @@ impl SlotTable {
         }
     }
 
-    /// Puts another slot in the place of one, for the same key. The other may be one of the last of the `slots`, none of which
-    /// was ever in the table.
+    /// Puts another slot in the place of one, for the same key. The other may be one of the last of the `slots`, none
+    /// of which was ever in the table.
     pub(super) fn replace(&mut self, hash: Hash, slot: u32, by: u32, slots: usize, hash_of: impl Fn(u32) -> Hash) {
         self.fit(slots + 1, hash_of);
         if let Some((line, at)) = self.position(hash, |other| other == slot) {

@@ -1,5 +1,5 @@
-//! What policies ask of the index, and how they take pages out of it. Whatever is taken is appended to `out` in the order
-//! in which it is to be written, and is dirty no longer as far as the index knows.
+//! What policies ask of the index, and how they take pages out of it. Whatever is taken is appended to `out` in the
+//! order in which it is to be written, and is dirty no longer as far as the index knows.
 
 use umbrella_units::{BlockNo, Extent, FileId, Nanos, PageIndex, PageKey, Pages};
 
@@ -67,9 +67,9 @@ impl DirtyIndex {
         self.places.as_mut()?.zones.as_mut()?.fullest()
     }
 
-    /// The zone with the greatest average segment length, if that is at least `shortest` pages; most dirty pages on a tie,
-    /// then the lowest number. With `above_average` only zones with at least as many dirty pages as the average zone
-    /// (TESA, equation 2). Needs [`super::ZoneOrder::Length`].
+    /// The zone with the greatest average segment length, if that is at least `shortest` pages; most dirty pages on a
+    /// tie, then the lowest number. With `above_average` only zones with at least as many dirty pages as the average
+    /// zone (TESA, equation 2). Needs [`super::ZoneOrder::Length`].
     pub fn longest_zone(&mut self, shortest: Pages, above_average: bool) -> Option<Zone> {
         self.places.as_mut()?.zones.as_mut()?.longest(shortest.0, above_average)
     }
@@ -95,8 +95,8 @@ impl DirtyIndex {
         Pages(self.zones().map_or(0, |zones| zones.totals().1))
     }
 
-    /// The ages ([`super::Needs::age`]) of the pages of a zone, summed up, and those of all pages: how long pages have waited
-    /// in all. Needs [`super::ZoneOrder::LengthAndAges`].
+    /// The ages ([`super::Needs::age`]) of the pages of a zone, summed up, and those of all pages: how long pages have
+    /// waited in all. Needs [`super::ZoneOrder::LengthAndAges`].
     pub fn zone_age(&self, zone: Zone, now: Nanos) -> Option<(Nanos, Nanos)> {
         let zones = self.zones()?;
         let (stamps, all) = zones.stamps(zone.number)?;
@@ -178,8 +178,8 @@ impl DirtyIndex {
         self.files.first()
     }
 
-    /// The first file behind this one's place, among those marked or not marked as the first file is; the first when there is none. Needs
-    /// [`super::FileOrder::Number`].
+    /// The first file behind this one's place, among those marked or not marked as the first file is; the first when
+    /// there is none. Needs [`super::FileOrder::Number`].
     pub fn first_file_behind(&self, file: FileId) -> Option<DirtyFile> {
         self.files.first_behind(file)
     }

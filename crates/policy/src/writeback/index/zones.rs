@@ -1,7 +1,7 @@
 //! Zones: how many dirty blocks each holds, and in how many segments, with the zone to choose at hand.
 //!
-//! A segment belongs to the zone of its first block (TESA, III-C), with all its blocks, also those beyond the zone's end.
-//! Where runs are cut at the borders of zones (WASL, and TESA's `zone`) that is simply the zone they lie in.
+//! A segment belongs to the zone of its first block (TESA, III-C), with all its blocks, also those beyond the zone's
+//! end. Where runs are cut at the borders of zones (WASL, and TESA's `zone`) that is simply the zone they lie in.
 
 use std::cmp::Ordering;
 
@@ -132,7 +132,8 @@ pub(super) struct Zones {
     table: SlotTable,
     by_pages: Option<Heap>,
     by_length: Option<Heap>,
-    /// Zones, by pages, that are not in `by_length` for now: they came first there but had fewer pages than the average.
+    /// Zones, by pages, that are not in `by_length` for now: they came first there but had fewer pages than the
+    /// average.
     poor: Heap,
     /// What the heaps are ordered by: each entry as it was when it was last put in order. A zone may change a thousand
     /// times before one is chosen; the heaps are put right when they are asked.
@@ -346,8 +347,8 @@ impl Zones {
     /// The zone with the longest segments among those that have at least `shortest` pages per segment and, if
     /// `above_average`, at least as many pages as the average zone.
     ///
-    /// What comes first by length but is below the average is put aside until the average has fallen to it: O(log n) each
-    /// time that it is passed, not at each question.
+    /// What comes first by length but is below the average is put aside until the average has fallen to it: O(log n)
+    /// each time that it is passed, not at each question.
     pub(super) fn longest(&mut self, shortest: u64, above_average: bool) -> Option<Zone> {
         self.put_in_order();
         let (entries, ordered, poor) = (&self.entries, &self.ordered, &mut self.poor);

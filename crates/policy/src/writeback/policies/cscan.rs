@@ -1,4 +1,5 @@
-//! `cscan`: ascending block order from where the last selection ended, and from the beginning again after the last block.
+//! `cscan`: ascending block order from where the last selection ended, and from the beginning again after the last
+//! block.
 //!
 //! The baseline that knows where pages lie and nothing else: the circular elevator over all of the page cache.
 

@@ -1,13 +1,15 @@
 //! What Linux does with a file that it does not write to its end.
 //!
-//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`), in every kernel since
-//!   2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at the end of the file.
-//! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted, until those with
-//!   higher numbers had theirs.
+//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`), in every kernel
+//!   since 2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at the
+//!   end of the file.
+//! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted,
+//!   until those with higher numbers had theirs.
 //!
 //! Source: Linux 2.6.12, `mpage_writepages()` in fs/mpage.c and `__sync_single_inode()` in fs/fs-writeback.c; 2.6.24,
 //! `write_cache_pages()` in mm/page-writeback.c and `redirty_tail()` in fs/fs-writeback.c; 6.18, `writeback_iter()` in
-//! mm/page-writeback.c and `ext4_writepages()` (`range_cyclic`, `writeback_index`), `requeue_inode()` in fs/fs-writeback.c.
+//! mm/page-writeback.c and `ext4_writepages()` (`range_cyclic`, `writeback_index`), `requeue_inode()` in
+//! fs/fs-writeback.c.
 
 use rustc_hash::FxHashMap;
 use umbrella_units::{FileId, PageIndex, Pages};
@@ -56,7 +58,8 @@ impl Resume {
         Resume { requeue: values.flag(REQUEUE.name), goes_on: values.flag(RESUME.name), ..Resume::default() }
     }
 
-    /// Of a policy that sorts its files by number. There a file that is written in part waits until all behind it had their share.
+    /// Of a policy that sorts its files by number. There a file that is written in part waits until all behind it had
+    /// their share.
     pub(super) fn in_order(values: &Values) -> Resume {
         Resume { sorted: true, ..Resume::of(values) }
     }

@@ -1,7 +1,7 @@
 //! `stow`: two queues of write groups, sequential and random, each in circular block order.
 //!
-//! Sequential data are worth writing soon and in bulk, random data gain from staying; in one queue the first would crowd
-//! out the second. A group is sequential while its dirty pages lie in long segments. The queue that holds more
+//! Sequential data are worth writing soon and in bulk, random data gain from staying; in one queue the first would
+//! crowd out the second. A group is sequential while its dirty pages lie in long segments. The queue that holds more
 //! than its share of the dirty pages gives; once chosen it gives a batch, so that the head does not go to and fro. The
 //! random queue passes over a group once that was hit, as `wow` does.
 //!

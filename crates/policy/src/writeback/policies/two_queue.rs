@@ -4,8 +4,8 @@
 //! kept here until the file is deleted; writes are counted from when the page became dirty. Marks are bounded: the one
 //! set longest ago goes when there are too many. Source: UmbrellaFS, chapter IV, figures 9 to 12.
 //!
-//! Metadata blocks are never marked, and sorted they come after the files that are not: the source counts where programs
-//! write to a file's pages, and orders the files of one superblock's list.
+//! Metadata blocks are never marked, and sorted they come after the files that are not: the source counts where
+//! programs write to a file's pages, and orders the files of one superblock's list.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! `two_queue_sorted`: `two_queue`, each queue in the order of inode numbers. Source: UmbrellaFS, chapter IV, figure 12.
+//! `two_queue_sorted`: `two_queue`, each queue in the order of inode numbers. Source: UmbrellaFS, chapter IV,
+//! figure 12.
 
 use super::super::index::FileOrder;
 use super::super::policy::PolicyInfo;

@@ -2,9 +2,9 @@
 //! one dirty longest first; then the page with the longest time to its next write. Offline: it must be told the future.
 //!
 //! Under the rule that a page reaches the disk 30 s after it became dirty, a rewrite inside these 30 s costs nothing,
-//! and a later one costs a write whatever is done. So the first pages can be written now without writing more than
-//! the rule itself does, and of the others those that lose least. Where on disk they lie is not looked at, which is what the
-//! source observes of it. Source: UmbrellaFS, chapter V, optimality, figure 41 (there by waiting for the end of the
+//! and a later one costs a write whatever is done. So the first pages can be written now without writing more than the
+//! rule itself does, and of the others those that lose least. Where on disk they lie is not looked at, which is what
+//! the source observes of it. Source: UmbrellaFS, chapter V, optimality, figure 41 (there by waiting for the end of the
 //! window; with a fixed number of pages wanted now, the future has to be known).
 
 use umbrella_units::{Nanos, Pages};

@@ -1,7 +1,7 @@
 //! `zone`: the zone with most dirty pages, whole; on a tie the lowest number. Inactive pages only.
 //!
-//! Pages of one zone lie close to each other, so that the head moves little between them. Source: TESA, III-A, equation 1,
-//! and III-B.
+//! Pages of one zone lie close to each other, so that the head moves little between them. Source: TESA, III-A, equation
+//! 1, and III-B.
 
 use umbrella_units::{Nanos, Pages};
 

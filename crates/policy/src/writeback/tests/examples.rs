@@ -6,8 +6,9 @@ use super::script::{dirty_blocks, page, policy, secs, select, select_blocks};
 use crate::writeback::{Event, WriteBack};
 use umbrella_units::BlockNo;
 
-/// Figure 2 of TESA as far as its text gives it: zones of 25 blocks, alpha 2. Zone 2 has most dirty pages, scattered; zone
-/// 4 one segment of more than the average; zones 3 and 5 fewer than the average. Zones 1 to 5 hold 10, 14, 5, 11, 7.
+/// Figure 2 of TESA as far as its text gives it: zones of 25 blocks, alpha 2. Zone 2 has most dirty pages, scattered;
+/// zone 4 one segment of more than the average; zones 3 and 5 fewer than the average. Zones 1 to 5 hold 10, 14, 5,
+/// 11, 7.
 fn figure_2() -> WriteBack {
     let mut policy = policy("zone_segment:zone=100KiB,alpha=2");
     dirty_blocks(&mut policy, (50..72).step_by(2));
@@ -376,8 +377,8 @@ fn sweep_leaves_pages_in_use_until_nothing_else_is_left() {
     assert_eq!(select_blocks(&mut policy, 2), [5_000]);
 }
 
-/// A minute after 30 pages were selected: an old region of 100 pages with gaps between them, and two new ones. The first
-/// holds as many pages: waiting saves stops there. The other holds two lone ones, where it saves nothing.
+/// A minute after 30 pages were selected: an old region of 100 pages with gaps between them, and two new ones. The
+/// first holds as many pages: waiting saves stops there. The other holds two lone ones, where it saves nothing.
 fn an_old_region_and_two_new_ones(spec: &str) -> WriteBack {
     let mut policy = policy(spec);
     dirty_blocks(&mut policy, 50_000..50_030);

@@ -13,7 +13,8 @@ fn check_all(steps: &[Step]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The policies whose sources spare pages in use (TESA, section III). Not asked of the policies: one that forgot it would say so.
+/// The policies whose sources spare pages in use (TESA, section III). Not asked of the policies: one that forgot it
+/// would say so.
 const SPARE_ACTIVE_PAGES: [&str; 4] = ["recency", "segment", "zone", "zone_segment"];
 
 fn check(name: &str, steps: &[Step]) -> Result<(), TestCaseError> {

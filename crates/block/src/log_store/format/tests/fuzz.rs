@@ -1,12 +1,13 @@
-//! Bytes that nobody wrote, and structures damaged at random, also where the checksums are right: nothing panics, and what is read is what would be
-//! written again, byte for byte.
+//! Bytes that nobody wrote, and structures damaged at random, also where the checksums are right: nothing panics, and
+//! what is read is what would be written again, byte for byte.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// How many inputs each structure gets, and where they begin: `UMBRELLA_FUZZ_ROUNDS` (default 20,000) and `UMBRELLA_FUZZ_SEED` (1).
+/// How many inputs each structure gets, and where they begin: `UMBRELLA_FUZZ_ROUNDS` (default 20,000) and
+/// `UMBRELLA_FUZZ_SEED` (1).
 fn rounds_and_seed() -> (u32, u64) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     (number("UMBRELLA_FUZZ_ROUNDS").unwrap_or(20_000) as u32, number("UMBRELLA_FUZZ_SEED").unwrap_or(1))
@@ -51,7 +52,8 @@ fn damage(bytes: &mut [u8], len: usize, random: &mut StdRng) {
     }
 }
 
-/// One input: random bytes behind the magic, or the structure with a few changes; mostly with the right checksum, sometimes cut off.
+/// One input: random bytes behind the magic, or the structure with a few changes; mostly with the right checksum,
+/// sometimes cut off.
 fn input(whole: &[u8], len: usize, magic: usize, checksum_at: Option<usize>, random: &mut StdRng) -> Vec<u8> {
     let mut bytes = whole.to_vec();
     if random.random_bool(0.1) {

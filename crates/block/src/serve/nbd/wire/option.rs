@@ -219,7 +219,8 @@ pub fn info(out: &mut Vec<u8>, number: u32, info: Info<'_>) {
     reply(out, number, OptionReply::Info, &data);
 }
 
-/// Appends the answer to EXPORT_NAME, which has no frame; zeroes end it unless both sides have agreed to leave them out.
+/// Appends the answer to EXPORT_NAME, which has no frame; zeroes end it unless both sides have agreed to leave them
+/// out.
 pub fn old_export(out: &mut Vec<u8>, size: ByteSize, flags: ExportFlags, no_zeroes: bool) {
     out.extend_from_slice(&size.0.to_be_bytes());
     out.extend_from_slice(&flags.bits().to_be_bytes());
