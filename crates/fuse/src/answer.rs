@@ -182,8 +182,7 @@ impl Opened {
         Opened { handle, flags: flags - OpenFlags::PASSTHROUGH, backing: 0 }
     }
 
-    /// Reads and writes go to the backing file. Keep it until the handle is released: the kernel needs it after the
-    /// answer.
+    /// Reads and writes go to the backing file. Keep it until the handle is released: the kernel needs it so long.
     pub fn passthrough(handle: FileHandle, flags: OpenFlags, backing: &BackingFile) -> Opened {
         Opened { handle, flags: flags | OpenFlags::PASSTHROUGH, backing: backing.raw() }
     }
