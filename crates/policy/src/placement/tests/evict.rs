@@ -682,7 +682,7 @@ fn some_levels() -> impl Strategy<Value = Vec<EvictSpec>> {
     );
     let level = level.prop_map(|(of, one, other, to, order)| {
         let to = to.map(|to| owned(&to)).unwrap_or_default();
-        EvictSpec { to, order, ..evict(of, one.max(other), one.min(other)) }
+        EvictSpec { order, to, ..evict(of, one.max(other), one.min(other)) }
     });
     prop::collection::vec(level, 0..4)
 }
