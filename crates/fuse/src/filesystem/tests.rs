@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
 use crate::abi::opcode;
 use crate::channel::Channel;
-use crate::tests::{Remembering, fake_kernel};
+use crate::tests::{Remembering, fake_kernel, fuzz};
 use crate::transport::dev::{DeviceReaders, Limits};
 
 /// Answers a few operations, forgets some, panics in others.
