@@ -126,6 +126,7 @@ fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities) -> Vec<Loss>
 }
 
 /// What is copied.
+#[derive(Clone, Copy)]
 struct Source<'a> {
     fd: BorrowedFd<'a>,
     /// It is open for reading, for this copy alone.
