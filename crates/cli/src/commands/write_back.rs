@@ -61,12 +61,12 @@ struct SetArgs {
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty; "auto" follows the kernel's threshold [default: unchanged;
-    /// at first "auto"].
+    /// Hold writers back so that no more than this is dirty; "auto", as at first, follows the kernel's threshold
+    /// [default: unchanged].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     limit: Option<ThresholdChange>,
-    /// Begin write-back above this; "auto" is half of the limit [default: unchanged if that is below the limit; else
-    /// "auto"].
+    /// Begin write-back above this; "auto" is half of the limit, also where the value is no longer below it [default:
+    /// unchanged].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     background: Option<ThresholdChange>,
     #[command(flatten)]
