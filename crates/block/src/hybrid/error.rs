@@ -126,7 +126,7 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} shrank from {} to {}, and lost its label, which lies at its end; make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash. It shrank to {}, and lost its label, which lies at its end; make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
