@@ -85,8 +85,11 @@ impl RulesArgs {
             (true, false) => format!("{mount}: {} would change", count(changes.len() as u64, "setting")),
             (false, false) => format!("{mount}: {} in force", count(number, "rule")),
         })?;
-        for key in not_in_force {
-            output::line(&format!("  not until the next mount: {}", visible(&key)))?;
+        for key in &not_in_force {
+            output::line(&format!("  not until the next mount: {}", visible(key)))?;
+        }
+        if not_in_force.iter().any(|key| key.ends_with("which is new")) {
+            output::line("  `umbrella branch add` takes a new branch in at once")?;
         }
         Ok(ExitCode::SUCCESS)
     }

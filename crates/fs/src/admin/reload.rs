@@ -79,10 +79,7 @@ impl Admin {
         for branch in &new.branches {
             match live.iter().find(|known| known.spec.name == branch.name) {
                 Some(known) => difference.of_branch(&known.settings(), branch),
-                None => others.push(format!(
-                    "branch {:?}, which is new (`umbrella branch add` takes it in at once)",
-                    branch.name
-                )),
+                None => others.push(format!("branch {:?}, which is new", branch.name)),
             }
         }
         let is_gone = |known: &&Arc<Branch>| new.branches.iter().all(|branch| branch.name != known.spec.name);
