@@ -7,12 +7,12 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 
-use crate::alone;
 use crate::support::disk::Disk;
 use crate::support::foreign::Mirror;
 use crate::support::pool::Pool;
 use crate::support::process::signal;
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::{alone, stop};
 
 const PROBES: &str =
     "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
@@ -41,8 +41,7 @@ fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File
         fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
     };
     assert!(poll(PATIENCE, || whole().then_some(())).is_some(), "the move has begun");
-    signal(mirror.pid(), Signal::SIGSTOP);
-    drop(slow);
+    stop(mirror, slow);
     let open = || File::options().read(true).write(true).open(pool.join("file")).ok();
     let file = poll(PATIENCE, open).expect("it can be opened where it was");
     assert!(local.join("file").exists(), "it is where it was");
@@ -144,8 +143,7 @@ fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
     let gone = || (!from.below().join("file").exists()).then_some(());
     assert!(poll(PATIENCE, gone).is_some(), "its old name goes");
-    signal(from.pid(), Signal::SIGSTOP);
-    drop(slow);
+    stop(&from, slow);
     eventually("it can be read", || fs::read(pool.join("file")).is_ok_and(|found| found == bytes(1, 200_000)));
     eventually("the branch that hangs is offline", || !pool.is_online("from"));
     let log = pool.log();

@@ -16,8 +16,11 @@ mod support;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nix::sys::signal::Signal;
 use support::eventually;
+use support::foreign::{Mirror, Tampered};
 use support::pool::Pool;
+use support::process::signal;
 
 /// Looks often, and does not wait for long.
 const IMPATIENT: &str = "probe_interval = \"200ms\"\nprobe_timeout = \"5s\"\n";
@@ -28,6 +31,14 @@ const B_BY_NAME: &str =
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the mirror in the middle of what it was told `slow`ly; it goes on when it gets SIGCONT. Who slowed it down may
+/// take the stop along, so it is stopped once more.
+fn stop(mirror: &Mirror, slow: Tampered) {
+    signal(mirror.pid(), Signal::SIGSTOP);
+    drop(slow);
+    signal(mirror.pid(), Signal::SIGSTOP);
 }
 
 fn wait_until(pool: &Pool, branch: &str, online: bool) {

@@ -10,12 +10,12 @@ use nix::fcntl::RenameFlags;
 use nix::sys::signal::Signal;
 
 use crate::support::disk::Disk;
-use crate::support::foreign::{Mirror, Tampered};
+use crate::support::foreign::Mirror;
 use crate::support::pool::Pool;
 use crate::support::process::signal;
 use crate::support::tree::names;
 use crate::support::{MIB, PATIENCE, eventually, poll};
-use crate::{B_BY_NAME, alone, wait_until};
+use crate::{B_BY_NAME, alone, stop, wait_until};
 
 const KEYS: &str =
     "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
@@ -45,12 +45,6 @@ fn wait_for(what: &str, done: impl Fn() -> bool) {
 fn answer<T>(call: JoinHandle<T>) -> T {
     wait_for("there is an answer", || call.is_finished());
     call.join().unwrap()
-}
-
-/// Stops the mirror before it carries out what it was told `slow`ly; it goes on when it gets SIGCONT.
-fn stop(mirror: &Mirror, slow: Tampered) {
-    signal(mirror.pid(), Signal::SIGSTOP);
-    drop(slow);
 }
 
 fn nothing_is_left_to_settle(local: &Disk, mirror: &Mirror) {
