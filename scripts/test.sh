@@ -30,3 +30,5 @@ from_device pool at_once:: failing_calls:: mounting:: overflow:: scenarios:: sta
 from_device posix suites::pjdfstest_passes_without_passthrough suites::fsx_passes_where_the_first_branch_overflows
 from_device hanging stopped::a_hung_branch_does_not_hang_the_others slow::others_go_on_while_many_wait
 from_device write_back
+from_device crash
+from_device model
