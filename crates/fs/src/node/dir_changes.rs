@@ -78,7 +78,8 @@ impl DirChanges {
         for note in taken {
             // One that was taken out of the pool is missed by nobody.
             let Some(branch) = branches.get(note.branch).ok().filter(|branch| !branch.is_retired()) else { continue };
-            let (now, left) = (branch.epoch(), branch.left_at());
+            // It has not left before the change: where an earlier time is read, it is leaving now.
+            let (now, left) = (branch.epoch(), branch.left_at().max(note.at));
             if now == Some(note.epoch) || left > note.at + SETTLED {
                 continue;
             }
