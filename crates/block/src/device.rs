@@ -74,11 +74,13 @@ pub enum Allocation {
     Hole,
 }
 
-/// Something that holds sectors. Calls block, and may come from many threads at once.
+/// A device that stores sectors. Calls block, and may come from many threads at once.
 ///
-/// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a write
-/// under way sees either; what [`flush`](BlockDevice::flush) was called for after it returned is durable once that
-/// returns. After a flush failed nothing written before it can be relied on, and the device refuses writes.
+/// The guarantees are those of a disk:
+/// - A power cut may tear a write between sectors, never inside one.
+/// - A read that overlaps a write under way sees either the old or the new data.
+/// - When [`flush`](BlockDevice::flush) returns, all writes that had returned before it was called are durable.
+/// - After a failed flush nothing written before it can be relied on, and the device refuses writes.
 pub trait BlockDevice: Send + Sync {
     /// What it is like.
     fn geometry(&self) -> Geometry;

@@ -1,11 +1,13 @@
 //! A regular file or a real device.
 //!
-//! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Not io_uring: the
-//! interface is one blocking call per transfer, so a ring would hold one entry at a time and cost a submission, a wait
-//! and a lock where `pread` costs one system call. What runs at once comes from the callers' threads;
-//! [`Geometry::queue_depth`] says how many pay. Measured with random reads of 4 KiB from a virtual disk, O_DIRECT, one
-//! thread with a ring of so many entries against so many threads with `pread`: 0.9 to 1.0 of their rate at 4 entries,
-//! 0.8 to 0.9 at 16 and 32, for about half of their processor time (4 instead of 7 us a read).
+//! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Calls at once come from
+//! the callers' threads; [`Geometry::queue_depth`] says how many are worth it.
+//!
+//! Why not io_uring: the interface is one blocking call per transfer. So a ring would hold one entry at a time, and
+//! cost a submission, a wait and a lock where `pread` costs one system call. Measured with random reads of 4 KiB from a
+//! virtual disk with O_DIRECT: one thread with a ring of n entries against n threads with `pread`. The ring reached 0.9
+//! to 1.0 of their rate at 4 entries, and 0.8 to 0.9 at 16 and 32. It took about half of their processor time (4
+//! instead of 7 us a read).
 //!
 //! What makes a write durable, and when:
 //! 1. [`Durability::Cached`]: `pwrite`; the page cache or the disk's own cache may hold it.
@@ -13,9 +15,9 @@
 //!    system lacks that.
 //! 3. [`BlockDevice::flush`]: `fdatasync`, which also empties the disk's cache.
 //!
-//! Linux tells of a failed write-back once, to whoever asks first, and forgets the pages. So 2 and 3 take turns, and
-//! after any of them failed the device is poisoned: it refuses writes and flushes for as long as it is open. Reads go
-//! on. A flush also fails when somebody has made a file shorter.
+//! Linux reports a failed write-back once, to the first caller that asks, and forgets the pages. So steps 2 and 3 take
+//! turns, and the first failure poisons the device: it refuses writes and flushes for as long as it is open. Reads go
+//! on. A flush also fails when another program has made a file shorter.
 //!
 //! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
 

@@ -1,7 +1,7 @@
-//! The disk's own thread: it alone holds the model, hands it what callers want, and answers them when the model says.
+//! The disk's own thread: it alone holds the model. It hands calls to the model, and answers them when the model says.
 //!
-//! What happens inside the model happens at its exact virtual time, however late the thread wakes up: requests arrive
-//! at the time at which their callers made them, a place that gets free is filled at the time at which it got free.
+//! Events inside the model happen at their exact virtual time, however late the thread wakes up. A request arrives when
+//! its caller made it, and a place in the queue is filled when it becomes free.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

@@ -69,7 +69,7 @@ pub enum ReadFault {
 pub enum Landed {
     /// None.
     Nothing,
-    /// The first so many, in sectors, rounded down to whole logical blocks.
+    /// The first sectors, up to this number, rounded down to whole logical blocks.
     First(u64),
     /// Each or not, as the seed decides.
     Some,
@@ -169,19 +169,19 @@ impl Rule {
         Rule { when: Occurrence::Nth(n), ..self }
     }
 
-    /// Only the first so many of them.
+    /// Only for the first `calls` of them.
     #[must_use]
     pub fn first(self, calls: u64) -> Rule {
         Rule { when: Occurrence::First(calls), ..self }
     }
 
-    /// The n-th of them and all later ones.
+    /// For the n-th of them and all later ones.
     #[must_use]
     pub fn from_nth(self, n: u64) -> Rule {
         Rule { when: Occurrence::From(n), ..self }
     }
 
-    /// One in so many of them, as the seed decides.
+    /// For one in `calls` of them, as the seed decides.
     #[must_use]
     pub fn one_in(self, calls: u64) -> Rule {
         Rule { when: Occurrence::OneIn(calls), ..self }

@@ -270,9 +270,9 @@ impl Hybrid {
         self.shared.drain()
     }
 
-    /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes
-    /// later is not taken for a write that was cut off, and a disk that was changed is recognised. What the log has
-    /// stays there for the next opening.
+    /// Closes the pair: stops the keeper, makes all writes durable, and notes that in the superblock. So the next
+    /// opening does not mistake later damage for a write that was cut off, and recognises a disk that was changed. Data
+    /// in the log stays there for the next opening.
     pub fn close(mut self) -> Result<(), HybridError> {
         self.stop_keeper();
         self.shared.flush_all()?;

@@ -1,8 +1,8 @@
-//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of what is
-//! before it.
+//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of the
+//! bytes before it.
 //!
 //! ```text
-//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
+//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used; more while it lists lost sectors
 //!         4 KiB    superblock, copy 1          the later generation counts, should they differ
 //!         8 KiB    double-write area           a label, and up to 15 headers that replace damaged ones in the log
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
@@ -16,15 +16,16 @@
 //!         4 KiB    data of the entries, one behind the other; filled up to a multiple of 4 KiB
 //! ```
 //!
-//! Version 1 has neither marks nor addresses of the record before, up to 167 entries, and says less in its labels. It
-//! is read; what is written is version 2, and an opening writes the labels.
+//! Version 1 has neither marks nor the addresses of the record before, up to 167 entries, and less in its labels. It
+//! can be read. Only version 2 is written, and an opening writes the labels.
 //!
-//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies,
-//! written and flushed one after the other: either is enough, should the other be damaged. Only a list of lost sectors
-//! is longer; of that a power cut may leave one copy torn, and the other one is whole. Positions in the log and
-//! sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a crash
-//! cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records
-//! count at the tail.
+//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one. Both have two
+//! copies, written and flushed one after the other: either is enough if the other is damaged. Only a list of lost
+//! sectors is longer: a power cut may leave one copy of it torn, but the other one is whole.
+//!
+//! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records from
+//! before a crash cannot be mistaken for the continuation of those written after it. The superblock says from which
+//! epoch on records count at the tail.
 
 mod copies;
 mod record;

@@ -9,7 +9,7 @@ use super::format::{Header, RecordNo};
 /// What the records that were written say, and what the next one is to say.
 #[derive(Debug)]
 pub(super) struct LogMarks {
-    /// The highest promised mark on flash, but for what was only expected.
+    /// The highest promised mark on flash, except marks that only expected a flush.
     pub(super) promised: RecordNo,
     /// The last record, if it promises itself because a flush is expected.
     pub(super) expected: Option<RecordNo>,

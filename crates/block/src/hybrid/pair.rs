@@ -454,8 +454,9 @@ pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
     wipe(&*disk.device, tag)
 }
 
-/// Gives up what a flash has for a disk that went on without it, or is about to, so that it can be used again: the disk
-/// has its tag or none, and is as large as it was. Whether it was the flash of such a disk.
+/// Frees a flash whose disk went on without it, or is about to, so that it can be used again. The contents of its log
+/// are given up. The disk has its tag or none, and is as large as it was. Returns whether it was the flash of this
+/// disk.
 pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
     let superblock = read_superblock(flash)?;
     let is_of = match read_tag(disk) {

@@ -1,16 +1,16 @@
-//! What the log of a pair holds, however damaged it is.
+//! The contents of the log of a pair, however damaged it is.
 //!
-//! It goes through the records as an opening does ([`super::recover`]), and on behind one that was durable and is
-//! damaged:
-//! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones
-//!   replaced them.
-//! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does
-//!   it come from the last opening, it counts, and so do all behind it; else it may be left over from before a crash,
-//!   behind something that was written in its place: what it holds is lost as well, since nobody knows whether it is
-//!   the newest.
+//! The survey follows the records as an opening does ([`super::recover`]), and goes on behind a record that was durable
+//! and is damaged:
+//! - If the header is whole, it tells what the record held. Writes with wrong data are lost, unless later ones replaced
+//!   them.
+//! - If it is not, the record behind it may tell what the damaged one held; else nobody knows. The next record is
+//!   searched for. If it comes from the last opening, it and all records behind it count.
+//! - Otherwise the record found may be left over from before a crash, behind a record that was written in its place.
+//!   Its contents are lost as well, since nobody knows whether they are the newest.
 //!
-//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock
-//! ([`super::lost_sectors`]), is lost until a later record replaces it.
+//! Sectors of flash that cannot be read count as damaged. Sectors in the superblock's list of earlier losses
+//! ([`super::lost_sectors`]) are lost until a later record replaces them.
 
 use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};

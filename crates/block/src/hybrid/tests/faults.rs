@@ -271,7 +271,7 @@ fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
     assert_eq!(read(&bed.inner, 2900, 90), fill(30, 90));
 }
 
-/// The log, but for its first record, which cannot be read behind its header.
+/// Fails reads of the first record's data; its header and the rest of the log can be read.
 fn unreadable_data() -> Rule {
     Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + 8, 8))
 }

@@ -55,7 +55,7 @@ impl Gated {
         self.gate.lock().broken = Some(range);
     }
 
-    /// Returns when so many calls stand at the gate.
+    /// Returns when `calls` calls wait at the gate.
     pub(super) fn holds(&self, calls: usize) {
         let mut gate = self.gate.lock();
         self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, PATIENCE);
@@ -138,7 +138,7 @@ impl House {
         Hybrid::open(disk, flash, self.bed.clone(), options, spin_down).expect("the pair can be opened")
     }
 
-    /// Opened, with so many sectors of `byte` there, which only the log has.
+    /// An open pair with `count` sectors of `byte` at `start`, which only the log holds.
     pub(super) fn asleep_with(&self, algorithm: Algorithm, start: u64, count: u64, byte: u8) -> Hybrid {
         let hybrid = self.hybrid(algorithm);
         hybrid.sleep().expect("it sleeps");
