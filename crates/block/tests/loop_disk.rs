@@ -251,7 +251,7 @@ impl BlockDevice for Busy {
     }
 }
 
-/// Lets writes pass when so many are under way at once.
+/// Lets writes pass once `needed` of them are under way at the same time.
 struct Gate {
     memory: Memory,
     needed: AtomicU64,

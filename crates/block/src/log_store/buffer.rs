@@ -163,7 +163,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Room for so many blocks from a slot on, to be read into.
+    /// A buffer for `blocks` blocks from a slot on, to read into.
     pub(super) fn begin(&mut self, slot: u32, blocks: u32) -> &mut [u8] {
         self.start = slot;
         self.read = u64::from(blocks);

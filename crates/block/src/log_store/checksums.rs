@@ -52,7 +52,7 @@ struct Known {
 }
 
 impl BlockChecksums {
-    /// Nothing known; for so many bytes of memory.
+    /// No checksum is known yet; they may take `memory` bytes.
     pub(super) fn new(shape: Shape, memory: u64) -> BlockChecksums {
         let most = memory / (u64::from(shape.segment_blocks) * size_of::<Tag>() as u64);
         let mut segments = Vec::new();

@@ -69,8 +69,8 @@ pub(super) struct Core {
     pub(super) map: LogicalMap,
     /// Where each page of the map lies, and its checksum.
     pub(super) index: Vec<Option<IndexEntry>>,
-    /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not
-    /// all, even if it can be read another time.
+    /// Pages that could not be used while the log was replayed. The log changes them further, so the version on the
+    /// disk is incomplete, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.

@@ -153,7 +153,8 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
     })
 }
 
-/// The shape of a store of so many segments, and the segments of each checkpoint area; nothing if they are too few.
+/// The shape of a store of `segments` segments, and the number of segments of each checkpoint area. `None` if there are
+/// too few.
 pub(super) fn size(
     segment_blocks: u32,
     segments: u32,

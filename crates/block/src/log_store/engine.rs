@@ -311,7 +311,7 @@ impl StoreShared {
         self.named.device.read(Lba(block.0 * BLOCK_SECTORS), buffer)
     }
 
-    /// The device's arm goes to a block, and on over so many bytes.
+    /// Counts a move of the device's arm to a block, and over the next `bytes` bytes.
     pub(super) fn moved(&self, block: BlockNo, bytes: usize) {
         let end = block.0 + (bytes / BLOCK_BYTES) as u64;
         let last = self.arm.swap(end, Ordering::Relaxed);

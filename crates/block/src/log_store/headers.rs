@@ -1,8 +1,8 @@
-//! The chunks of a segment, by their headers: for whoever has lost the map.
+//! The chunks of a segment, found by their headers: for a store without its map.
 //!
-//! A header says how many blocks lie behind it, so from the beginning of a segment one leads to the next. Behind a
-//! damaged one the next is searched for, block by block: it must be later than those before it, so that neither what is
-//! left of an earlier life of the segment nor a user's data is taken for one.
+//! A header says how many blocks lie behind it, so each one leads to the next from the beginning of the segment on.
+//! Behind a damaged header, the next one is searched for block by block. It must be later than those before it. So
+//! neither the remains of an earlier life of the segment nor a user's data is mistaken for one.
 
 use std::ops::Range;
 

@@ -7,12 +7,12 @@ use umbrella_units::BlockNo;
 
 use super::format::{CheckpointNo, PendingLoss, Sequence, joined};
 
-/// So many runs of blocks are told.
+/// The most runs of blocks that are shown.
 const MOST_RUNS: usize = 32;
-/// So many runs of blocks are kept: 32 MiB at most while they are joined. What is lost beyond them counts as unknown.
+/// The most runs of blocks that are kept: 32 MiB at most while they are joined. Further losses count as unknown.
 pub(super) const MOST_KEPT_RUNS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 
-/// So many runs may wait for being joined.
+/// The most runs that wait to be joined, beside as many as there were after the last time.
 const JOIN_FROM: usize = 1024;
 
 /// Flushed data that the log has no more, for certain or perhaps.

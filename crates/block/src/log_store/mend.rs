@@ -37,7 +37,7 @@ impl StoreState {
 }
 
 impl StoreShared {
-    /// Rebuilds what is damaged of the map, this page among it. The lock is let go of meanwhile.
+    /// Rebuilds the damaged pages of the map, this one among them. Releases the lock meanwhile.
     pub(super) fn mend(
         &self,
         state: &mut MutexGuard<'_, StoreState>,

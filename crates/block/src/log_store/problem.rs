@@ -11,7 +11,7 @@ use super::format::FormatError;
 use super::loss::{BlockRanges, Loss};
 use crate::error::BlockError;
 
-/// So many runs of blocks are told.
+/// The most runs of blocks that are listed.
 pub(super) const MOST_RUNS: usize = 32;
 
 /// What is wrong.

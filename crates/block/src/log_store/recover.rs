@@ -279,8 +279,8 @@ fn recover_or_look(
 
 /// Reads a store as it was left. Writes nothing.
 ///
-/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is
-/// doubtful then is not used unless it is to be salvaged.
+/// If the log continues in a page of the map that cannot be used, the page is rebuilt. If that leaves a block doubtful,
+/// the store is refused, except for salvage.
 pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -> Result<Recovered, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {

@@ -191,7 +191,7 @@ impl Salvage {
         ByteSize(self.superblock.shape.advertised().0 * PAGE_BYTES)
     }
 
-    /// What is damaged of the structures that say where blocks lie.
+    /// The damage to structures that say where blocks lie.
     pub fn damage(&self) -> &[LogStoreError] {
         &self.damage
     }

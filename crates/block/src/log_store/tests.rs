@@ -81,7 +81,7 @@ fn fill_up(store: &LogStore) -> u64 {
     blocks
 }
 
-/// Writes so many blocks, and flushes them.
+/// Writes `count` blocks at random places, and flushes them.
 fn write_at_random(store: &LogStore, random: &mut StdRng, count: u64) {
     for _ in 0..count {
         let block = random.random_range(0..sectors_of(store) / 8);

@@ -192,17 +192,17 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Lets the driver have so many requests at once, or all it can: a device that was used before has what it was
-    /// given then. The kernel takes `nr_requests` for that only while there is no scheduler; with one, it is the number
-    /// of those that wait.
+    /// Sets how many requests the driver may have at once; without `depth`, to the most it can. A reused device keeps
+    /// the former value otherwise. The kernel takes `nr_requests` for that only while there is no scheduler. With one,
+    /// it is the number of requests that wait.
     fn limit_queue(&self, depth: Option<u32>) -> Result<(), LoopError> {
         let most = self.sysfs("mq/0/nr_tags").ok().and_then(|most| most.trim().parse().ok()).unwrap_or(DRIVER_REQUESTS);
         let depth = depth.map_or(most, |depth| depth.clamp(LEAST_REQUESTS, most));
         let schedulers = self.sysfs("queue/scheduler").unwrap_or_default();
         let chosen = schedulers.split_once('[').and_then(|(_, rest)| rest.split(']').next());
         self.set("queue/scheduler", "none")?;
-        // The number that is shown after a change of the scheduler is not that of the places there are, and the kernel
-        // takes the number that is shown for no change: another one goes first.
+        // After a change of the scheduler the kernel shows another number than it uses, and ignores a write of the
+        // shown number. So a different number goes first.
         let other = if depth > LEAST_REQUESTS { depth - 1 } else { most };
         self.set("queue/nr_requests", &other.to_string())?;
         self.set("queue/nr_requests", &depth.to_string())?;

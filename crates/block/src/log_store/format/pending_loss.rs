@@ -91,7 +91,7 @@ impl PendingLoss {
         }
     }
 
-    /// Whether a store of so many logical blocks can have lost it.
+    /// Checks that a store of `advertised` logical blocks can have lost it.
     pub(super) fn check(&self, advertised: u64) -> Result<(), FormatError> {
         let field = Field::PendingLoss;
         check(THIS, field, (self.blocks.len() + self.among.len()) as u64, Limit::AtMost(MOST_RUNS as u64))?;

@@ -1,8 +1,9 @@
-//! What is left of a damaged header of a chunk: enough to know that there was one, and whether a flush had promised it.
+//! The readable remains of a damaged header of a chunk: enough to know that there was one, and whether a flush had
+//! promised it.
 //!
-//! A header that a power cut tore has its first sector whole or not at all. So magic, store, epoch, number and mark are
-//! right together, and the mark tells what nobody was promised. In a damaged header one of them may be wrong: where the
-//! header is whole with another epoch or mark, it was that one.
+//! If a power cut tore the header, its first sector is whole or absent. Then magic, store, epoch, number and mark
+//! agree, and the mark shows that nobody was promised anything. If damage hit the header, one of them may be wrong. If
+//! another epoch or mark makes the header whole, that field was the wrong one.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -51,8 +51,8 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the
-    /// first tenth.
+    /// The cost of filling `used` hundredths of a store, and then writing `count` blocks again, nine of ten of them in
+    /// the first tenth.
     fn of_hot_and_cold(used: u64, count: u64) -> Cost {
         Cost::of_hot_and_cold_on(&large(256, false), used, count)
     }

@@ -110,7 +110,7 @@ pub(super) enum Broken {
     LongWrite(u32),
 }
 
-/// What the client is told of an error of the device.
+/// The error code that the client gets for an error of the device.
 pub(super) fn error_code(error: &BlockError) -> ErrorCode {
     match error {
         BlockError::BeyondEnd { .. } | BlockError::Unaligned { .. } => ErrorCode::Invalid,

@@ -125,7 +125,7 @@ impl<'b> Cursor<'b> {
         Some(first)
     }
 
-    /// A length and so many bytes of UTF-8, no more than the protocol allows.
+    /// A string: a length and as many bytes of UTF-8, no more than the protocol allows.
     pub(super) fn string(&mut self) -> Option<&'b str> {
         let len = self.u32()? as usize;
         if len > MAX_STRING {

@@ -1,4 +1,4 @@
-//! What the driver is told of a device (`struct ublk_params`).
+//! The description of a device for the driver (`struct ublk_params`).
 
 use umbrella_units::SECTOR_BYTES;
 
