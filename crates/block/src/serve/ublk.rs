@@ -26,8 +26,8 @@
 //! 4. The files are closed, and DEL_DEV frees the number; /dev/ublkcN is gone.
 //!
 //! **A daemon that is killed**: io_uring cancels its commands. Recovery is not enabled, so the driver then fails the
-//! requests under way, refuses new ones and removes /dev/ublkbN. /dev/ublkcN stays, without a device, and the next
-//! start removes it (step 1).
+//! requests under way, refuses new ones and removes /dev/ublkbN. The file /dev/ublkcN stays, without a device, and the
+//! next start removes it (step 1).
 
 mod error;
 mod kernel;

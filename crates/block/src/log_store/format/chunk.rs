@@ -33,9 +33,9 @@
 //!                                                                     of marks
 //! ```
 //!
-//! A mark sets two limits: how far the log was whole at the last device flush that had ended when the chunk was
-//! completed, and how many more chunks the flush under way promises. A damaged chunk up to the first limit held flushed
-//! data; one up to the second perhaps did. Nobody was told that later ones are durable.
+//! A mark sets two limits. The first is how far the log was whole at the last device flush that had ended when the
+//! chunk was completed. The second adds the chunks that the flush under way promises. A damaged chunk up to the first
+//! limit held flushed data; one up to the second perhaps did. Nobody was told that later ones are durable.
 //!
 //! Version 2, with the incompatible feature of repeats, where there was a chunk before it:
 //!

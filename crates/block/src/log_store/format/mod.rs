@@ -22,9 +22,9 @@
 //! 3. From the heads of that checkpoint on, [`ChunkHeader`]s are followed while they have this store, this checkpoint,
 //!    and the next sequence number.
 //!
-//! Two things show losses at the end of the log: marks of flushes in the headers of chunks ([`Entry::Mark`]), and the
-//! part of each header that repeats the one before it ([`Repeat`]). A store that was made without these two features
-//! gets both when a program that knows them first writes to it.
+//! Headers of chunks show losses at the end of the log: by marks of flushes ([`Entry::Mark`]), and by repeating the
+//! header before them ([`Repeat`]). A store that was made without these two features gets both when a program that
+//! knows them first writes to it.
 //!
 //! Common rules:
 //! - Magic, version and checksum keep their place in all versions, magic and version at the front. So a newer version
