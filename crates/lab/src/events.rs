@@ -1,8 +1,8 @@
-//! A run that was recorded live, decided again: by the policy that decided then, which has to answer the same bit for
-//! bit, or by another, to see what it would have written.
+//! Repeats the decisions of a run that was recorded live. The policy that decided then has to give the same answers bit
+//! for bit; another policy shows what it would have written.
 //!
-//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write as
-//! much. What was written in between stays as it was recorded: the record says when pages became dirty, not why.
+//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write the
+//! same amount. Writes in between stay as recorded: the record says when pages became dirty, not why.
 
 use std::io::{BufRead, Read};
 

@@ -26,8 +26,8 @@ const SPIN_DOWNS: [&str; 3] = [BY_ITSELF, "adaptive", "rent_to_buy"];
 /// Sizes of flash.
 const FLASHES: [ByteSize; 4] = [ByteSize(128 << 20), ByteSize(512 << 20), ByteSize(2 << 30), ByteSize(8 << 30)];
 
-/// Assumed: a drive bears 50,000 starts of its motor, as data sheets of desktop drives have it; in five years that is
-/// so many a day.
+/// The most motor starts a day. Assumed: a drive bears 50,000 starts, as data sheets of desktop drives say, and lasts
+/// five years.
 pub const MOST_STARTS_A_DAY: f64 = 27.0;
 
 /// A shorter recording says nothing: sleep pays after a minute or so, and habits show over hours.
@@ -194,7 +194,7 @@ mod tests {
     const SMALL: Option<ByteSize> = Some(ByteSize(128 << 20));
     const LARGE: Option<ByteSize> = Some(ByteSize(8 << 30));
 
-    /// A day with each seed at so many watts of the disk, one of the flash, and so many starts.
+    /// One day for each seed, with the given watts of the disk, one watt of the flash, and `starts` motor starts.
     fn runs(
         flash: Option<ByteSize>,
         spin_down: &'static str,

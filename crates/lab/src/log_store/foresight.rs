@@ -16,7 +16,7 @@ pub(super) struct Deaths {
 const NEVER: u32 = u32::MAX;
 
 impl Deaths {
-    /// Of the first writing of the data in a log that is so full, and of the run until so many blocks are written.
+    /// Covers the first writing of the data in a log of that utilisation, and the run until `until` blocks are written.
     pub(super) fn of(input: &LogInput, utilisation: Percent, until: Pages) -> Deaths {
         let mut by_birth = Vec::new();
         let mut alive = vec![NEVER; (input.blocks().0 + input.cold(utilisation)) as usize];

@@ -168,14 +168,14 @@ impl LogInput {
         self.blocks
     }
 
-    /// How many blocks hold data at a time, at most: all, but for those that are discarded.
+    /// The most blocks that hold data at a time: all of them, except those that are discarded.
     pub fn most_live(&self) -> Pages {
         self.most_live
     }
 
-    /// The blocks that hold data at the beginning, in the order of their addresses, as they will each time that the
-    /// requests begin again: all but those that end discarded. On a disk, blocks that are never touched lie between
-    /// them; their numbers are behind all others.
+    /// The blocks that hold data at the beginning, in the order of their addresses. It is the same set each time that
+    /// the requests begin again: all blocks except those that end discarded. On a disk, blocks that are never touched
+    /// lie between them; their numbers are behind all others.
     pub(super) fn filled(&self, utilisation: Percent) -> impl Iterator<Item = BlockNo> + '_ {
         let touched = self.blocks.0;
         let cold = self.cold(utilisation);

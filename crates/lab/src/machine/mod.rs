@@ -1,15 +1,15 @@
-//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides what of it goes
-//! to a modelled disk.
+//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides which of its
+//! pages go to a modelled disk.
 //!
-//! Everything happens in virtual time. Three things make time go on: a client that is ready, the disk, and the periodic
-//! write-back; the earliest is next, and on a tie the disk goes first, then the periodic write-back, then clients in
-//! the order in which they became ready. So a run depends on its input and seed only.
+//! Everything happens in virtual time. Three things advance it: a client that is ready, the disk, and the periodic
+//! write-back. The earliest is next. On a tie the disk goes first, then the periodic write-back, then clients in the
+//! order in which they became ready. So a run depends only on its input and seed.
 //!
-//! - `client.rs`: what a client is, and why it waits; `step.rs`: what its steps do.
-//! - `pages.rs`: reads, read-ahead, metadata blocks, and what the page cache tells the policy.
+//! - `client.rs`: a client, and why it waits; `step.rs`: what its steps do.
+//! - `pages.rs`: reads, read-ahead, metadata blocks, and the events that the page cache passes to the policy.
 //! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the
 //!   policy decides; `queue.rs`: how they become requests.
-//! - `chooser.rs`: whom they ask. `files.rs`: where files lie on disk, and staging.
+//! - `chooser.rs`: which policy chooses them. `files.rs`: where files lie on disk, and staging.
 
 mod chooser;
 mod client;

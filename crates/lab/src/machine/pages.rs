@@ -92,14 +92,14 @@ impl Computer {
         }
     }
 
-    /// Sees to it that so many pages can enter the cache. False: somebody has to wait for the disk first.
+    /// Makes room for `pages` pages in the cache. False: the caller has to wait for the disk first.
     pub(super) fn room(&mut self, now: Nanos, pages: u64) -> bool {
         let free = self.cache.make_room(pages, &mut self.changes).is_ok();
         self.reclaimed(now, if free { 0 } else { pages });
         free || (self.files.staged_pages() > 0 && self.cache.make_room(pages, &mut self.changes).is_ok())
     }
 
-    /// Passes on what the page cache told, and lets staged files give up their share of what reclaim took.
+    /// Passes on the events of the page cache, and lets staged files give up their share of what reclaim took.
     fn reclaimed(&mut self, now: Nanos, short: u64) {
         let staged = self.files.staged_pages() > 0;
         let dropped = |change: &&Change| matches!(change, Change::Dropped { .. });
@@ -259,13 +259,13 @@ impl Computer {
         }
     }
 
-    /// The staged files used longest ago, with so many pages together, get their places on disk.
+    /// Gives the staged files used longest ago, with at least `pages` pages together, their places on disk.
     pub(super) fn transform_longest(&mut self, now: Nanos, pages: u64) {
         let files = self.files.staged_longest(pages);
         self.transform_while_there_is_room(now, &files);
     }
 
-    /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others
+    /// Gives staged files their places on disk as long as there is room for the metadata that this dirties. The others
     /// wait for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {
         while let [file, rest @ ..] = files {

@@ -400,7 +400,7 @@ fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
     assert!(staged.file_distance < direct.file_distance, "{} < {}", staged.file_distance, direct.file_distance);
 }
 
-/// So many files of 100 pages, made one after the other.
+/// `files` files of 100 pages, made one after the other.
 fn hundreds(files: u64) -> impl Iterator<Item = Step> {
     (0..files).flat_map(|n| [create(n), write(n, 0, 100)])
 }

@@ -1,9 +1,9 @@
-//! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show
-//! what is decided here, so that both name the same winner.
+//! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show the
+//! decisions made here, so that both name the same winner.
 //!
-//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Of a sweep that is
-//! the first row with the same values of what was swept. Outcomes that differ by the seed only are one [`Row`], whose
-//! figures are means: one seed is one sample, and where the seeds of two rows overlap there is no difference. A label
+//! Outcomes of one input form a [`Group`]; its first row is the baseline for the others. In a sweep the baseline is the
+//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one [`Row`], whose
+//! figures are means. One seed is one sample, and where the seeds of two rows overlap there is no difference. A label
 //! is the policy and whatever else differs inside the group. Runs that were cut short win nothing and are in no mean:
 //! their figures are those of a shorter run.
 

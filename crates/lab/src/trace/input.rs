@@ -42,7 +42,7 @@ pub(super) fn decompress(mut source: impl Read + Send + 'static) -> io::Result<(
     ))
 }
 
-/// Counts what is read of a source, for a progress bar.
+/// Counts the bytes read from a source, for a progress bar.
 #[derive(Debug)]
 pub(super) struct Counted<R> {
     pub(super) source: R,

@@ -1,5 +1,5 @@
-//! From what a program does (write this whole file in blocks, then read that one) to single steps, one at a time, so
-//! that a file of many gigabytes takes no memory.
+//! Turns what a program does (write this whole file in blocks, then read that one) into single steps, one at a time. So
+//! a file of many gigabytes takes no memory.
 
 use std::collections::VecDeque;
 

@@ -157,8 +157,8 @@ fn mostly(
     Ok(hits > misses)
 }
 
-/// Whether a block so far behind one that was read a while ago is read ahead; the read is so many quarters of a track
-/// behind its start.
+/// Whether the block `distance` blocks behind a block that was read a while ago has been read ahead. The read is
+/// `quarters` quarters into its track.
 fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let track = some_track(meter, map);
@@ -169,7 +169,7 @@ fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -
     })
 }
 
-/// Whether the first block of a stream of so many is in the buffer when the last one was read.
+/// Whether the first block of a stream of `length` blocks is still in the buffer when the last one was read.
 fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, MeasureError> {
     let read = (STREAM_READ / u64::from(meter.block())).min(length);
     mostly(meter, |meter| {
@@ -183,7 +183,7 @@ fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, M
     })
 }
 
-/// Whether the first of so many streams is in the buffer when the last one was begun.
+/// Whether the first of `streams` streams is still in the buffer when the last one was begun.
 fn follows_streams(meter: &mut Meter<'_>, streams: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let first = meter.anywhere();

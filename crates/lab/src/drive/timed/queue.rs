@@ -35,7 +35,7 @@ impl QueueTimings {
         self.measure_reads(meter, |depth| READS + MORE_READS * depth as usize, 1)
     }
 
-    /// The same with so many reads of so many sectors at each depth.
+    /// Like [`QueueTimings::measure`], with `reads` reads of `sectors` sectors at each depth.
     pub(super) fn measure_reads(
         &mut self,
         meter: &mut Meter<'_>,
