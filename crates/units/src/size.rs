@@ -15,7 +15,7 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(ByteSize),
     /// A share of the whole: 5 % is 5000.
     MilliPercent(u32),

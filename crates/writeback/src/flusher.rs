@@ -219,13 +219,14 @@ impl Flusher {
         self.shared.take_errors()
     }
 
-    /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never
+    /// Lets a writer of `wrote` pages go on: at once, or later from another thread, when there is room for more. Never
     /// blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
     }
 
-    /// Chooses nothing until [`Flusher::resume`]: the kernel writes back now, and two would be in each other's way.
+    /// Chooses nothing until [`Flusher::resume`]: the kernel writes back now, and the two would get in each other's
+    /// way.
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::Release);
     }
@@ -264,8 +265,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Starts to record events and selections into a new file of about so many bytes at most. A record that was being
-    /// written ends.
+    /// Starts to record events and selections into a new file of about `most` bytes at most. Ends a record that was
+    /// being written.
     pub fn record_to(&self, path: &Path, most: ByteSize) -> Result<(), FlusherError> {
         let journal = Journal::create(path, most)?;
         self.end_record()?;

@@ -14,15 +14,15 @@ use crate::sys::Mapped;
 
 /// Extents kept of one file.
 const MOST_EXTENTS: usize = 4096;
-/// What is asked for at once begins at a multiple of so many pages: 128 MiB.
+/// Number of pages that one query covers; it begins at a multiple of this: 128 MiB.
 const WINDOW: u64 = 1 << 15;
-/// Of a file in so many pieces that one answer does not reach that far, it begins so few pages before the page that is
-/// asked for: their extents fit into one answer, and the one before the page is most likely among them.
+/// Number of pages before the wanted page at which a query begins, if the file has too many pieces for one answer to
+/// cover a window. The extents of these pages fit into one answer, most likely with the one before the page.
 const NEAR: u64 = 64;
-/// After so long, pages without a place are asked for again: the kernel may have written them.
+/// Pages without a place are asked for again after this time: the kernel may have written them.
 const OLD: Nanos = Nanos::from_secs(5);
 
-/// What is known of one file's places.
+/// The known places of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Everything from here ...

@@ -1,5 +1,5 @@
-//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that
-//! come from outside.
+//! The state of a flusher, and the effect of each event on it. It makes no system calls, except those of [`Answer`]s
+//! that come from outside.
 
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};

@@ -101,8 +101,8 @@ impl PageCache {
         self.slab.bytes() + self.files.bytes()
     }
 
-    /// Says that others hold so many pages of the memory that are nowhere on disk (staged files). They count as dirty
-    /// for both thresholds; the cache has as many fewer from now on, and gives back what is too much with the next
+    /// Sets the number of pages of the memory that others hold and that are nowhere on disk (staged files). They count
+    /// as dirty for both thresholds. The cache has as many fewer from now on, and gives back the surplus with the next
     /// [`PageCache::make_room`].
     pub fn set_held(&mut self, pages: u64) {
         self.held = pages;
@@ -210,8 +210,8 @@ impl PageCache {
         self.drop_page(id);
     }
 
-    /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages
-    /// are off: it may be written again meanwhile, and is dirty then, but goes to disk once at a time).
+    /// A dirty page goes to disk from now on. False if it is not dirty, or is still on its way from before. Stable
+    /// pages are off: the page may be written again meanwhile, and is dirty then, but goes to disk once at a time.
     pub fn begin_write_back(&mut self, page: PageKey) -> bool {
         let Some(id) = self.slab.find(page) else { return false };
         let flags = self.slab.at(id).flags;
@@ -293,10 +293,11 @@ impl PageCache {
     }
 
     /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty,
-    /// pages in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or
-    /// becomes so again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and
-    /// one wake-up.
+    /// pages in index order. The caller writes them all. A file counts as dirty since `now` if it stays dirty or
+    /// becomes so again. Except after [`PageCache::written_in_part`], no page waits for longer than the time of expiry
+    /// and one wake-up.
     ///
+    /// With [`ExpireBy::Pages`] each page's own time counts, and nothing puts it off.
     /// With [`ExpireBy::Pages`] it is each page's own time that counts, and nothing puts it off.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
         let Some(expire_after) = self.config.expire_after else { return };
@@ -336,9 +337,9 @@ impl PageCache {
         }
     }
 
-    /// Background write-back wrote some of the file's pages and leaves others dirty: it counts as dirty since `now`,
-    /// and goes behind all other dirty files, "so that other inodes on this superblock will get some writeout"
-    /// (`__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew).
+    /// Background write-back wrote some of the file's pages and leaves others dirty. The file counts as dirty since
+    /// `now`, and goes behind all other dirty files, "so that other inodes on this superblock will get some writeout".
+    /// Source: `__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew.
     pub fn written_in_part(&mut self, file: FileId, now: Nanos) {
         let Some(place) = self.files.find(file) else { return };
         if self.files.at(place).dirty_pages > 0 && self.files.at(place).since < now {

@@ -24,7 +24,7 @@ pub struct Source {
 
 impl Source {
     /// Watches the file system with this device number (`s_dev`, as `/proc/self/mountinfo` shows it) through a ring of
-    /// at least so many bytes.
+    /// at least `ring` bytes.
     pub fn watch(device: Dev, ring: ByteSize) -> Result<Source, BpfError> {
         let page = rustix::param::page_size() as u64;
         let programs = Programs::attach(device, ByteSize(ring.0.clamp(page, 1 << 30).next_power_of_two()))?;

@@ -13,15 +13,15 @@ pub struct Measured {
     pub layout: Option<Layout>,
     /// Seek times before a read: distances in cylinders, rising, and their times. Between them the time is on a line.
     pub seeks: Option<Box<[(u32, Nanos)]>>,
-    /// What settling for a write takes longer than for a read, in nanoseconds, after a seek as after a head switch.
+    /// How much longer settling for a write takes than for a read, in nanoseconds, after a seek as after a head switch.
     pub write_settle: i64,
-    /// Whether the heads settle again on the cylinder where they are: before a write as long as for a head switch,
-    /// before a read that follows a write as long as for a seek to the next cylinder, because reading and writing
-    /// elements stand apart.
+    /// Whether the heads settle again on the cylinder where they are, because reading and writing elements stand apart.
+    /// That takes as long as a head switch before a write. Before a read that follows a write, it takes as long as a
+    /// seek to the next cylinder.
     pub settles_again: bool,
-    /// What commands and the bus take.
+    /// The times of commands and the bus.
     pub commands: Option<CommandTimes>,
-    /// What is kept in the buffer.
+    /// The rules of the buffer.
     pub buffer: Option<BufferRules>,
 }
 
