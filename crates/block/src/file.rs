@@ -71,7 +71,7 @@ pub struct FileDevice {
     /// Sectors, if there are more by now than at the opening.
     grown: AtomicU64,
     transfer: Transfer,
-    /// Held by whoever may be the one to learn of a failed write-back, until the others can see it too.
+    /// Held by the call that may be the one to learn of a failed write-back, until the others can see it too.
     turn: Mutex<()>,
     flushes_begun: AtomicU64,
     /// Reads that failed.
@@ -107,7 +107,7 @@ impl FileDevice {
         self.cache
     }
 
-    /// Reads that failed; nothing if all were done.
+    /// Reads that failed; `None` if all were done.
     pub fn failed_reads(&self) -> Option<FailedReads> {
         let count = self.failed_reads.load(Ordering::Relaxed);
         (count > 0).then(|| FailedReads { count, last: Lba(self.failed_at.load(Ordering::Relaxed)) })

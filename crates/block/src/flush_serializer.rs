@@ -17,7 +17,7 @@ pub(crate) struct FlushSerializer {
     inner: Arc<dyn BlockDevice>,
     /// How many flushes have begun.
     begun: AtomicU64,
-    /// Held by whoever flushes; how that failed.
+    /// Held by the thread that flushes; the error of the flush that failed.
     failed: Mutex<Option<BlockError>>,
 }
 

@@ -216,7 +216,7 @@ fn writers_that_wait() -> u64 {
     tasks.filter(waits).count() as u64
 }
 
-/// Takes writes and does not end them before it is told to, and counts them.
+/// Counts writes, and holds them until the test releases them.
 struct Busy {
     memory: Memory,
     /// No write ends.

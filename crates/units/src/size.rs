@@ -53,7 +53,7 @@ impl WrongSize {
 }
 
 impl Amount {
-    /// Whether it is nothing, of whatever whole.
+    /// Whether it is zero, whatever the whole is.
     pub fn is_zero(self) -> bool {
         matches!(self, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))
     }

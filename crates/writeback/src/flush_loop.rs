@@ -160,7 +160,7 @@ impl FlushLoop<'_> {
         !chosen.is_empty()
     }
 
-    /// Nothing to do: waits for writes. No descriptor stays open meanwhile.
+    /// Waits for writes when there is nothing to write. No descriptor stays open meanwhile.
     fn rest(&mut self) {
         self.opened.close_all();
         let mut state = self.shared.state.lock();
@@ -269,7 +269,7 @@ impl FlushLoop<'_> {
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
         if error.raw_os_error() == Some(libc::ESTALE) {
-            // Deleted without our knowing: there is nothing to write.
+            // Deleted without our knowledge: there is nothing to write.
             state.deleted(now, file);
             return;
         }

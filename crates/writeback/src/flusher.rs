@@ -27,7 +27,7 @@ use crate::thresholds::{Share, Thresholds};
 
 /// Pages that one event tells of at most: 4 GiB.
 const MOST_PAGES: Pages = Pages(1 << 20);
-/// How often the file system is asked before one write is taken note of.
+/// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Turn);
 
-/// See the module. Events are told after the call that they tell of. Nothing here waits for a disk, except that a
+/// See the module. Events are reported after the call that causes them. Nothing here waits for a disk, except that a
 /// file's places may have to be read.
 pub struct Flusher {
     shared: Arc<Shared>,
@@ -142,7 +142,7 @@ impl Flusher {
         }
     }
 
-    /// Asks the file system where pages from `from` on lie. One that does not say has told all it knows.
+    /// Asks the file system where pages from `from` on lie. A failure counts as a complete answer without any places.
     fn ask(&self, by: FileRef<'_>, from: PageIndex) -> Answer {
         let ask = |fd: BorrowedFd<'_>| {
             let mut found = Vec::new();
@@ -208,8 +208,8 @@ impl Flusher {
         self.change(|state| state.synced_all(self.shared.now(), mark.0));
     }
 
-    /// Whether a write-back of the file failed and nobody was told yet. Who asks is told now: to be asked after a sync
-    /// of the file, which may not report an error that was seen here first.
+    /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then. Call it after
+    /// a sync of the file, which may not report an error that was seen here first.
     pub fn take_error(&self, file: FileId) -> bool {
         self.shared.take_error(file)
     }

@@ -173,7 +173,7 @@ impl Gate {
         }
     }
 
-    /// Nothing can be written: nobody is to wait for it.
+    /// Nothing can be written: no writer shall wait for it.
     pub(crate) fn nothing_to_write(&self) {
         self.state.lock().stalled = true;
         self.changed.notify_one();

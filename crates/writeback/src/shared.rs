@@ -82,7 +82,7 @@ impl Shared {
         self.suspicious.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a write-back of the file failed that nobody was told of; whoever asks is told now.
+    /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then.
     pub(crate) fn take_error(&self, file: FileId) -> bool {
         let mut state = self.state.lock();
         state.files.get_mut(file).is_some_and(|known| std::mem::take(&mut known.failed))

@@ -35,9 +35,9 @@ pub(crate) struct State {
     pub(crate) tally: Tally,
     /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
     pub(crate) gone: Vec<FileId>,
-    /// The flusher has nothing to do, and no descriptor open.
+    /// The flusher is idle, with no descriptor open.
     pub(crate) resting: bool,
-    /// What the flusher compares with the page cache just now.
+    /// The comparison with the page cache that is under way.
     comparing: Option<Comparing>,
 }
 

@@ -146,8 +146,8 @@ struct RawMap {
     extents: [RawExtent; EXTENTS],
 }
 
-/// Where pages from `from` on lie, in order, as far as one call tells. Returns the page before which all is told. Pages
-/// that have no place (holes, delayed allocation) are left out.
+/// Where pages from `from` on lie, in order, as far as one call says. Returns the page up to which the answer is
+/// complete. Pages without a place (holes, delayed allocation) are left out.
 pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) -> io::Result<PageIndex> {
     let none = RawExtent { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
     let start = from.0.checked_mul(PAGE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;

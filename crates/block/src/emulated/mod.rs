@@ -180,11 +180,11 @@ impl EmulatedDisk {
     }
 }
 
-/// The range of what has none.
+/// The range of a request without one.
 const NOTHING: SectorRange = SectorRange { start: Lba(0), sectors: 0 };
 
 impl BlockDevice for EmulatedDisk {
-    // What a disk knows of its file takes no time of the disk's.
+    // Questions about the disk's file take no time of the disk.
     crate::forward!(backing: has_extents, first_extent);
 
     fn geometry(&self) -> Geometry {

@@ -68,7 +68,7 @@ impl DiskWorker {
         }
     }
 
-    /// Serves until it is told to stop, or nobody is left who could want anything.
+    /// Serves until it is stopped, or until no caller is left.
     pub(super) fn run(mut self, clock: Clock, orders: &Receiver<WorkerMessage>) {
         // Sleeps end when they should, not up to 50 us later. Without it the disk answers a little late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -174,7 +174,7 @@ fn is_spinning(state: PowerState) -> bool {
     matches!(state, PowerState::Active | PowerState::Idle)
 }
 
-/// Whoever has stopped waiting for an answer does not get it.
+/// Sends an answer. A caller that has stopped waiting does not get it.
 fn answer_to<T>(answer: &SyncSender<T>, what: T) {
     let _ = answer.try_send(what);
 }

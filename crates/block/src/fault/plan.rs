@@ -187,7 +187,7 @@ impl Rule {
         Rule { when: Occurrence::OneIn(calls), ..self }
     }
 
-    /// Whether the rule is for such a call.
+    /// Whether the rule applies to a call.
     pub(super) fn is_for(&self, call: Operation, range: Option<SectorRange>) -> bool {
         let kind = match &self.fault {
             InjectedFault::Call(None, _) => true,

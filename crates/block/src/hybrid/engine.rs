@@ -1,8 +1,8 @@
-//! The engine's state, and who waits for what.
+//! The engine's state, and its locks and condition variables.
 //!
-//! One lock holds all state; no call to a device is made under it. Who has to wait does so on one of four condition
-//! variables: `committed` (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started
-//! or stopped), `keeper`.
+//! One lock holds all state; no call to a device is made under it. Threads wait on one of four condition variables:
+//! `committed` (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started or
+//! stopped), `keeper`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
 
-/// Counts of what happened since the opening.
+/// Counts of events since the opening.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HybridCounts {
     pub(super) reads: u64,
@@ -56,9 +56,9 @@ pub(super) struct HybridCounts {
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct HybridState {
     pub(super) log: Log,
-    /// The checksums of what it holds.
+    /// The checksums of its contents.
     pub(super) sums: LogChecksums,
-    /// What cannot be read until it is written again.
+    /// Sectors that cannot be read until they are written again.
     pub(super) lost: LostSectors,
     pub(super) records: VecDeque<Record>,
     /// As it was written last.
@@ -119,7 +119,7 @@ pub(super) struct HybridShared {
     pub(super) spindle: Arc<dyn Spindle>,
     pub(super) options: Options,
     pub(super) state: Mutex<HybridState>,
-    /// Held by whoever writes the superblock; taken without the lock of the state.
+    /// Held while the superblock is written; taken without the lock of the state.
     pub(super) label: Mutex<()>,
     pub(super) committed_now: Condvar,
     pub(super) room: Condvar,

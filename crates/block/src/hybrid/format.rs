@@ -173,14 +173,14 @@ pub(super) struct FlashSuperblock {
     pub(super) tail_sequence: RecordNo,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
     pub(super) durable: RecordNo,
-    /// Of those, the last ones whose fillers nobody was told of: an opening wrote them and has not finished.
+    /// Number of those last records whose fillers were not reported yet: an opening wrote them and has not finished.
     pub(super) untold: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
-    /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its
-    /// flash changes it: a file system does when it is mounted.
+    /// A checksum of the beginning of the disk; `None` while it may be written. Writing to the disk without its flash
+    /// changes it; for instance, mounting a file system does.
     pub(super) head: Option<u32>,
-    /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
+    /// Records of an earlier opening do not count from the tail on: they lie behind records that a power cut lost.
     pub(super) tail_epoch: Epoch,
     /// Whether the disk has the tag of this epoch.
     pub(super) tag: TagState,
@@ -348,7 +348,7 @@ impl FlashSuperblock {
         bytes
     }
 
-    /// The last record whose filler somebody was told of, should it have one.
+    /// The last record whose filler, if it has one, was reported.
     pub(super) fn told(&self) -> RecordNo {
         RecordNo(self.durable.0 - self.untold)
     }

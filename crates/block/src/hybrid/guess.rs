@@ -106,7 +106,7 @@ struct Found {
     at: LogSector,
 }
 
-/// What a superblock would say whose log has these records; nothing if there are none of the flash.
+/// The superblock of a log with these records; `None` if there are none of the flash.
 fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Option<FlashSuperblock> {
     let log_size = (flash.device.geometry().capacity.0 - LOG_START.0) / BLOCK * BLOCK;
     let mut flashes: BTreeMap<Uuid, BTreeMap<RecordNo, Found>> = BTreeMap::new();

@@ -78,7 +78,7 @@ impl LogMarks {
         self.noted = self.noted.max(durable);
     }
 
-    /// When a mark is due, with records up to `durable` flushed; nothing if the log says all there is to say.
+    /// When a mark is due, with records up to `durable` flushed; `None` if the log has no more to record.
     pub(super) fn due_at(&self, durable: RecordNo) -> Option<Instant> {
         self.note_at.filter(|_| self.noted < self.last_data.min(durable))
     }

@@ -58,13 +58,13 @@ pub(super) struct LogEnd {
 /// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Durable, and somebody was told.
+    /// Durable, as somebody was told.
     Kept,
-    /// A flush was under way, of which nobody knows whether it was answered.
+    /// A flush was under way, and it is unknown whether it was answered.
     Open,
 }
 
-/// Records that are damaged, and that somebody was told were durable, perhaps. The log goes on behind them.
+/// Damaged records that were durable, or perhaps reported as durable. The log goes on behind them.
 pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
@@ -155,7 +155,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What the record that should be there leaves. Nothing if nobody was promised it.
+    /// The gap that the missing record leaves; `None` if nobody was promised that record.
     fn gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
         let unreadable = self.scanner.is_unreadable(expected.at, unfit);
         let fault = if unreadable { Fault::Unreadable } else { unfit.fault };
@@ -229,7 +229,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The gap that a filler has closed, if the opening that wrote it was cut off: nobody was told.
+    /// The gap that a filler has closed, if the opening that wrote it was cut off before it reported the loss.
     fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
         if filler.sequence <= self.scanner.superblock.told() || !filler.is_filler() {
             return Ok(None);
@@ -379,8 +379,7 @@ impl RecoveredLog {
     }
 }
 
-/// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says
-/// what it is.
+/// Reads the log of a flash for an opening. Fails if flushed data is damaged. Returns the data that is perhaps lost.
 pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
     let first = Expected::first(superblock);
     let mut found = RecoveredLog {

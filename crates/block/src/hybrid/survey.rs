@@ -25,10 +25,10 @@ use super::recover::{Gap, LogEnd, LogStep, Promise, walk};
 use super::scanner::Unreadable;
 use super::sums::{LogChecksum, LogChecksums};
 
-/// The place, in the log's stead, of what the superblock lists as lost.
+/// The place, instead of one in the log, of sectors that the superblock lists as lost.
 const LISTED: LogSector = LogSector(u64::MAX);
 
-/// What the log of a pair holds.
+/// The contents of the log of a pair.
 pub(super) struct Survey {
     pub(super) superblock: FlashSuperblock,
     /// What is newest where, lost or not.
@@ -37,10 +37,10 @@ pub(super) struct Survey {
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
-    /// The same of records that a flush had promised, and perhaps nobody was told were durable.
+    /// The same for records that a flush had promised, and that perhaps nobody was told were durable.
     perhaps: Vec<(LogSector, LogSector)>,
     perhaps_unknown: u64,
-    /// What takes the places of damaged records, if it fits there.
+    /// The fillers for damaged records, if they fit there.
     pub(super) fillers: Option<Vec<Header>>,
     /// Records that count.
     pub(super) records: u64,

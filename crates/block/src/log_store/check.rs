@@ -241,7 +241,7 @@ impl Check<'_> {
 
     /// A page of the map, and all that it names.
     fn page(&mut self, page: MapPage) {
-        // That one has no place in the index is told when it is read.
+        // A page without a place in the index is reported when it is read.
         if let Ok(Some(place)) = self.recovered.core.page_place(page)
             && let Err(problem) = self.take(place)
         {

@@ -136,12 +136,12 @@ impl Core {
         }
     }
 
-    /// Where a page of the map lies; nothing if it was never written.
+    /// The place of a page of the map; `None` if it was never written.
     pub(super) fn page_place(&self, page: MapPage) -> Result<Option<Place>, Blocked> {
         Ok(self.page_entry(page)?.map(IndexEntry::place))
     }
 
-    /// The same with its checksum; nothing if it was never written.
+    /// The same with its checksum.
     pub(super) fn page_entry(&self, page: MapPage) -> Result<Option<IndexEntry>, Blocked> {
         self.index.get(page.0 as usize).copied().ok_or(NO_SUCH_PAGE)
     }

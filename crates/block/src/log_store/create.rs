@@ -71,8 +71,8 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     create_with(device, name, options, &mut |_, _| {})
 }
 
-/// The same; `progress` is told how many bytes of the first checkpoint have been written, which is nearly all that is,
-/// of how many.
+/// The same; `progress` gets the number of bytes written of the first checkpoint, and that of all its bytes. The
+/// checkpoint is nearly all that is written.
 pub fn create_with(
     device: Arc<dyn BlockDevice>,
     name: &str,

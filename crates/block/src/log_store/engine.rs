@@ -1,8 +1,8 @@
-//! The store's state, its threads, and who waits for what.
+//! The store's state, its threads, and its condition variables.
 //!
-//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper
-//! cleans and makes checkpoints. Who has to wait does so on one of four condition variables: `writer` (a chunk is
-//! complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
+//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks; the keeper
+//! cleans and makes checkpoints. Threads wait on one of four condition variables: `writer` (a chunk is complete),
+//! `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ pub(super) struct StoreShared {
     pub(super) written: Condvar,
     pub(super) room: Condvar,
     pub(super) keeper: Condvar,
-    /// Held by whoever makes a checkpoint.
+    /// Held while a checkpoint is made.
     pub(super) checkpointing: Mutex<()>,
     /// Where the last request to the device ended, and the blocks between requests.
     pub(super) arm: AtomicU64,

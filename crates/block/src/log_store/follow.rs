@@ -63,7 +63,7 @@ pub(super) struct Skipped {
 pub(super) enum LostPages {
     /// It ends with the error of that page.
     Fail,
-    /// It goes on without: whoever reads what is in it is told.
+    /// The replay goes on without the page; reads of its blocks fail.
     Skip,
 }
 

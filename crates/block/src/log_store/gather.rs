@@ -63,9 +63,9 @@ impl StoreShared {
             self.read_log(at, window.extend(slot, slot + 1))?;
             let (blocks, runs) = {
                 let mut state = self.state.lock();
-                // Whoever moves what is in it finds that it is damaged.
+                // The later move of its blocks finds that it is damaged.
                 let Some(Ok(header)) = window.header(slot, &state.core.superblock, at) else { return Ok(()) };
-                // Whoever moves what is in it finds that a page is impossible.
+                // The later move of its blocks finds that a page is impossible.
                 let Ok((runs, count)) = live_runs(&mut state, &header, at, slot) else { return Ok(()) };
                 found += count;
                 (header.blocks(), runs)

@@ -30,8 +30,8 @@ use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
 impl LogStore {
-    /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no
-    /// more.
+    /// Takes the space by which the device has become larger. Returns the size that the store promises then. Does
+    /// nothing if there is no more space.
     pub fn grow(&self) -> Result<ByteSize, LogStoreError> {
         let shared = &*self.shared;
         shared.named.device.refresh()?;
@@ -58,7 +58,7 @@ impl LogStore {
 }
 
 impl StoreShared {
-    /// The superblock of the larger store; nothing if the device has no room for another segment.
+    /// The superblock of the larger store; `None` if the device has no room for another segment.
     fn larger(&self, state: &StoreState) -> Result<Option<Superblock>, LogStoreError> {
         let old = &state.core.superblock;
         let (segment_blocks, streams) = (old.shape.segment_blocks(), old.shape.map_stream().0);

@@ -26,7 +26,7 @@ pub(super) struct Headers {
     pub(super) is_whole: bool,
 }
 
-/// Reads blocks of a segment, in pieces where they are asked for one after the other.
+/// Reads blocks of a segment, in larger pieces if they are wanted one after the other.
 struct SegmentBlocks<'a> {
     named: &'a NamedDevice,
     superblock: &'a Superblock,
@@ -62,8 +62,8 @@ impl SegmentBlocks<'_> {
     }
 }
 
-/// Finds the chunks of a segment up to the slot `end`. They take more memory than the disk, if each holds discards
-/// only: whoever needs one after the other uses [`for_each_header`].
+/// Finds the chunks of a segment up to the slot `end`. If each holds only discards, they take more memory than on the
+/// disk. Callers that need one after the other use [`for_each_header`].
 pub(super) fn headers(named: &NamedDevice, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
     let mut chunks = Vec::new();
     let note = |place, header: &ChunkHeader| chunks.push((place, header.clone()));

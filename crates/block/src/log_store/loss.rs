@@ -1,4 +1,4 @@
-//! What is lost at the end of the log, and how it is told.
+//! Losses at the end of the log, and how they are reported.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,12 +22,12 @@ pub struct Loss {
     pub first: Sequence,
     /// The last one that had been flushed, or promised.
     pub last: Sequence,
-    /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they
-    /// are durable.
+    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps nobody was told that
+    /// they are durable.
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
-    /// Ranges of blocks of which only some were.
+    /// Ranges of which only some blocks were written or discarded in them.
     pub among: Vec<Range<u64>>,
     /// How many there are of which nobody knows which blocks they held.
     pub unknown: u64,
@@ -42,7 +42,7 @@ pub(super) struct BlockRuns {
 }
 
 impl BlockRuns {
-    /// Adds some, unless there are too many; whether it did.
+    /// Adds some, unless there are too many. Returns whether it did.
     pub(super) fn add(&mut self, more: impl IntoIterator<Item = Range<u64>>) -> bool {
         if self.joined >= MOST_KEPT_RUNS / 2 {
             return false;

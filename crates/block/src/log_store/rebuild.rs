@@ -36,10 +36,10 @@ use crate::error::{BlockError, Operation};
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
-/// How often somebody who waits is told how far it is.
+/// How often a rebuild reports its progress.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Pages of the map that could not be used, and what they were.
+/// Pages of the map that could not be used, and their rebuilt contents.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
@@ -272,7 +272,7 @@ impl Rebuilt {
         self.doubtful + present + absent
     }
 
-    /// Whether some of what is in doubt is so because the disk could not read a page: it may be readable again later.
+    /// Whether a page that the disk could not read leaves blocks in doubt: it may be readable later.
     pub(super) fn may_be_read_later(&self) -> bool {
         self.pages.values().any(|page| page.is_unread() && page.doubtful() > 0)
     }

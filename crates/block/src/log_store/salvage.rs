@@ -201,8 +201,8 @@ impl Salvage {
         self.opened.is_some()
     }
 
-    /// Gives `write` each block that is not empty, in order; `progress` is told how many blocks of how many were looked
-    /// at. Ends with the first error of `write`.
+    /// Gives `write` each block that is not empty, in order. `progress` gets the number of blocks looked at, and that
+    /// of all. Ends with the first error of `write`.
     pub fn copy<E>(
         &mut self,
         mut write: impl FnMut(BlockNo, &[u8]) -> Result<(), E>,

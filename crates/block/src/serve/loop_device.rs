@@ -1,7 +1,7 @@
 //! Attaches a file to a free loop device and detaches it, without `losetup`.
 //!
-//! The device is held open for as long as it is attached, and is told to detach itself when nobody has it open any
-//! more. So a program that dies takes its loop device with it, unless a mount still uses it.
+//! The device is held open for as long as it is attached, and has the order to detach itself when nobody has it open
+//! any more. So a program that dies takes its loop device with it, unless a mount still uses it.
 
 mod kernel;
 

@@ -180,10 +180,10 @@ impl LoopFile {
     }
 }
 
-/// How long the kernel is told a new size. Writes that never end for a moment can put it off.
+/// How long a new size is reported to the kernel. Writes that never pause can delay it.
 const REFRESH: Duration = Duration::from_secs(20);
 
-/// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a
+/// How long a released file may stay in use: a program that looks at a loop device keeps it from being detached for a
 /// moment.
 const FAREWELL: Duration = Duration::from_secs(2);
 

@@ -244,8 +244,8 @@ impl Registration {
         called.map_err(|source| UblkError::Refused { command, source })
     }
 
-    /// Gives it up. Who still has the device open keeps the number in use, and nobody waits for that where the driver
-    /// permits it.
+    /// Deletes the device. A program that still has it open keeps the number in use. Where the driver permits it,
+    /// nobody waits for that.
     fn delete(&mut self) -> Result<(), UblkError> {
         if !self.is_gone {
             self.is_gone = true;

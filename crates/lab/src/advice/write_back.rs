@@ -174,7 +174,7 @@ pub fn plan_again(
     Ok(all)
 }
 
-/// What the runs of [`plan_again`] come to; none if there is nothing to confirm.
+/// The result of the runs of [`plan_again`]; `None` if there is nothing to confirm.
 pub fn confirm(advice: &WriteBackAdvice, outcomes: &[Outcome]) -> Option<Confirmation> {
     let best = advice.best.as_ref()?;
     let figures = |of: &WriteBackFigures, is_seeded: bool| {

@@ -1,4 +1,4 @@
-//! What the offline spin-down policy is told: when the disk would next be needed, if it slept from now on.
+//! The future for the offline spin-down policy: when the disk would next be needed, if it slept from now on.
 
 use umbrella_policy::flash_cache::{Fill, Log, LogMap, LogSector, Moment, Source};
 use umbrella_units::{Nanos, SectorRange};

@@ -1,4 +1,4 @@
-//! What a scheme that knows the future is told: when each version of a block dies.
+//! The future for a scheme that knows it: when each version of a block dies.
 
 use umbrella_policy::log_layout::Clock;
 use umbrella_units::{BlockNo, Pages};
@@ -37,7 +37,7 @@ impl Deaths {
         Deaths { by_birth }
     }
 
-    /// When the version that is written at `birth` dies; nothing if it never does.
+    /// When the version that is written at `birth` dies; `None` if it never does.
     pub(super) fn death(&self, birth: Clock) -> Option<Clock> {
         let death = self.by_birth.get(birth.0 as usize).copied()?;
         (death != NEVER).then_some(Clock(u64::from(death)))

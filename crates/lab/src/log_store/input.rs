@@ -1,4 +1,4 @@
-//! What a store is asked for.
+//! The input of a store.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ impl Machine for LogSetup {
     type Input = LogInput;
     type Outcome = LogOutcome;
 
-    /// Inputs are told apart by their names.
+    /// Inputs are identified by their names.
     fn identity(cell: &Cell<LogSetup>) -> String {
         format!("{} {:?}", cell.input.name, cell.machine)
     }

@@ -16,7 +16,7 @@ pub enum Layout {
     Device,
     /// A file system like ext2, made with this seed. It is empty, or old files take a share of its room.
     FileSystem {
-        /// The seed of what is random in it.
+        /// The seed of its random parts.
         seed: u64,
         /// The share that old files take, in percent; 0: none.
         aged_percent: u32,

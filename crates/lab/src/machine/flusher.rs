@@ -58,7 +58,7 @@ impl Computer {
         throttled.then_some((batch, WriteReason::Threshold))
     }
 
-    /// Lets staged files leave, then queues what the policy chooses; false when there is nothing to choose.
+    /// Lets staged files leave, then queues the pages that the policy chooses; false when there are none to choose.
     fn choose(&mut self, now: Nanos, want: u64, reason: WriteReason) -> bool {
         self.transform_longest(now, want);
         self.note_memory();

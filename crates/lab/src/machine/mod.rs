@@ -76,7 +76,7 @@ pub enum RunError {
     /// The workload does what no file system allows.
     #[error("the file system refuses: {0}")]
     Files(#[from] AllocError),
-    /// It was told to end before it began.
+    /// The watcher ended it before it began.
     #[error("ended while the file system was aged")]
     Stopped,
     /// An address lies beyond the disk's end.
@@ -141,7 +141,7 @@ pub struct Computer {
     counters: MachineCounters,
     /// What the disk had done when the last client finished.
     at_finish: AtFinish,
-    /// Events until the watcher is asked again.
+    /// Events until the next call of the watcher.
     until_watch: u32,
     /// When clients were last woken because nothing would have happened.
     helped_at: Option<Nanos>,
@@ -158,7 +158,7 @@ pub struct Computer {
     keys: Vec<PageKey>,
 }
 
-/// How often the watcher is asked, in events.
+/// Number of events between two calls of the watcher.
 const WATCH_EVERY: u32 = 1 << 14;
 
 impl Computer {
@@ -173,7 +173,7 @@ impl Computer {
         Computer::watched(config, layout, policy, disk, schedule, &mut || true)
     }
 
-    /// The same; `go_on` is asked now and then while the file system is aged, which takes time.
+    /// The same; `go_on` is called now and then while the file system is aged, which takes time.
     pub fn watched(
         config: Config,
         layout: Layout,
@@ -343,7 +343,7 @@ impl Computer {
         self.next_wake.into_iter().chain(self.next_commit).min()
     }
 
-    /// The processor is busy for so long, whoever it works for.
+    /// Occupies the processor for this long, whatever the work is for.
     fn charge(&mut self, now: Nanos, time: Nanos) {
         self.cpu_free = self.cpu_free.max(now) + time;
     }

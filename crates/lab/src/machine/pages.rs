@@ -194,8 +194,8 @@ impl Computer {
         self.read_missing();
     }
 
-    /// Before a page can be read, its directory, inode and indirect blocks are. They are asked for together with it,
-    /// where a kernel asks for one after the other.
+    /// Before a page can be read, its directory, inode and indirect blocks are read. They are requested together with
+    /// it, while a kernel reads one after the other.
     fn find_page(&mut self, client: u32, now: Nanos, page: PageKey) {
         let mut blocks = std::mem::take(&mut self.touched);
         self.files.metadata_of(page.file, page.index, &mut blocks);
@@ -208,7 +208,7 @@ impl Computer {
         self.touched = blocks;
     }
 
-    /// Puts a page that is not in memory on the list of what to read, unless it is on its way or has no block.
+    /// Puts a page that is not in memory on the list to read, unless it is on its way or has no block.
     fn request(&mut self, page: PageKey, client: Option<u32>, now: Nanos) {
         if self.reading.contains_key(&page) {
             self.want(page, client);
@@ -231,7 +231,7 @@ impl Computer {
         if window == 0 || file == FileId::DEVICE {
             return;
         }
-        // Read on only when half of what was read ahead is used up.
+        // Read on only when half of the pages read ahead are used up.
         let middle = PageKey { file, index: PageIndex(end + u64::from(window) / 2) };
         if middle.index.0 < file_pages && (self.cache.holds(middle) || self.reading.contains_key(&middle)) {
             return;

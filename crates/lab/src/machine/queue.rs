@@ -1,9 +1,9 @@
-//! Between the page cache and the disk: pages wait here, adjacent ones become one request, and what comes back is told
-//! apart again.
+//! Between the page cache and the disk: pages wait here, adjacent ones become one request, and completions are split
+//! into pages again.
 //!
 //! Reads go first; writes leave an eighth of the device's queue to them, as Linux's congestion threshold does. A page
-//! becomes "under write-back" only when its request is made, not when a policy chose it: what is rewritten or deleted
-//! in between costs no second write.
+//! becomes "under write-back" only when its request is made, not when a policy chose it. So a page that is rewritten or
+//! deleted in between costs no second write.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -128,7 +128,8 @@ impl DiskQueue {
         self.device.next_event()
     }
 
-    /// Hands over what the device has room for. `begin` is asked for each page whether it still has to be written.
+    /// Hands over as many requests as the device has room for. `begin` says for each page whether it still has to be
+    /// written.
     pub(crate) fn pump(&mut self, now: Nanos, mut begin: impl FnMut(&Waiting) -> bool) {
         while self.device.room() > 0
             && let Some((extent, pages)) = self.reads.pop_front()

@@ -280,7 +280,7 @@ impl Computer {
         time
     }
 
-    /// Indirect and directory blocks of what was removed need not be written any more.
+    /// Indirect and directory blocks of removed files need not be written any more.
     fn forget_metadata(&mut self, now: Nanos) {
         let mut forgotten = std::mem::take(&mut self.touched);
         self.files.forgotten(&mut forgotten);

@@ -144,7 +144,7 @@ impl<'a> Row<'a> {
         Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
     }
 
-    /// Half of what lies between the least and the most of the seeds, in percent of the mean; none below 1 %.
+    /// Half of the distance between the least and the most of the seeds, in percent of the mean; `None` below 1 %.
     pub fn spread(&self, metric: &Metric) -> Option<f64> {
         let (least, most) = self.range(metric)?;
         let percent = (most - least) * 50.0 / self.value(metric);
@@ -204,8 +204,8 @@ impl<'a> Group<'a> {
         has_seeds && one.0 <= other.1 && other.0 <= one.1
     }
 
-    /// The values of what was swept for every policy. Only rows that share them are compared, unless all are of one
-    /// policy.
+    /// The values of the swept parameters for every policy. Only rows that share them are compared, unless all are of
+    /// one policy.
     fn context<'b>(&'b self, row: &'b Row<'a>) -> Vec<(&'b str, &'b str)> {
         let name = |row: &'b Row<'a>| row.setting().policy.split(':').next();
         if self.rows.iter().all(|other| name(other) == name(row)) {
@@ -222,8 +222,8 @@ impl<'a> Group<'a> {
         self.complete().filter(move |other| self.context(other) == context)
     }
 
-    /// Whether this row has the best value, or one that is the same: digits that nobody is shown win nothing. None is
-    /// best where all are the same.
+    /// Whether this row has the best value, or one that is the same: digits that are not shown decide nothing. No row
+    /// is best if all are the same.
     pub fn is_best(&self, metric: &Metric, row: &Row<'a>) -> bool {
         let by_value = |one: &&Row<'_>, other: &&Row<'_>| one.value(metric).total_cmp(&other.value(metric));
         let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
@@ -236,7 +236,8 @@ impl<'a> Group<'a> {
         self.same(metric, best, row) && !finite().all(|other| self.same(metric, best, other))
     }
 
-    /// The row that a row is compared with: the first with the same values of what was swept; none for that one itself.
+    /// The row that a row is compared with: the first with the same values of the swept parameters. `None` for that row
+    /// itself.
     pub fn base<'b>(&'b self, row: &'b Row<'a>) -> Option<&'b Row<'a>> {
         let context = self.context(row);
         self.rows.iter().find(|other| self.context(other) == context).filter(|base| !base.is(row))
@@ -345,7 +346,7 @@ fn traits<'a>(row: &Row<'a>, without: Option<&str>) -> BTreeMap<&'a str, String>
     traits
 }
 
-/// Runs of one and the same setting are told apart by number.
+/// Numbers runs of one and the same setting, to distinguish them.
 fn number_twins(labels: &mut [String]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for label in labels {

@@ -7,7 +7,7 @@ use super::{Metric, Unit};
 const DECIMAL: [&str; 5] = ["", " k", " M", " G", " T"];
 const BINARY: [&str; 6] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 const TIME: [&str; 4] = [" ns", " \u{b5}s", " ms", " s"];
-/// Above this many nanoseconds a time is told in minutes, hours or days.
+/// Above this many nanoseconds a time is shown in minutes, hours or days.
 const LONG: f64 = 120e9;
 /// Below this a count is written out.
 const WRITTEN_OUT: f64 = 10_000.0;

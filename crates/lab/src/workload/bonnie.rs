@@ -109,7 +109,7 @@ impl Bonnie {
             return false;
         };
         self.seeks_left = left;
-        // Each seek has its own, so that the work is the same whoever makes it.
+        // Each seek has its own generator, so that the work is the same whichever client makes it.
         let mut rng = Rng::new(self.seed, ENTRY.name, 1 + left);
         let (offset, size) = (ByteSize(rng.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
         script.step(Step::Read { file: self.file, offset, size });

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::draw::{Rng, Seed};
 use super::error::LoadError;
 
-/// A name that a client uses, by number. Numbers of parents are smaller than those of what is in them.
+/// A name that a client uses, by number. The number of a parent is smaller than those of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PathNo(pub(super) u32);
 

@@ -296,7 +296,7 @@ impl WriteBackCell {
         warnings
     }
 
-    /// How many pages a policy is asked for at a time, shrunk as the workload is.
+    /// The number of pages that a policy chooses at a time, shrunk as the workload is.
     fn batch(&self) -> u64 {
         (PageCacheConfig::default().batch as f64 * self.share()).ceil() as u64
     }

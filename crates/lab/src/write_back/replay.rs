@@ -22,7 +22,7 @@ pub enum ReplaySpeed {
     Max,
 }
 
-/// Slower than this a run would mostly wake up to find nothing to do.
+/// Below this speed a run would mostly wake up with no work.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 
 impl std::str::FromStr for ReplaySpeed {

@@ -6,16 +6,17 @@
 //!
 //! - A page enters the inactive list. Its use is noted once; the second use moves it to the active list
 //!   (`mark_page_accessed`). Only reclaim moves pages back.
-//! - Dirty pages above the background threshold are to be written, in batches; which ones is not decided here: whoever
-//!   drives the cache asks a policy. Dirty pages and those on their way to disk above the foreground threshold hold up
-//!   the writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
+//! - Dirty pages above the background threshold are to be written, in batches. The driver of the cache asks a policy
+//!   which ones. When dirty pages and those on their way to disk are above the foreground threshold, they hold up the
+//!   writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
 //! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]); on a block device
 //!   whose files are unknown, the pages that are.
 //! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there
-//!   are only such pages, somebody must write some ([`NeedsWriteBack`]).
+//!   are only such pages, some must be written ([`NeedsWriteBack`]).
 //!
-//! What it does is told as a list of [`Change`]s, in order, so that write-back policies can follow. Left out: mapped
-//! pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write here).
+//! The cache reports all it does as a list of [`Change`]s, in order, so that write-back policies can follow. Left out:
+//! mapped pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write
+//! here).
 
 mod change;
 mod config;
@@ -298,7 +299,6 @@ impl PageCache {
     /// and one wake-up.
     ///
     /// With [`ExpireBy::Pages`] each page's own time counts, and nothing puts it off.
-    /// With [`ExpireBy::Pages`] it is each page's own time that counts, and nothing puts it off.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
         let Some(expire_after) = self.config.expire_after else { return };
         match self.config.expire_by {

@@ -34,7 +34,7 @@ pub(super) mod flag {
     pub(in super::super) const QUEUED: u8 = 64;
 }
 
-/// One page. What a hit looks at comes first, so that it is most often in one line of the processor's cache.
+/// One page. The fields that a hit reads come first, so that they are most often in one line of the processor's cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Record {

@@ -95,11 +95,11 @@ pub struct PowerSpec {
     pub active: Milliwatts,
     /// While it waits, its platters turning.
     pub idle: Milliwatts,
-    /// Its motor; none in flash, which has nothing to stop.
+    /// Its motor; `None` for flash, which has none.
     pub spindle: Option<SpindleSpec>,
 }
 
-/// What a motor takes that is not on.
+/// The power of a motor that is not on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpindleSpec {
     /// While the platters stand still.

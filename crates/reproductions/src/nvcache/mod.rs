@@ -118,7 +118,7 @@ pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
     on_inputs::traces_in(folder, &WEEKS)
 }
 
-/// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
+/// The synthetic week and these traces, laid out on the paper's disk. Inputs of the same name get a number.
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<HybridInput>>, LabError> {
     let capacity = HybridSetup::default().capacity()?;
     let inputs = vec![HybridInput::desktop_week(SEED)];

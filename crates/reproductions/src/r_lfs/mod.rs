@@ -99,7 +99,7 @@ pub fn traces_of(folder: &Path) -> Vec<PathBuf> {
     on_inputs::traces_in(folder, &TRACES)
 }
 
-/// The synthetic inputs and these traces. Two of one name are told apart by a number.
+/// The synthetic inputs and these traces. Inputs of the same name get a number.
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<Vec<Arc<LogInput>>, LabError> {
     let blocks = match effort {
         Effort::Full => Pages(1 << 17),

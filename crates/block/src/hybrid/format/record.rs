@@ -70,7 +70,7 @@ pub(in crate::hybrid) struct Header {
     pub(in crate::hybrid) marks: Marks,
     /// Its writes: zeroes first, then those with data in the order of their data.
     pub(in crate::hybrid) entries: Vec<RecordEntry>,
-    /// What the record before it holds, so that it can be told when that is damaged; nothing where it is not known.
+    /// The addresses of the record before it, so that they are known if that is damaged. `None` if they are not known.
     pub(in crate::hybrid) before: Option<Vec<SectorRange>>,
 }
 

@@ -1,5 +1,5 @@
-//! One damaged place anywhere in a pair that was killed, or is open: what is read is what was flushed last or written
-//! since, or somebody is told.
+//! One damaged place anywhere in a pair that was killed, or is open: reads return what was flushed last or written
+//! since, or the damage is reported.
 
 use std::collections::BTreeMap;
 

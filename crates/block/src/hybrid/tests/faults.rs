@@ -12,7 +12,7 @@ use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 
-/// A pair whose halves fail as told from the first call after they were joined; the rules of each.
+/// A pair whose halves follow these rules from the first call after they were joined.
 fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed<Faulty<Memory>>>) {
     let pair = Pair::new(4000);
     let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));

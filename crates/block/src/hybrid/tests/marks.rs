@@ -1,4 +1,4 @@
-//! Damage near the end of the log: what a flush had promised is told from what nobody was promised.
+//! Damage near the end of the log: promised records are distinguished from those that nobody was promised.
 
 use std::collections::BTreeMap;
 
@@ -367,7 +367,7 @@ fn last_header(pair: &Pair, used: u64) -> u64 {
     headers.last().unwrap_or(0)
 }
 
-/// Zeroes and marks are records of one block: such a record may be the last before the log's end, and such a one the
+/// Zeroes and marks are records of one block. One of them may be the last record before the log's end, and one the
 /// first behind it.
 #[test]
 fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {

@@ -454,8 +454,8 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
 }
 
-/// A device whose failed flush is told to one of those who flush at once, and after a while: the others hear that all
-/// is well.
+/// A device that reports a failed flush only to one of several callers, and after a while: the others hear that all is
+/// well.
 struct TellsOne {
     inner: Memory,
     is_failing: std::sync::atomic::AtomicBool,

@@ -445,7 +445,7 @@ impl ChunkBuilder {
         Some(Slot(self.data_blocks))
     }
 
-    /// Makes the entry of a data block dead. Returns what it was; nothing if there is no such slot.
+    /// Makes the entry of a data block dead. Returns the former entry; `None` if there is no such slot.
     pub fn kill(&mut self, slot: Slot) -> Option<Entry> {
         let nth = usize::try_from(slot.0).ok()?.checked_sub(1)?;
         let entry = self.entries.iter_mut().filter(|entry| entry.has_data()).nth(nth)?;

@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::wire::MAX_TRANSFER;
 
-/// Requests up to this size come out of what each thread has anyway.
+/// Requests up to this size use memory that each thread has anyway.
 pub(super) const FREE: usize = 256 << 10;
 /// The least share of a connection.
 const LEAST_SHARE: usize = 1 << 20;

@@ -126,7 +126,7 @@ pub(super) fn error_code(error: &BlockError) -> ErrorCode {
     }
 }
 
-/// The same for people who look at the client: no path of the server is told.
+/// The same in words, for people who look at the client. No path of the server is revealed.
 pub(super) fn words(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Perm => "the export is read-only",

@@ -26,7 +26,7 @@ const PLACES: usize = 12;
 /// What a disk's buffer does.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BufferTimings {
-    /// What a read takes that the buffer answers, in milliseconds; nothing if it answers none.
+    /// The time of a read that the buffer answers, in milliseconds; `None` if it answers none.
     pub hit_ms: Option<f64>,
     /// A sector on the bus, in milliseconds.
     pub sector_ms: Option<f64>,

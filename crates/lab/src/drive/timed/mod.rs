@@ -143,9 +143,9 @@ pub struct DiskTimings {
     pub seconds: f64,
     /// What the time did not suffice for; what was not measured of it is assumed, or missing.
     pub cut_short: Vec<Step>,
-    /// A disk with platters; nothing if no rotation was found.
+    /// A disk with platters; `None` if no rotation was found.
     pub rotating: Option<RotatingTimings>,
-    /// A device without.
+    /// A device without platters.
     pub flash: Option<FlashTimings>,
 }
 
@@ -227,7 +227,7 @@ impl MeasureError {
     }
 }
 
-/// Nothing if another place of the disk may serve as well.
+/// `None` if the measurement can be tried at another place of the disk.
 fn elsewhere<T>(result: Result<T, MeasureError>) -> Result<Option<T>, MeasureError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -57,7 +57,7 @@ impl Group<'_> {
         ))
     }
 
-    /// Of a sweep: how often each policy was best, at equal values of what was swept.
+    /// For a sweep: how often each policy was best, at equal values of the swept parameters.
     fn winners(&self, contexts: &[Vec<&Row<'_>>]) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         let mut equal = 0;

@@ -118,7 +118,7 @@ struct Run {
     place: Place,
 }
 
-/// The write half: runs of sectors by where they begin. Who makes runs says where on the media a sector is.
+/// The write half: runs of sectors by where they begin. The caller that makes a run says where on the media it is.
 ///
 /// Disks keep a few hundred runs at most: a sorted list is faster than a tree, and its neighbours lie side by side.
 #[derive(Debug, Clone, Default)]

@@ -72,11 +72,10 @@ pub struct CommandTimes {
     pub extra_disconnect: Option<ExtraDisconnect>,
 }
 
-/// A write that leaves the bus between its command and its data, each time in place of what another write takes.
+/// A write that leaves the bus between its command and its data. Each time replaces that of another write.
 ///
-/// Such a drive does so with a write that follows a write which it does not continue. Source: DiskSim 4.0 reference
-/// manual, "Extra write disconnect"; the manual does not say when, DiskSim asks whether the segment of writes was the
-/// last one used.
+/// Such a drive does so when a write follows a write that it does not continue. Source: DiskSim 4.0 reference manual,
+/// "Extra write disconnect". The manual does not say when; DiskSim checks whether the segment of writes was used last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraDisconnect {
     /// In place of `write_miss`.

@@ -85,7 +85,7 @@ impl Held {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    /// What the host is told `told` after the mechanism is done, and which sectors the buffer then has.
+    /// A command that the host hears of `told` after the mechanism is done, with the sectors that the buffer then has.
     Command {
         id: RequestId,
         told: Nanos,
@@ -222,7 +222,7 @@ impl Disk {
         begin
     }
 
-    /// The host is told at `at`, in the order of the calls.
+    /// Reports to the host at `at`, in the order of the calls.
     fn tell(&mut self, id: RequestId, at: Nanos) {
         let at = at.max(self.interface_free);
         self.interface_free = at;

@@ -86,7 +86,7 @@ impl Disk {
                 return;
             }
         }
-        // One that stopped goes on when half of what it read is gone and the heads have nothing else to do.
+        // A stopped read-ahead goes on when half of what it read is gone and the heads have nothing else to do.
         let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
         if self.rules.is_none() && self.paused && wanted && self.work.is_none() {
             let from = self.at;
