@@ -96,8 +96,8 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` from sector `at` on.
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError>;
 
-    /// Makes all writes that have returned durable. Of several at once only one may be told that something was lost:
-    /// who flushes from several threads has them take turns.
+    /// Makes all writes that have returned durable. Of several flushes at once, only one may report a loss: a caller
+    /// that flushes from several threads has them take turns.
     fn flush(&self) -> Result<(), BlockError>;
 
     /// The contents of the range are not needed any more; reads return the old contents or zeroes.

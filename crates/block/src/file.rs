@@ -154,8 +154,8 @@ impl FileDevice {
         })
     }
 
-    /// Fails if somebody has cut the file: a write beyond its new end makes it longer again, with zeroes in place of
-    /// what was cut off.
+    /// Fails if another program has cut the file: a write beyond its new end makes it longer again, with zeroes in
+    /// place of the removed part.
     fn refuse_cut(&self) -> io::Result<()> {
         let is_cut = self.kind == Kind::Regular
             && open::size(self.as_fd(), self.kind)?.0 < self.geometry().capacity.0.saturating_mul(SECTOR_BYTES);

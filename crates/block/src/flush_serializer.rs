@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::memory::Memory;
 
-    /// Counts flushes, each of which lasts until it may end.
+    /// Counts flushes. Each lasts until it may end.
     struct Slow {
         inner: Memory,
         flushes: AtomicU64,

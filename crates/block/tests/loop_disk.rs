@@ -330,7 +330,7 @@ fn a_failed_flush_is_told_to_who_calls_fsync() {
     disk.take_apart();
 }
 
-/// Memory of which more and more can be used.
+/// Memory with a growing usable part.
 struct Growing {
     inner: Memory,
     capacity: AtomicU64,

@@ -41,7 +41,7 @@ pub enum EventsError {
     /// It ends before it says which policy decided.
     #[error("the record ends before it names a policy")]
     Empty,
-    /// The other policy has to be told the future, which no record of a live run knows.
+    /// The other policy has to know the future, which no record of a live run contains.
     #[error("{0} needs to know when pages are written again, which a record of a live run does not contain")]
     Offline(String),
     /// The policy decides otherwise than it did.

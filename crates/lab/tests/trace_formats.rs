@@ -65,7 +65,7 @@ fn read(bytes: &[u8], options: &OpenOptions) -> Result<Vec<Record>, TraceError> 
     from_bytes(bytes, options)?.collect()
 }
 
-/// As a fixture is read: who has times in ns or in ms must be told.
+/// The options to read a fixture: a format with times in ns or in ms must be named.
 fn options_of(format: Format) -> OpenOptions {
     let format = (format == Format::Ascii).then_some(format);
     OpenOptions { format, ..OpenOptions::default() }

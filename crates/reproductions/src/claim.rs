@@ -210,7 +210,7 @@ pub(crate) fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::NoMore { points } => measured < published + points,
         Expect::NoLess { points } => measured > published - points,
     };
-    // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
+    // A missed bound has no sign to be right in. Neither has zero, or a value too close to it.
     let sized = matches!(expect, Expect::Within { .. } | Expect::Between { .. } | Expect::Sign);
     let has_sign = published != 0.0 && measured.abs() >= VISIBLE && sized;
     match (met, same_sign && has_sign) {

@@ -204,7 +204,7 @@ impl FlushLoop<'_> {
         let fd = match self.open(run.file) {
             Ok(fd) => fd,
             Err(error) => {
-                // No write-back failed: somebody has a lease on the file, or there are too many open. The kernel will
+                // No write-back failed: a program has a lease on the file, or too many files are open. The kernel will
                 // write it.
                 if error.raw_os_error() == Some(libc::ESTALE) {
                     self.failed(run.file, &error);
@@ -295,7 +295,7 @@ impl FlushLoop<'_> {
         self.shared.tell_level(&self.shared.state.lock());
     }
 
-    /// Files of which nothing is dirty any more, some at a time.
+    /// Settles files that have no dirty pages any more, some at a time.
     fn look_at_files(&mut self) {
         let (turn, mut files) = {
             let state = self.shared.state.lock();

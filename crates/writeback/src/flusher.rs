@@ -198,12 +198,12 @@ impl Flusher {
         Mark(self.shared.state.lock().turn)
     }
 
-    /// All of a file that was dirty at the mark was written to disk by somebody.
+    /// All pages of a file that were dirty at the mark are on disk now.
     pub fn synced(&self, file: FileId, mark: Mark) {
         self.change(|state| state.synced(self.shared.now(), file, mark.0));
     }
 
-    /// All files that were dirty at the mark were written to disk by somebody.
+    /// All files that were dirty at the mark are on disk now.
     pub fn synced_all(&self, mark: Mark) {
         self.change(|state| state.synced_all(self.shared.now(), mark.0));
     }
@@ -214,7 +214,8 @@ impl Flusher {
         self.shared.take_error(file)
     }
 
-    /// All files of which [`Flusher::take_error`] would say so: for who goes on without this flusher.
+    /// All files with an error that [`Flusher::take_error`] would report, for a caller that goes on without this
+    /// flusher.
     pub fn take_errors(&self) -> Vec<FileId> {
         self.shared.take_errors()
     }

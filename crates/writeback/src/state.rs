@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Pages from `from` on are gone, or on disk by somebody else's doing.
+    /// Pages from `from` on are gone, or are on disk without our write-back.
     pub(crate) fn drop_from(&mut self, now: Nanos, file: FileId, from: PageIndex) {
         let before = self.ledger.dirty();
         if self.ledger.dirty_in(file).0 > 0 {

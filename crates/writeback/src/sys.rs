@@ -154,7 +154,7 @@ pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) 
     let length = i64::MAX.cast_unsigned().saturating_sub(start);
     let mut raw =
         RawMap { start, length, flags: 0, mapped: 0, room: EXTENTS as u32, reserved: 0, extents: [none; EXTENTS] };
-    // SAFETY: FS_IOC_FIEMAP reads a fiemap and fills the extents behind it, of which there are as many as it says.
+    // SAFETY: FS_IOC_FIEMAP reads a fiemap and fills the extents behind it; there are as many as it says.
     check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP.into(), (&raw mut raw).cast::<c_void>()) }))?;
     let found = raw.extents.get(..raw.mapped as usize).ok_or(io::ErrorKind::InvalidData)?;
     for extent in found.iter().filter(|extent| extent.flags & PLACELESS == 0) {

@@ -15,7 +15,7 @@ use umbrella_units::{Lba, Nanos};
 use super::Meter;
 use super::clock::Clock;
 
-/// What somebody wants of the disk, and when they said so. The answer tells that it is done.
+/// A message from a caller, with the time of the call. The answer says that it is done.
 #[derive(Debug)]
 pub(super) enum WorkerMessage {
     Serve(Wanted),
@@ -25,7 +25,7 @@ pub(super) enum WorkerMessage {
     Stop,
 }
 
-/// A request that somebody waits for.
+/// A request whose caller waits.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) at: Nanos,
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     pub(super) answer: SyncSender<()>,
 }
 
-/// What somebody waits for beside requests.
+/// A wait for something else than a request.
 #[derive(Debug)]
 struct Wish {
     asleep: bool,

@@ -119,7 +119,7 @@ pub(super) enum InjectedFault {
     LostFlush,
 }
 
-/// One thing that goes wrong. Strikes every call that it is for, unless told otherwise.
+/// One fault. Strikes every call that it is for, unless limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub(super) fault: InjectedFault,

@@ -75,7 +75,7 @@ pub(super) struct HybridState {
     pub(super) spare: Vec<u8>,
     /// Writes that joined a record that is not on flash yet, with their numbers.
     pub(super) pending: VecDeque<(u64, SectorRange)>,
-    /// Whether somebody writes a record.
+    /// Whether a thread writes a record.
     pub(super) writing_record: bool,
     /// Writes that joined a record, and those of them that are on flash.
     pub(super) joined: u64,
@@ -108,7 +108,7 @@ pub(super) struct HybridState {
     /// Whether a keeper puts the disk to sleep and drains the log.
     pub(super) kept: bool,
     pub(super) closing: bool,
-    /// When somebody last asked for something.
+    /// The time of the last call.
     pub(super) last_access: Instant,
     pub(super) counts: HybridCounts,
 }
@@ -433,7 +433,7 @@ impl HybridShared {
         self.room.notify_all();
     }
 
-    /// Somebody asked for something.
+    /// Notes the time of a call.
     pub(super) fn touch(&self, state: &mut HybridState) {
         state.last_access = Instant::now();
     }

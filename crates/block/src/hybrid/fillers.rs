@@ -56,8 +56,8 @@ fn place_of(header: &Header, superblock: &FlashSuperblock) -> Lba {
     Lba(LOG_START.0 + header.at.0 % superblock.log_size)
 }
 
-/// The copies of fillers that may be torn in place. None where the area is not whole: it was being written, and nothing
-/// in place was.
+/// The copies of fillers that may be torn in place. There are none if the area is not whole: it was being written then,
+/// and nothing in place was.
 pub(super) fn read_copies(flash: &Half, superblock: &FlashSuperblock) -> Vec<Header> {
     let mut bytes = vec![0; (1 + MOST_COPIES) * BLOCK_BYTES];
     if flash.device.read(DOUBLE_WRITE, &mut bytes).is_err() {

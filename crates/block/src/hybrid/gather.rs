@@ -59,7 +59,7 @@ impl Cached {
     }
 }
 
-/// Fills the buffer with `range`, of which the log has this.
+/// Fills the buffer with `range`; the log has the parts in `cached`.
 pub(super) fn gather(
     disk: &Half,
     flash: &Half,

@@ -73,7 +73,7 @@ impl HybridShared {
         Ok(())
     }
 
-    /// After a flush: somebody is to say that it was answered.
+    /// After a flush: the log has to record that it was answered.
     pub(super) fn schedule_mark(&self, state: &mut HybridState) {
         if state.kept && state.marks.due_at(state.durable).is_none() {
             state.marks.note_at = Some(Instant::now() + MARK_WITHIN);

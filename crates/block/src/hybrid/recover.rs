@@ -205,7 +205,7 @@ impl Walk<'_> {
         Ok(Some(self.before_record(expected, &next, Promise::Open)))
     }
 
-    /// The last record of the log, of which no more than a damaged header is left.
+    /// The last record of the log, if only a damaged header is left of it.
     fn last_record(&self, expected: Expected) -> Gap {
         let filler = self.blank(expected, expected.at, 1);
         Gap {
@@ -320,7 +320,7 @@ impl Walk<'_> {
     }
 }
 
-/// A gap of which nothing more is known yet.
+/// A gap that nothing more is known about yet.
 fn gap_at(expected: Expected, promise: Promise) -> Gap {
     Gap {
         at: expected.at,

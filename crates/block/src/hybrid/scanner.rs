@@ -255,8 +255,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Where the last record lies of which no more than a damaged header is left, if a flush of the last opening had
-    /// promised it.
+    /// The place of the last record, if only its damaged header is left and a flush of the last opening had promised
+    /// it.
     pub(super) fn promised_remains(&mut self, expected: Expected) -> Result<Option<LogSector>, BlockError> {
         let FlashSuperblock { flash, epoch, .. } = *self.superblock;
         for at in self.places(expected.at) {

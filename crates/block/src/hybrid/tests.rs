@@ -111,7 +111,7 @@ pub(super) fn flash_of(log: u64) -> Memory {
     Memory::new(sectors(LOG_START.0 + log))
 }
 
-/// Drains only when told to, or when the log is full.
+/// Drains only on demand, or when the log is full.
 pub(super) fn by_hand(algorithm: Algorithm) -> Options {
     Options {
         when: When::Full,

@@ -76,8 +76,7 @@ impl Replay<'_> {
         self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
 
-    /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream
-    /// goes on.
+    /// The last chunk that a flush may have promised, if only a damaged header is left of it where a stream goes on.
     fn promised_at_end(&self) -> Option<Sequence> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();

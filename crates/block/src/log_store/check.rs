@@ -163,9 +163,9 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
-    /// Pages of the map that are damaged, and have been told.
+    /// Damaged pages of the map that have been reported.
     told_pages: BTreeSet<MapPage>,
-    /// Those of them that cannot be used: what they name is not counted.
+    /// Those of them that cannot be used: the blocks that they name are not counted.
     lost_pages: BTreeSet<MapPage>,
     /// Pages of the map that turned out to be damaged, if one did.
     rebuilt: Option<Rebuilt>,

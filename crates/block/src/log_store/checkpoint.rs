@@ -27,7 +27,7 @@ use super::named::NamedDevice;
 use crate::device::Durability;
 use crate::error::Operation;
 
-/// Is told how much of some work has been done, of how much.
+/// Gets the amount of work that is done, and that of all work.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Bytes written at once.

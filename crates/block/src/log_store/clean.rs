@@ -223,7 +223,7 @@ impl StoreShared {
         }
     }
 
-    /// Cleans a segment of which something has been read, which took so long.
+    /// Cleans a segment whose first part has been read, which took `took`.
     fn clean_one(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
@@ -271,7 +271,7 @@ impl StoreShared {
         Ok(cleaned)
     }
 
-    /// Moves what is live out of a segment, of which `window` has been read already.
+    /// Moves the live blocks out of a segment; `window` holds the part that has been read already.
     fn empty(
         &self,
         state: &mut MutexGuard<'_, StoreState>,

@@ -405,7 +405,7 @@ impl Core {
         self.closing = closing;
     }
 
-    /// The last chunk of which it and all before it are on the disk, though perhaps not durable.
+    /// The last chunk that is on the disk with all before it, though perhaps not durable.
     pub(super) fn written_until(&self) -> Sequence {
         self.chunks.first_unwritten().unwrap_or(self.next_sequence).before()
     }

@@ -65,17 +65,17 @@ pub(super) struct StoreState {
     /// Chunks up to this one are durable.
     pub(super) flushed_until: Sequence,
     pub(super) flushing: bool,
-    /// Users were told that chunks up to this one are durable.
+    /// The last chunk whose durability was reported to users.
     pub(super) answered: Sequence,
     /// When that was.
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
-    /// Whether blocks of which nobody can tell where they lie are skipped: they are lost then.
+    /// Whether blocks are skipped if nobody can tell where they lie: they are lost then.
     pub(super) skips_lost: bool,
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
-    /// Whether somebody rebuilds pages of the map: nothing becomes free meanwhile.
+    /// Whether a thread rebuilds pages of the map: nothing becomes free meanwhile.
     pub(super) mending: bool,
     pub(super) closing: bool,
     /// Whether threads write and clean.
@@ -88,7 +88,7 @@ pub(super) struct StoreState {
     pub(super) freed: u64,
     /// Segments that could not be read, and are not cleaned.
     pub(super) damaged: Vec<SegmentNo>,
-    /// Whether somebody waits for room.
+    /// Number of threads that wait for room.
     pub(super) wanted: u32,
     /// Set when there is no way to make room.
     pub(super) stuck: bool,

@@ -20,7 +20,7 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a NamedDevice,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
-    /// The last epoch of which chunks count.
+    /// The last epoch whose chunks count.
     pub(super) last_epoch: CheckpointNo,
     /// What chunks say of newer checkpoints.
     pub(super) later: LaterCheckpoint,

@@ -71,8 +71,8 @@ pub(super) fn headers(named: &NamedDevice, superblock: &Superblock, segment: Seg
     Headers { chunks, is_whole }
 }
 
-/// Gives `each` the chunks between two slots of a segment, at the first of which one should begin; only those that
-/// count. Whether each led to the next.
+/// Gives `each` the chunks between two slots of a segment, if they count. A chunk should begin at the first of these
+/// slots. Returns whether each chunk led to the next.
 pub(super) fn for_each_header(
     (named, superblock): (&NamedDevice, &Superblock),
     segment: SegmentNo,

@@ -29,7 +29,7 @@ pub struct Loss {
     pub blocks: Vec<Range<u64>>,
     /// Ranges of which only some blocks were written or discarded in them.
     pub among: Vec<Range<u64>>,
-    /// How many there are of which nobody knows which blocks they held.
+    /// Number of chunks whose blocks nobody knows.
     pub unknown: u64,
 }
 
@@ -116,8 +116,8 @@ impl Loss {
         (first <= last).then_some(Loss { first, last, is_certain: false, blocks, among, unknown })
     }
 
-    /// What the superblock says while it has not been told: of a log from this checkpoint on that was flushed up to one
-    /// chunk, and ends before the other.
+    /// The entry in the superblock while the loss has not been reported. The log starts at this checkpoint, was flushed
+    /// up to one chunk, and ends before the other.
     pub(super) fn pending(
         loss: Option<&Loss>,
         (checkpoint, flushed, end): (CheckpointNo, Sequence, Sequence),

@@ -43,9 +43,9 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
-    /// Blocks of these pages of which nobody can tell where they lie. They are lost.
+    /// Blocks of these pages that nobody can place. They are lost.
     pub(super) doubtful: u64,
-    /// By page, blocks that are lost on all others, where there are any.
+    /// By page, blocks that are lost on all other pages, if there are any.
     lost: BTreeMap<MapPage, u64>,
     /// Blocks that were lost on these before they were damaged.
     hidden: u64,

@@ -172,7 +172,7 @@ impl LogStore {
 }
 
 impl StoreShared {
-    /// What the superblock noted has been told.
+    /// Removes the loss from the superblock, after it was reported.
     fn remove_pending_loss(&self) -> Result<(), LogStoreError> {
         let superblock = self.state.lock().core.superblock.clone();
         if superblock.pending_loss.is_some() {
@@ -198,7 +198,7 @@ impl Recovered {
         copy.into_iter().chain(checkpoint).chain(pages).chain(skipped).collect()
     }
 
-    /// What somebody should know of how it was found.
+    /// Logs what users should know about the opening.
     fn tell(&self, store: &str) {
         for damage in &self.mended() {
             tracing::warn!(store, lost = self.core.map.lost(), "{damage}");

@@ -58,7 +58,7 @@ pub enum Why {
     Old,
     /// The newest copy that was found; there may have been a newer one, or it was discarded.
     OldOrDiscarded,
-    /// What lies where it should be, of which nobody knows the checksum.
+    /// It lies where it should be, but its checksum is not known.
     Unverified,
     /// A copy behind the damaged end of the log: newer than what the store would read.
     BehindEnd,
@@ -101,7 +101,7 @@ pub struct Salvage {
 struct Headless {
     /// Blocks that were written or discarded in them, as the headers after them repeat, in order.
     blocks: Vec<Range<u64>>,
-    /// How many there are of which no header says that.
+    /// Number of chunks whose blocks no header names.
     unknown: u64,
 }
 

@@ -197,7 +197,7 @@ struct UncertainCell {
     ground: Version,
 }
 
-/// A change of which it is not known whether it landed.
+/// A change that may or may not have landed.
 #[derive(Debug)]
 struct Loose {
     number: ChangeNo,

@@ -17,11 +17,11 @@ use thiserror::Error;
 
 use crate::file::Access;
 
-/// How often another free device is tried when somebody else was faster.
+/// How often another free device is tried when another program was faster.
 const TRIES: u32 = 32;
 /// How long others, such as udev, may have a detached device open for a look.
 const LET_GO: Duration = Duration::from_secs(5);
-/// What the kernel accepts as `nr_requests` at least, and what the loop driver has of them, where it does not say.
+/// The least that the kernel accepts as `nr_requests`, and the number that the loop driver has if it does not say.
 const LEAST_REQUESTS: u32 = 4;
 const DRIVER_REQUESTS: u32 = 128;
 
@@ -228,7 +228,7 @@ impl LoopDevice {
     }
 }
 
-/// Finds a free device and attaches the file; another one if somebody was faster.
+/// Finds a free device and attaches the file; tries another one if another program was faster.
 fn configure(backing: &File, file: &Path, options: &AttachOptions) -> Result<(File, PathBuf), LoopError> {
     let none_free = |source: io::Error| LoopError::NoneFree { source };
     let control = File::options().read(true).write(true).open("/dev/loop-control").map_err(none_free)?;

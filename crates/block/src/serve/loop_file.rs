@@ -80,7 +80,7 @@ pub enum LoopFileError {
 /// A device offered as a file. Dropping it unmounts it if nothing uses it.
 pub struct LoopFile {
     folder: PathBuf,
-    /// Whose end is somebody else's to know: the thread has it as long as it serves.
+    /// A weak reference, as the owner ends the device: the thread holds it as long as it serves.
     device: Weak<dyn BlockDevice>,
     counters: Arc<TrafficCounters>,
     unmounter: Unmounter,
@@ -167,7 +167,7 @@ impl LoopFile {
             return Ok(());
         };
         let failed = |source| LoopFileError::Unmount { folder: self.folder.clone(), source };
-        // Somebody else may have unmounted it: then the thread is at its end.
+        // Another program may have unmounted it: then the thread is at its end.
         if let Err(source) = self.unmounter.unmount()
             && !thread.is_finished()
         {

@@ -44,11 +44,11 @@ const DAY_S: f64 = 86_400.0;
 /// Flash and a spin-down policy, and how they did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SleepFigures {
-    /// The flash; none where there is none.
+    /// The flash; `None` if there is none.
     pub flash: Option<ByteSize>,
     /// When the disk may sleep.
     pub spin_down: String,
-    /// What disk and flash take on average.
+    /// The average power of disk and flash.
     pub watts: Samples,
     /// How often the motor starts.
     pub starts_a_day: Samples,
@@ -80,7 +80,7 @@ pub enum SleepAdvice {
 pub struct SleepJudgement {
     /// A disk that never sleeps, without flash.
     pub today: SleepFigures,
-    /// What is better; none where nothing is.
+    /// The better setting; `None` if nothing is better.
     pub best: Option<SleepFigures>,
     /// Where the disk's watts come from.
     pub disk_watts: String,
@@ -93,7 +93,7 @@ pub struct SleepJudgement {
 /// What a run tries, and with which seed.
 #[derive(Debug, Clone)]
 pub struct SleepRun {
-    /// The flash; none where there is none.
+    /// The flash; `None` if there is none.
     pub flash: Option<ByteSize>,
     /// When the disk may sleep.
     pub spin_down: &'static str,
@@ -144,7 +144,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
     Ok(runs)
 }
 
-/// What these runs come to; none if today's setting is not among them.
+/// The result of these runs; `None` if today's setting is not among them.
 pub fn judge(runs: &[(SleepRun, HybridOutcome)]) -> Option<SleepJudgement> {
     let mut tally = Tally::new();
     for (run, outcome) in runs {

@@ -304,7 +304,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         *count += 1;
     }
 
-    /// Somebody needs the disk itself.
+    /// A request needs the disk itself.
     fn need_disk(&mut self) {
         if !self.needed {
             self.needed = true;

@@ -27,7 +27,7 @@ fn shuffled(rng: &mut Rng, count: u64) -> Vec<u64> {
 }
 
 impl LogInput {
-    /// `requests` requests with locality x/y, of which the share `reads` reads.
+    /// `requests` requests with locality x/y; the share `reads` of them reads.
     pub fn hot_cold(
         (x, y): (Percent, Percent),
         blocks: Pages,

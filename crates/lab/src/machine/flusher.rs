@@ -237,7 +237,7 @@ impl Computer {
                 false
             }
             Begin::NotWanted => {
-                // What somebody waits for was written before, or is gone; it may be dirty again since.
+                // A page that a client waits for was written before, or is gone; it may be dirty again since.
                 if syncing.contains_key(&waiting.page) && !cache.is_under_write_back(waiting.page) {
                     gone.push(waiting.page);
                 }

@@ -330,7 +330,7 @@ impl Computer {
     fn next_time(&self, now: Nanos) -> Result<Nanos, RunError> {
         let client = self.ready.peek().map(|Reverse((at, _, _))| *at);
         let disk = self.queue.next_event();
-        // The timer does nothing unless something is dirty, or somebody waits whom it makes look again.
+        // The timer does nothing unless something is dirty, or a waiting client looks again because of it.
         let looked_for = !self.throttled.is_empty() || !self.starved.is_empty();
         let others = client.is_some() || disk.is_some();
         let timer = self.next_timer().filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));

@@ -9,7 +9,7 @@ use super::step::METADATA_ROOM;
 use super::{Computer, RunError, Waiters, WriteLog};
 
 impl Computer {
-    /// Passes on what the page cache told.
+    /// Passes on the changes of the page cache.
     pub(super) fn tell_policy(&mut self, now: Nanos) {
         let mut changes = std::mem::take(&mut self.changes);
         self.charge_zone_pages(now, &changes);

@@ -26,7 +26,7 @@ pub(crate) enum WriteReason {
     Expired,
     /// Memory was short.
     Reclaim,
-    /// Somebody waits for it.
+    /// A client waits for it.
     Sync,
     /// The run is over.
     Drained,
@@ -96,7 +96,7 @@ impl DiskQueue {
             && self.free.len() == self.in_flight.len()
     }
 
-    /// A page that somebody waits for goes before what merely should be written.
+    /// Queues a page. One that a client waits for goes before the others.
     pub(crate) fn write(&mut self, page: Waiting) {
         match page.reason {
             WriteReason::Sync => self.urgent.push_back(page),

@@ -245,7 +245,7 @@ fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
 fn policies_lose_track_of_nothing_where_expiry_fsync_and_rewriting_meet() {
     // The policy's view is compared with the page cache's at each choice, and at the end, where debug assertions are
     // on. Scattered pages that are written over and over keep the disk's queue full, so that pages wait behind it while
-    // somebody else writes them.
+    // another client writes them.
     let hot = |client: u64| -> Vec<Step> {
         let round = move |round: u64| {
             let scattered = (0..200).map(move |n| on_device((round * 200 + n) * (7919 + client) % 4001 * 1000, 1));

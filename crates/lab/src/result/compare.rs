@@ -16,7 +16,7 @@ use umbrella_units::ByteSize;
 
 use super::{Better, Metric, Outcome, Setting, change};
 
-/// A spread below this, in percent, is not told.
+/// A spread below this, in percent, is not shown.
 const LEAST_SPREAD: f64 = 1.0;
 
 /// The outcomes of one input.
@@ -184,7 +184,7 @@ impl<'a> Group<'a> {
         self.rows.iter().map(|row| row.label.as_str()).collect()
     }
 
-    /// That the figures are means, and over how many seeds; none where each is of one run.
+    /// A note that the figures are means, and over how many seeds; `None` if each is of one run.
     pub fn means(&self) -> Option<String> {
         let seeds = || self.complete().map(|row| row.outcomes.len());
         match (seeds().min()?, seeds().max()?) {

@@ -1,6 +1,5 @@
 //! Figures as people read them: three significant digits and the unit that keeps the number short, and long times in
-//! minutes, hours and days. One way for
-//! terminals and pages, so that a figure looks the same wherever it is shown.
+//! minutes, hours and days. Terminals and pages share this code, so that a figure looks the same wherever it is shown.
 
 use super::{Metric, Unit};
 
@@ -44,7 +43,7 @@ impl Unit {
     }
 }
 
-/// How much `value` differs from `first`: `-12 %`, `+3.4 %`, `x25`. None where a share says nothing.
+/// How much `value` differs from `first`: `-12 %`, `+3.4 %`, `x25`. `None` if a share would have no meaning.
 pub fn change(first: f64, value: f64) -> Option<String> {
     if !(first.is_finite() && value.is_finite() && first > 0.0 && value >= 0.0) {
         return None;

@@ -1,4 +1,4 @@
-//! Where a trace's bytes come from: plain, gzip or Zstandard, told by the first bytes and not by the name.
+//! Where a trace's bytes come from: plain, gzip or Zstandard, detected by the first bytes and not by the name.
 
 use std::fs::{File, FileType};
 use std::io::{self, BufReader, Read};

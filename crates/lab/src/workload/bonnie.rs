@@ -257,7 +257,7 @@ impl Play for Bonnie {
         self.away.len() as u32
     }
 
-    /// By tests, of which each counts alike.
+    /// By tests; each counts alike.
     fn progress(&self) -> Option<f64> {
         Some(f64::from(self.test as u8) / f64::from(Test::End as u8))
     }

@@ -265,7 +265,7 @@ impl Play for Dbench {
         let round_ends = client.at == 0;
         client.call(call, &self.load, &mut self.ids, self.flush, script);
         if round_ends {
-            // A round of which nothing was left to do would never end.
+            // A round with no work left would never end.
             script.think(Nanos::from_micros(1));
         }
         Act::On

@@ -193,7 +193,7 @@ fn call(line: &mut Line<'_>, names: &mut Names, open: &mut FxHashMap<u64, PathNo
 /// Documents of the stand-in, each with a temporary file of its own.
 const DOCUMENTS: u32 = 67;
 
-/// Edits of the stand-in; each ends with a deletion, of which the load file has as many.
+/// Edits of the stand-in. Each ends with a deletion; the load file has the same number of deletions.
 const EDITS: u32 = 16_000;
 
 /// A load like that of Debian's `client.txt`, built from counts in that file:

@@ -30,7 +30,7 @@ pub(super) mod flag {
     pub(in super::super) const WRITE_BACK: u8 = 16;
     /// Reclaim wanted it when it was busy (`PG_reclaim`).
     pub(in super::super) const RECLAIM: u8 = 32;
-    /// It is dirty, and somebody has queued it to be written.
+    /// It is dirty, and has been queued to be written.
     pub(in super::super) const QUEUED: u8 = 64;
 }
 

@@ -57,7 +57,7 @@ impl Source {
         Ok(counters.and_then(|counters| record::lost(&counters)).unwrap_or_default())
     }
 
-    /// Takes up to `most` of the files of which something was lost.
+    /// Takes up to `most` of the files that lost events.
     pub fn overflowed(&mut self, most: usize) -> Result<Vec<FileKey>, BpfError> {
         let noted = self.programs.map(OVERFLOWED)?;
         let mut files = Vec::new();

@@ -67,7 +67,7 @@ pub struct WatchStatus {
     pub flusher: Status,
     /// Records that came out of the ring.
     pub events: u64,
-    /// What they told to be dirty.
+    /// The size of the pages that they reported as dirty.
     pub dirtied: ByteSize,
     /// Records that the ring had no room for.
     pub lost: u64,
@@ -75,7 +75,7 @@ pub struct WatchStatus {
     pub scanned: u64,
     /// What was dirty but not remembered, since there was too much of it.
     pub ignored: ByteSize,
-    /// Files of which something is believed to be dirty.
+    /// Files that are believed to have dirty pages.
     pub files: u64,
     /// Whether the kernel writes back by itself now, since too much is dirty.
     pub gives_way: bool,

@@ -58,7 +58,7 @@ fn told_if_missing<T>(got: Result<T, BpfError>) -> Option<T> {
     }
 }
 
-/// All pages that were told to be dirty by now, of all files; and whether the kernel has written back some.
+/// All pages of all files that were reported dirty by now, and whether the kernel has written back some.
 fn seen(source: &mut Source) -> (BTreeSet<(u64, u64)>, bool) {
     let (mut pages, mut wrote) = (BTreeSet::new(), false);
     while source.drain(1 << 16, |seen| match seen {

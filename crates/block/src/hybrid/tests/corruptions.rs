@@ -116,7 +116,7 @@ impl Killed {
         Pair { disk: half("disk", bed.clone()), flash, bed }
     }
 
-    /// Reads all of it; how many blocks were refused. What is read must be allowed, or somebody told.
+    /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
     fn refused(&self, device: &dyn BlockDevice, told: &Losses, label: &str) -> usize {
         let mut found = fill(0, BLOCK);
         let blocks = (0..).zip(&self.allowed).filter(|(block, values)| {

@@ -181,7 +181,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
 
 #[test]
 fn a_header_that_nothing_follows_may_have_been_cut_by_the_end() {
-    // Nothing behind it says that it had been durable: it cannot be told from one that was being written.
+    // Nothing behind it says that it had been durable: it looks like one that was being written.
     let (pair, opened) = damaged(32);
     opened.expect("the other two count");
     assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 2);

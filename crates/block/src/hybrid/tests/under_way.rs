@@ -418,7 +418,7 @@ fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
         let read = starts(scope, || read(&hybrid, 1000, 8));
         house.flash.holds(1);
         house.flash.gate.lock().closed = None;
-        // Not told that the gate is open, it waits on, while the log is drained and goes around.
+        // It does not notice the open gate and waits on, while the log is drained and goes around.
         hybrid.drain().expect("the disk is well");
         hybrid.sleep().expect("it sleeps");
         for round in 0..5 {

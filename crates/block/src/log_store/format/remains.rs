@@ -28,13 +28,13 @@ pub(in crate::log_store) struct Wanted {
 /// How many chunks before it may be the last that its mark says to be flushed, where that is tried.
 const MOST_UNFLUSHED: u64 = 4096;
 
-/// A block that was the header of a chunk, or of which a part was written.
+/// A block that was the header of a chunk, or that had a part of one.
 struct Remains<'a> {
     bytes: &'a Block,
     version: u16,
 }
 
-/// The number of the chunk whose header this was, if somebody may have been told that it is durable.
+/// The number of the chunk whose header this was, if it may have been reported as durable.
 pub(in crate::log_store) fn promised_in(bytes: &Block, superblock: &Superblock, wanted: &Wanted) -> Option<Sequence> {
     let remains = Remains { bytes, version: u16::from_le_bytes(field(bytes, 4)) };
     if remains.is_whole() || !superblock.incompat.has(Incompat::MARKS) {

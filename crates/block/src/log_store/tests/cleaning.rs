@@ -1,5 +1,5 @@
-//! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth
-//! while.
+//! The cost of cleaning: how much is read for the blocks that are moved. With segments of 1 MiB, reading only a part
+//! can be worth it.
 
 use std::sync::Mutex;
 use std::time::Duration;

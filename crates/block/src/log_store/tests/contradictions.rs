@@ -1,5 +1,5 @@
-//! Structures that no program wrote, their checksums right: each is refused with a name or told, and no block is wrong
-//! in silence.
+//! Structures that no program wrote, with right checksums: each is refused with a name or reported, and no block is
+//! wrong in silence.
 
 use super::*;
 use crate::log_store::format::{

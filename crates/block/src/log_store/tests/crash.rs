@@ -149,8 +149,8 @@ enum Outcome {
     Whole,
 }
 
-/// Turns over a bit of something that was written, half of the time of a structure of the store's own; what it was.
-/// Nothing where only the last header of all is there, which cannot be told from one that was never written.
+/// Flips a bit of something that was written, half of the time in a structure of the store's own. Returns the name of
+/// that structure. `None` if there is only the last header of all, which looks like one that was never written.
 fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
     let bytes = whole_of(disk);
     let superblock = Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512))

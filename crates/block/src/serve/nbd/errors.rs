@@ -33,7 +33,7 @@ pub enum ServeError {
         /// Which name.
         name: String,
     },
-    /// Somebody listens there already.
+    /// A server listens there already.
     #[error("{}: a server listens there already", path.display())]
     InUse {
         /// The socket.

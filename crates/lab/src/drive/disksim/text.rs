@@ -197,7 +197,7 @@ impl Block {
         }
     }
 
-    /// A number, none if the key is not there.
+    /// A number; `None` if the key is not there.
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>, ImportError> {
         self.get(key).map(|value| value.number(key)).transpose()
     }

@@ -10,11 +10,11 @@ use super::tracks::Track;
 use super::zones::Map;
 use super::{MeasureError, Timed, elsewhere};
 
-/// Trials of each question, of which most decide.
+/// Trials of each question; the majority decides.
 const TRIALS: usize = 3;
-/// Reading ahead and segments are followed so far, in sectors: 64 MiB.
+/// How far reading ahead and segments are followed, in sectors: 64 MiB.
 const MOST_SECTORS: u64 = 1 << 17;
-/// Streams that are tried at once, at most.
+/// The most streams that are tried at once.
 const MOST_STREAMS: u64 = 256;
 /// How large the reads of a stream are, in sectors.
 const STREAM_READ: u64 = 256;

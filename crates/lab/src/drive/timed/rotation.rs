@@ -86,7 +86,7 @@ fn rounds(meter: &mut Meter<'_>, count: usize) -> Result<(Vec<Vec<f64>>, usize),
     Ok((visits, hits))
 }
 
-/// The longest time of which all times between visits are multiples.
+/// The longest time that has all times between visits as multiples.
 fn turn(visits: &[Vec<f64>]) -> Option<f64> {
     let between = |lag: usize| -> Vec<f64> {
         visits.iter().flat_map(|of| of.iter().zip(of.iter().skip(lag)).map(|(from, to)| to - from)).collect()

@@ -121,7 +121,7 @@ impl Line {
                     return Ok(on + 1);
                 }
                 if self.slope * on as f64 > 3.0 {
-                    // Tracks that are not shifted against each other cannot be told apart.
+                    // Tracks that are not shifted against each other look like one.
                     return Err(MeasureError::Uneven);
                 }
                 let part = if self.slope > 0.0 { (0.4 / self.slope) as u64 } else { on };

@@ -6,7 +6,7 @@
 //! come from outside: they reach the page only through `text::Safe`, and the page's own policy forbids loading
 //! anything.
 //!
-//! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
+//! Colours: Okabe and Ito, "Color Universal Design" (2008). Shape and dash distinguish the series as well.
 
 mod bars;
 mod demerit;

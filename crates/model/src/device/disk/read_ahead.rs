@@ -1,6 +1,6 @@
 //! Reading ahead: after a read the heads go on behind it until something else is to be done or the segment is full.
 //!
-//! It takes no events. How far it has come is worked out when somebody asks.
+//! It takes no events. Its progress is computed on demand.
 
 use umbrella_units::{Lba, Nanos};
 
