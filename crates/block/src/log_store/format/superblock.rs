@@ -6,8 +6,8 @@
 //!      0      8  magic "UMBLGSUP"
 //!      8      4  version, 1
 //!     12      4  compatible features: none in version 1
-//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat the one before, and
-//!                blocks may be lost; bit 2, a loss was not reported yet
+//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat the one before,
+//!                and blocks may be lost; bit 2, a loss was not reported yet
 //!     20      4  bytes of a block, 4096
 //!     24      8  generation: grows with each superblock written
 //!     32     16  uuid of the store
@@ -26,7 +26,7 @@
 //!    100    256  the placement scheme, UTF-8, filled with zeroes
 //!    356    152  reserved
 //!    508      4  CRC32C of all other bytes of the block
-//!    512   3584  the loss that was not reported yet ([`PendingLoss`](super::PendingLoss)); reserved where there is none
+//!    512   3584  the loss that was not reported yet ([`PendingLoss`](super::PendingLoss)); reserved if there is none
 //! ```
 
 use std::fmt;
