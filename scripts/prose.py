@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the prose of pages: no sentence over 30 words, none of the phrases below. Names each place; ends with 1 if there is any.
+"""Checks the prose of pages and of the code's comments: no sentence over 30 words, none of the phrases below.
 
-Code counts as one word, code blocks and tables do not count. Usage: scripts/prose.py [PAGE...] (all pages without arguments)
+Names each place; ends with 1 if there is any. Code counts as one word, code blocks and tables do not count.
+Usage: scripts/prose.py [FILE...] (without arguments: all pages, and all comments of Rust files)
 """
 
 import re
@@ -24,7 +25,14 @@ PHRASES = [
 def pages():
     root = Path(__file__).resolve().parent.parent
     named = [root / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
-    return named + sorted((root / "docs").rglob("*.md")) + sorted(root.glob("crates/*/README.md"))
+    named += sorted((root / "docs").rglob("*.md")) + sorted(root.glob("crates/*/README.md"))
+    return named + [path for path in sorted(root.glob("crates/**/*.rs")) if "target" not in path.parts]
+
+
+def comments(source):
+    """The text of the comments that have lines of their own; every other line is empty, so that line numbers stay."""
+    found = (re.match(r"\s*//[/!]? ?(.*)", line) for line in source.splitlines())
+    return "\n".join(comment.group(1) if comment else "" for comment in found)
 
 
 def paragraphs(text):
@@ -53,7 +61,8 @@ def sentences(paragraph):
 
 
 def faults(page):
-    for line, paragraph in paragraphs(page.read_text()):
+    text = page.read_text()
+    for line, paragraph in paragraphs(comments(text) if page.suffix == ".rs" else text):
         for sentence in sentences(paragraph):
             words = len([word for word in sentence.split() if re.search(r"\w", word)])
             if words > MOST_WORDS:

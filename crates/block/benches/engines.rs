@@ -1,8 +1,8 @@
-//! What the engines themselves cost, in processor time and system calls: on files of this machine, without a model.
+//! The processor time and system calls of the engines themselves, on files of this machine and without a model:
 //! `cargo bench -p umbrella-block --bench engines`.
 //!
-//! `scripts/engines-beside.py` runs two builds of it in turn. It uses only what a build from before checksums and marks
-//! has as well, but for the name of [`OpenMode`].
+//! `scripts/engines-beside.py` runs two builds of this benchmark in turn. Except for the name [`OpenMode`], it uses
+//! only what builds from before checksums and marks also have.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// A file that counts what is asked of it.
+/// A file that counts the calls it gets.
 struct Counted {
     inner: FileDevice,
     counts: Arc<Counts>,
@@ -213,7 +213,7 @@ fn random_place(random: &mut StdRng, pages: u64) -> Lba {
     Lba(random.random_range(0..PAGES / pages) * pages * PAGE_BYTES as u64 / SECTOR_BYTES)
 }
 
-/// Writes so many pages at random places, with a flush after each so many writes.
+/// Writes `count` times `pages` pages at random places, with a flush after every `flush_each` writes.
 fn write(device: &dyn BlockDevice, random: &mut StdRng, (count, pages): (u64, u64), flush_each: u64) {
     let mut data = vec![7; pages as usize * PAGE_BYTES];
     for number in 1..=count {

@@ -1,9 +1,9 @@
-//! What a hybrid disk gains, and what it costs: on emulated disks, in their own time.
+//! What a hybrid disk gains and what it costs, on emulated disks in their own time:
 //! `cargo bench -p umbrella-block --bench hybrid`.
 //!
-//! Every figure is of virtual time, and of two devices in turn in one run. The host's wake-ups are part of it (some 0.2
-//! ms of real time for each call of a lone caller); `--factor` says how much slower than true the emulation runs, and
-//! so how little they weigh.
+//! All figures are virtual time, and compare two devices that take turns in one run. They include the host's wake-ups:
+//! some 0.2 ms of real time for each call of a single caller. `--factor` says how much the emulation is slowed down:
+//! the larger it is, the less the wake-ups weigh.
 
 mod emulated;
 

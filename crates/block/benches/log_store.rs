@@ -1,8 +1,8 @@
-//! What a log store gains, and what it costs: on an emulated disk, in its own time.
+//! What a log store gains and what it costs, on an emulated disk in its own time:
 //! `cargo bench -p umbrella-block --bench log_store`.
 //!
-//! Every figure is of virtual time, and of two devices in turn in one run. The host's own work is part of it:
-//! `--factor` says how much slower than true the emulation runs, and so how little it weighs.
+//! All figures are virtual time, and compare two devices that take turns in one run. They include the host's own work.
+//! `--factor` says how much the emulation is slowed down: the larger it is, the less that work weighs.
 
 mod emulated;
 
@@ -75,7 +75,7 @@ impl Args {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Does a thing so many times, by several threads at once; each is told its number.
+    /// Calls `each` `count` times from several threads at once, with the number of the call.
     fn at_once(&self, count: u64, each: impl Fn(u64, &mut StdRng) + Sync) {
         let next = AtomicU64::new(0);
         std::thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! The NBD server beside `nbdkit file` and `qemu-nbd`, on the same file:
 //! `cargo bench -p umbrella-block --bench nbd -- --help`.
 //!
-//! Servers take turns inside a round (A B C A B C), each starts fresh for each measurement, every ratio compares
-//! neighbours in time, and the table shows medians with the smallest and largest ratio. The file is in a tmpfs of a
-//! private mount namespace: what is measured is the servers, and no memory stays used however the run ends. Needs root.
+//! Servers take turns inside a round (A B C A B C), and each starts fresh for each measurement. Every ratio compares
+//! neighbours in time. The table shows medians with the smallest and largest ratio. The file is in a tmpfs of a private
+//! mount namespace: so only the servers are measured, and no memory stays in use however the run ends. Needs root.
 
 use std::fmt;
 use std::fs::File;

@@ -74,11 +74,13 @@ pub enum Allocation {
     Hole,
 }
 
-/// Something that holds sectors. Calls block, and may come from many threads at once.
+/// A device that stores sectors. Calls block, and may come from many threads at once.
 ///
-/// As a disk does: a write may be torn between sectors by a power cut, never inside one; a read that overlaps a write
-/// under way sees either; what [`flush`](BlockDevice::flush) was called for after it returned is durable once that
-/// returns. After a flush failed nothing written before it can be relied on, and the device refuses writes.
+/// The guarantees are those of a disk:
+/// - A power cut may tear a write between sectors, never inside one.
+/// - A read that overlaps a write under way sees either the old or the new data.
+/// - When [`flush`](BlockDevice::flush) returns, all writes that had returned before it was called are durable.
+/// - After a failed flush nothing written before it can be relied on, and the device refuses writes.
 pub trait BlockDevice: Send + Sync {
     /// What it is like.
     fn geometry(&self) -> Geometry;
@@ -94,8 +96,8 @@ pub trait BlockDevice: Send + Sync {
     /// Writes `data` from sector `at` on.
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError>;
 
-    /// Makes all writes that have returned durable. Of several at once only one may be told that something was lost:
-    /// who flushes from several threads has them take turns.
+    /// Makes all writes that have returned durable. Of several flushes at once, only one may report a loss: a caller
+    /// that flushes from several threads has them take turns.
     fn flush(&self) -> Result<(), BlockError>;
 
     /// The contents of the range are not needed any more; reads return the old contents or zeroes.

@@ -1,11 +1,13 @@
 //! A regular file or a real device.
 //!
-//! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Not io_uring: the
-//! interface is one blocking call per transfer, so a ring would hold one entry at a time and cost a submission, a wait
-//! and a lock where `pread` costs one system call. What runs at once comes from the callers' threads;
-//! [`Geometry::queue_depth`] says how many pay. Measured with random reads of 4 KiB from a virtual disk, O_DIRECT, one
-//! thread with a ring of so many entries against so many threads with `pread`: 0.9 to 1.0 of their rate at 4 entries,
-//! 0.8 to 0.9 at 16 and 32, for about half of their processor time (4 instead of 7 us a read).
+//! Every call is one `pread` or `pwrite` on the caller's thread, repeated until all is done. Calls at once come from
+//! the callers' threads; [`Geometry::queue_depth`] says how many are worth it.
+//!
+//! Why not io_uring: the interface is one blocking call per transfer. So a ring would hold one entry at a time, and
+//! cost a submission, a wait and a lock where `pread` costs one system call. Measured with random reads of 4 KiB from a
+//! virtual disk with O_DIRECT: one thread with a ring of n entries against n threads with `pread`. The ring reached 0.9
+//! to 1.0 of their rate at 4 entries, and 0.8 to 0.9 at 16 and 32. It took about half of their processor time (4
+//! instead of 7 us a read).
 //!
 //! What makes a write durable, and when:
 //! 1. [`Durability::Cached`]: `pwrite`; the page cache or the disk's own cache may hold it.
@@ -13,9 +15,9 @@
 //!    system lacks that.
 //! 3. [`BlockDevice::flush`]: `fdatasync`, which also empties the disk's cache.
 //!
-//! Linux tells of a failed write-back once, to whoever asks first, and forgets the pages. So 2 and 3 take turns, and
-//! after any of them failed the device is poisoned: it refuses writes and flushes for as long as it is open. Reads go
-//! on. A flush also fails when somebody has made a file shorter.
+//! Linux reports a failed write-back once, to the first caller that asks, and forgets the pages. So steps 2 and 3 take
+//! turns, and the first failure poisons the device: it refuses writes and flushes for as long as it is open. Reads go
+//! on. A flush also fails when another program has made a file shorter.
 //!
 //! Direct I/O (O_DIRECT) needs aligned memory; other memory goes through an aligned buffer, at most 1 MiB at a time.
 
@@ -69,7 +71,7 @@ pub struct FileDevice {
     /// Sectors, if there are more by now than at the opening.
     grown: AtomicU64,
     transfer: Transfer,
-    /// Held by whoever may be the one to learn of a failed write-back, until the others can see it too.
+    /// Held by the call that may be the one to learn of a failed write-back, until the others can see it too.
     turn: Mutex<()>,
     flushes_begun: AtomicU64,
     /// Reads that failed.
@@ -105,7 +107,7 @@ impl FileDevice {
         self.cache
     }
 
-    /// Reads that failed; nothing if all were done.
+    /// Reads that failed; `None` if all were done.
     pub fn failed_reads(&self) -> Option<FailedReads> {
         let count = self.failed_reads.load(Ordering::Relaxed);
         (count > 0).then(|| FailedReads { count, last: Lba(self.failed_at.load(Ordering::Relaxed)) })
@@ -152,8 +154,8 @@ impl FileDevice {
         })
     }
 
-    /// Fails if somebody has cut the file: a write beyond its new end makes it longer again, with zeroes in place of
-    /// what was cut off.
+    /// Fails if another program has cut the file: a write beyond its new end makes it longer again, with zeroes in
+    /// place of the removed part.
     fn refuse_cut(&self) -> io::Result<()> {
         let is_cut = self.kind == Kind::Regular
             && open::size(self.as_fd(), self.kind)?.0 < self.geometry().capacity.0.saturating_mul(SECTOR_BYTES);

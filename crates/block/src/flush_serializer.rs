@@ -17,7 +17,7 @@ pub(crate) struct FlushSerializer {
     inner: Arc<dyn BlockDevice>,
     /// How many flushes have begun.
     begun: AtomicU64,
-    /// Held by whoever flushes; how that failed.
+    /// Held by the thread that flushes; the error of the flush that failed.
     failed: Mutex<Option<BlockError>>,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::memory::Memory;
 
-    /// Counts flushes, each of which lasts until it may end.
+    /// Counts flushes. Each lasts until it may end.
     struct Slow {
         inner: Memory,
         flushes: AtomicU64,

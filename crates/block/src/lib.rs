@@ -1,9 +1,13 @@
-//! Block devices: what reads and writes sectors, what stands before a disk, and who offers it to programs.
+//! Block devices: the ones that hold sectors, the ones that stand before a disk, and the servers that offer them to
+//! programs.
 //!
-//! [`BlockDevice`] is the one interface. Below it: a [`file`](mod@file) or real device, [`memory`], an [`emulated`]
-//! disk with true timing; around it: a [`record`]er and a [`fault`] injector for tests; above it: the [`hybrid`] disk,
-//! a flash log before a disk that sleeps; the [`log_store`], which writes one after the other what comes at random.
-//! [`serve`] offers any of them to others, and a [`scrub`] looks for damage. [`spindle`] is how a disk is put to sleep.
+//! [`BlockDevice`] is the one interface. Its implementations:
+//! - below it: a [`file`](mod@file) or real device, [`memory`], and an [`emulated`] disk with true timing;
+//! - around it: a [`record`]er and a [`fault`] injector for tests;
+//! - above it: the [`hybrid`] disk, a flash log before a disk that sleeps, and the [`log_store`], which turns random
+//!   writes into sequential ones.
+//!
+//! [`serve`] offers any of them to other programs, a [`scrub`] looks for damage, and [`spindle`] puts a disk to sleep.
 
 mod checksum;
 mod device;

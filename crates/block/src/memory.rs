@@ -6,7 +6,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
 
-/// Sectors in memory. Flushing does nothing, there is nothing to lose.
+/// A device in memory. Flushing does nothing, since there is nothing to lose.
 #[derive(Debug)]
 pub struct Memory {
     geometry: Geometry,

@@ -216,7 +216,7 @@ fn writers_that_wait() -> u64 {
     tasks.filter(waits).count() as u64
 }
 
-/// Takes writes and does not end them before it is told to, and counts them.
+/// Counts writes, and holds them until the test releases them.
 struct Busy {
     memory: Memory,
     /// No write ends.
@@ -251,7 +251,7 @@ impl BlockDevice for Busy {
     }
 }
 
-/// Lets writes pass when so many are under way at once.
+/// Lets writes pass once `needed` of them are under way at the same time.
 struct Gate {
     memory: Memory,
     needed: AtomicU64,
@@ -330,7 +330,7 @@ fn a_failed_flush_is_told_to_who_calls_fsync() {
     disk.take_apart();
 }
 
-/// Memory of which more and more can be used.
+/// Memory with a growing usable part.
 struct Growing {
     inner: Memory,
     capacity: AtomicU64,

@@ -1,4 +1,4 @@
-//! Every device that only holds sectors does what an array of bytes does, whatever it is asked.
+//! Every device that only holds sectors behaves as an array of bytes does, for any calls.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use umbrella_block::record::{DeviceNo, Discarded, Journal, Medium, Overlay, Reco
 use umbrella_block::{BlockDevice, BlockError, Durability, Zeroes};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
-/// Neither a multiple of 4 KiB nor of what a device may hold together.
+/// Neither a multiple of 4 KiB nor of the unit in which a device may hold sectors.
 const SECTORS: u64 = 37;
 const BYTES: usize = (SECTORS * SECTOR_BYTES) as usize;
 
@@ -211,7 +211,7 @@ proptest! {
         overlay.read(Lba(0), &mut held).expect("all of it exists");
         let fork = overlay.fork();
         for call in &after {
-            // Reads would be compared with an array that knows nothing of what was written before.
+            // Reads would be compared with an array that lacks the earlier writes.
             if !matches!(call, Call::Read { .. }) {
                 let _ = carry_out(&overlay, call, &Model::new());
             }

@@ -46,8 +46,8 @@ fn block(device: &dyn BlockDevice, at: u64) -> Vec<u8> {
     block
 }
 
-/// A store that was killed, with a segment full of headers behind the end of its log, each with as many discards as
-/// fit; the last says that all had been flushed. The number of those headers.
+/// A store that was killed, with a segment full of headers behind the end of its log. Each has as many discards as fit,
+/// and the last says that all had been flushed. Also returns the number of those headers.
 fn with_headers_behind_the_end() -> (Arc<dyn BlockDevice>, u64) {
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(600 << 20)));
     let segment = Some(ByteSize(16 << 20));

@@ -1,8 +1,8 @@
-//! A run that was recorded live, decided again: by the policy that decided then, which has to answer the same bit for
-//! bit, or by another, to see what it would have written.
+//! Repeats the decisions of a run that was recorded live. The policy that decided then has to give the same answers bit
+//! for bit; another policy shows what it would have written.
 //!
-//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write as
-//! much. What was written in between stays as it was recorded: the record says when pages became dirty, not why.
+//! Another policy is asked whenever the recorded one was, for as many pages as that one gave, so that both write the
+//! same amount. Writes in between stay as recorded: the record says when pages became dirty, not why.
 
 use std::io::{BufRead, Read};
 
@@ -41,7 +41,7 @@ pub enum EventsError {
     /// It ends before it says which policy decided.
     #[error("the record ends before it names a policy")]
     Empty,
-    /// The other policy has to be told the future, which no record of a live run knows.
+    /// The other policy has to know the future, which no record of a live run contains.
     #[error("{0} needs to know when pages are written again, which a record of a live run does not contain")]
     Offline(String),
     /// The policy decides otherwise than it did.

@@ -1,5 +1,5 @@
-//! Every format: what its fixture holds, that written traces are read back, and that bad input is told of and never
-//! worse.
+//! Every format: its fixture holds the expected records, written traces can be read back, and bad input leads to a
+//! report and nothing worse.
 
 #[path = "fixtures/list.rs"]
 mod list;
@@ -65,7 +65,7 @@ fn read(bytes: &[u8], options: &OpenOptions) -> Result<Vec<Record>, TraceError> 
     from_bytes(bytes, options)?.collect()
 }
 
-/// As a fixture is read: who has times in ns or in ms must be told.
+/// The options to read a fixture: a format with times in ns or in ms must be named.
 fn options_of(format: Format) -> OpenOptions {
     let format = (format == Format::Ascii).then_some(format);
     OpenOptions { format, ..OpenOptions::default() }
@@ -186,7 +186,7 @@ fn the_files_of_all_processors_are_one_recording() {
     }
     let (records, _) = trace::read_all(folder.path().join("sdb.blktrace.0"), &OpenOptions::default()).unwrap();
     assert_eq!(records.len(), 1);
-    // A file that a kill cut hides nothing of the others, and is told of.
+    // A file that a kill cut short is reported, and hides nothing of the others.
     let whole = std::fs::read(folder.path().join("sda.blktrace.0")).unwrap();
     std::fs::write(folder.path().join("sda.blktrace.0"), &whole[..100]).unwrap();
     let path = folder.path().join("sda.blktrace.10");

@@ -168,7 +168,7 @@ fn a_line_that_two_formats_share_is_refused_until_another_line_decides() {
         for line in lines(format) {
             assert_eq!(guess(text(&[], &[shared, line]).as_bytes()), Ok(format), "{line}");
         }
-        // Whoever says which it is gets it.
+        // A reader with an explicit format gets that one.
         let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
         let records = trace::from_reader(Cursor::new(text(&[], &[shared]).into_bytes()), &options).unwrap();
         assert_eq!(records.map(Result::unwrap).count(), 1, "{format}");

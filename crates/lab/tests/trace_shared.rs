@@ -1,5 +1,5 @@
-//! Real traces, if the variable UMBRELLA_TRACES names the folder that holds them: the figures that are known of each,
-//! and that a trace's native file and its CSV are the same trace.
+//! Real traces, if the variable UMBRELLA_TRACES names the folder that holds them: each gives its known figures, and a
+//! trace's native file and its CSV are the same trace.
 
 use std::path::{Path, PathBuf};
 

@@ -10,37 +10,37 @@ pub const VISIBLE: f64 = 1.0;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Expect {
-    /// The same sign, within so many percentage points of the published value, and at least half as much.
+    /// The same sign, at most `points` percentage points away from the published value, and at least half as much.
     Within {
         /// Percentage points.
         points: f64,
     },
-    /// "By so much to so much": from so many points below the published value, the lower of two, to so many above the
-    /// upper one. The sign and at least half of the lower value as well.
+    /// From `points` percentage points below the published value, the lower of two, to `points` above the upper one.
+    /// The sign has to be the same, and the size at least half of the lower value. For texts such as "by 41 to 63 %".
     Between {
         /// The upper value.
         to: f64,
         /// Percentage points.
         points: f64,
     },
-    /// The same sign; the size is only told.
+    /// The same sign; the size is only reported.
     #[default]
     Sign,
     /// At least the published value.
     AtLeast,
     /// At most the published value.
     AtMost,
-    /// Not visibly above the published value: by less than so many points. "Not slower".
+    /// Less than `points` percentage points above the published value. "Not slower".
     NoMore {
         /// Percentage points.
         points: f64,
     },
-    /// Not visibly below the published value: by less than so many points. "No worse".
+    /// Less than `points` percentage points below the published value. "No worse".
     NoLess {
         /// Percentage points.
         points: f64,
     },
-    /// Nothing more than so many percentage points away from zero: "about equal".
+    /// At most `points` percentage points away from zero: "about equal".
     AboutZero {
         /// Percentage points.
         points: f64,
@@ -210,7 +210,7 @@ pub(crate) fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
         Expect::NoMore { points } => measured < published + points,
         Expect::NoLess { points } => measured > published - points,
     };
-    // A bound that is missed has no sign to be right in; neither has zero, nor what cannot be told from it.
+    // A missed bound has no sign to be right in. Neither has zero, or a value too close to it.
     let sized = matches!(expect, Expect::Within { .. } | Expect::Between { .. } | Expect::Sign);
     let has_sign = published != 0.0 && measured.abs() >= VISIBLE && sized;
     match (met, same_sign && has_sign) {

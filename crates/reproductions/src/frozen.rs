@@ -31,11 +31,11 @@ pub struct Frozen {
     pub measures: String,
     /// What it has to meet.
     pub expect: Expect,
-    /// What the text can mean, the primary reading first; none where it can only mean one thing.
+    /// Possible readings of the text, the primary one first; empty if it can only mean one thing.
     pub readings: Vec<Reading>,
-    /// The input that it is asked of; none where it is asked of a workload of the paper, or of several inputs together.
+    /// The input of the claim; `None` if it concerns a workload of the paper, or several inputs together.
     pub input: Option<String>,
-    /// The inputs that it is about together.
+    /// The inputs that the claim concerns together.
     pub over: Vec<String>,
     judged_with: String,
     name: String,

@@ -1,6 +1,6 @@
 //! How the kernels of the papers, Linux 2.6.12 (TESA, MRAM) and 2.6.24 (UmbrellaFS), write files.
 
-/// A policy that goes by files, as a change of those kernels: a file that is not written to its end is written on from
+/// A policy that goes by files, as a change of those kernels. A file that is not written to its end is continued from
 /// there (`writeback_index`), and waits behind the others unless the files are sorted. No file has a share of its own
 /// (`chunk`). Sources: the policies' parameters.
 pub(crate) fn by_files(policy: &str) -> String {

@@ -1,10 +1,10 @@
 //! The papers' figures, run again: for each claim the published value, ours, and whether it holds.
 //!
-//! One folder a paper, one function a figure or table. Parameters come from the papers' text and from datasheets; where
+//! One folder a paper, one function a figure or table. Parameters come from the papers' text and from datasheets. Where
 //! the text is silent, the assumption stands beside the figure. A claim that does not hold is reported as such.
 //!
-//! A figure lists the runs that it needs as [`Cell`]s and judges their outcomes, so that all runs of a paper go through
-//! one pool of threads, with one progress bar.
+//! A figure lists its runs as [`Cell`]s and judges their outcomes. So all runs of a paper go through one pool of
+//! threads, with one progress bar.
 
 #![allow(clippy::unnecessary_wraps, reason = "all figures have one signature; some read traces")]
 

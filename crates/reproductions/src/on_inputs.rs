@@ -1,4 +1,4 @@
-//! Papers whose claims are asked of every input that there is: the papers' own traces are not public.
+//! Papers whose claims are tested on every available input: the papers' own traces are not public.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(crate) fn traces_in(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(|name| folder.join(format!("{name}.csv.gz"))).filter(|path| path.is_file()).collect()
 }
 
-/// The synthetic inputs and these traces. Two of one name are told apart by a number.
+/// The synthetic inputs and these traces. Inputs of the same name get a number.
 pub(crate) fn with_traces<I>(
     mut inputs: Vec<I>,
     traces: &[PathBuf],

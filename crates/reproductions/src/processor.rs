@@ -12,7 +12,7 @@ const ZONE_PAGE: u64 = 236;
 /// For a zone that is looked at.
 const ZONE: u64 = 19;
 
-/// Of a processor of so many MHz.
+/// The times on a processor of that clock rate.
 pub(crate) fn bookkeeping(megahertz: u64) -> Bookkeeping {
     let time = |instructions: u64| Nanos((instructions * 1000).div_ceil(megahertz));
     Bookkeeping { entry: time(ENTRY), zone_page: time(ZONE_PAGE), zone: time(ZONE) }

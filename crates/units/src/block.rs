@@ -160,17 +160,17 @@ impl Nanos {
     /// Later than anything that happens.
     pub const NEVER: Nanos = Nanos(u64::MAX);
 
-    /// So many microseconds.
+    /// A duration in microseconds.
     pub const fn from_micros(micros: u64) -> Nanos {
         Nanos(micros * 1_000)
     }
 
-    /// So many milliseconds.
+    /// A duration in milliseconds.
     pub const fn from_millis(millis: u64) -> Nanos {
         Nanos(millis * 1_000_000)
     }
 
-    /// So many seconds.
+    /// A duration in seconds.
     pub const fn from_secs(secs: u64) -> Nanos {
         Nanos(secs * 1_000_000_000)
     }

@@ -1,9 +1,9 @@
-//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times, ids; numbers drawn from a
-//! seed; and for errors the known word nearest to an unknown one.
+//! Units shared by every crate: byte sizes, amounts of space, block addresses, pages, times and ids. Also random
+//! numbers from a seed, and, for error messages, the known word nearest to an unknown one.
 //!
-//! Depends on nothing of ours. Every type is a newtype, so that a block is not taken for a page, nor a page for a byte.
-//! Where the kernel's interface has plain integers (offsets and lengths of calls, inode numbers of branches, attributes
-//! as `statx` tells them), so have we.
+//! Depends on nothing of ours. Every type is a newtype, so that a block is not mistaken for a page, or a page for a
+//! byte. Plain integers remain where the kernel's interface has them: offsets and lengths of calls, inode numbers of
+//! branches, and attributes from `statx`.
 
 mod block;
 mod hint;

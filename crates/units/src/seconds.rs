@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Timestamp;
 
-/// A time that is so many seconds.
+/// A time in seconds.
 pub trait Seconds: Sized {
-    /// `None` is written as `null`.
+    /// Returns `None` for a time that is written as `null`.
     fn to_seconds(&self) -> Option<f64>;
-    /// `None` for what is no such time.
+    /// Returns `None` if the number is no such time.
     fn of_seconds(seconds: Option<f64>) -> Option<Self>;
 }
 

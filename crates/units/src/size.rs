@@ -15,7 +15,7 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(ByteSize),
     /// A share of the whole: 5 % is 5000.
     MilliPercent(u32),
@@ -53,7 +53,7 @@ impl WrongSize {
 }
 
 impl Amount {
-    /// Whether it is nothing, of whatever whole.
+    /// Whether it is zero, whatever the whole is.
     pub fn is_zero(self) -> bool {
         matches!(self, Amount::Bytes(ByteSize(0)) | Amount::MilliPercent(0))
     }

@@ -1,4 +1,5 @@
-//! Errors of a flusher. A failed write-back is no error here: it is counted, and told to who syncs the file.
+//! Errors of a flusher. A failed write-back is no error here: it is counted, and reported to programs that sync the
+//! file.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ pub enum FlusherError {
     /// The policy cannot be made.
     #[error(transparent)]
     Policy(#[from] WriteBackError),
-    /// The policy has to be told the future.
+    /// The policy has to know the future.
     #[error("policy \"{name}\" needs to know the future, which only the lab does (try cscan)")]
     Offline {
         /// Its name.

@@ -28,7 +28,7 @@ pub(crate) enum Reach {
     Kept(Arc<OwnedFd>),
 }
 
-/// Counts the writes that were told of.
+/// Counts the reported writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Turn(pub(crate) u64);
 
@@ -39,11 +39,11 @@ pub(crate) struct Known {
     pub(crate) places: Places,
     /// The last write.
     pub(crate) written: Turn,
-    /// A write-back failed, and nobody was told yet.
+    /// A write-back failed, and that was not reported yet.
     pub(crate) failed: bool,
 }
 
-/// What was asked of the file system before a write could be taken note of.
+/// The file system's answer to a question that a write may need before it can be noted.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) from: PageIndex,

@@ -1,22 +1,21 @@
 //! The thread that writes back.
 //!
-//! Steps, for as long as more is dirty than the background threshold, or something is so old that all has to go
-//! ([`Round`](crate::round::Round)):
+//! It takes these steps for as long as more is dirty than the background threshold, or a page is so old that all have
+//! to go ([`Round`](crate::round::Round)):
 //!
 //! 1. The policy chooses about [`BATCH`] pages (some choose whole zones). They count as on their way.
-//! 2. Pages that follow each other in a file and on the disk become one run, which stands where the first of them
-//!    stood.
-//! 3. Each run is handed to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait
-//!    for it.
-//! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the oldest is waited for
+//! 2. Pages that follow each other in a file and on the disk become one run, at the position of the first of them.
+//! 3. Each run goes to the kernel with one `sync_file_range(WRITE)`, which starts its write-back and does not wait for
+//!    it.
+//! 4. When more than [`MOST_RUNS`] runs or [`MOST_PAGES`] pages are on their way, the thread waits for the oldest
 //!    (`WAIT_BEFORE`).
-//! 5. What is on disk makes room for writers.
+//! 5. Pages that are on disk make room for writers.
 //!
-//! Between batches, and once a second, it does what else there is to do: it asks the page cache whether files that are
-//! believed dirty still are (the kernel's own write-back runs too), and writes the record.
+//! Between batches, and once a second, it does its other work. It asks the page cache whether files that count as dirty
+//! still are, since the kernel's own write-back runs too. And it writes the record.
 //!
-//! A write-back that fails is counted; the kernel tells it to those who sync the file, and for files whose error was
-//! seen here first [`Shared::take_error`] does.
+//! A write-back that fails is counted. The kernel reports it to programs that sync the file. If the error was seen here
+//! first, [`Shared::take_error`] reports it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -161,7 +160,7 @@ impl FlushLoop<'_> {
         !chosen.is_empty()
     }
 
-    /// Nothing to do: waits for writes. No descriptor stays open meanwhile.
+    /// Waits for writes when there is nothing to write. No descriptor stays open meanwhile.
     fn rest(&mut self) {
         self.opened.close_all();
         let mut state = self.shared.state.lock();
@@ -205,7 +204,7 @@ impl FlushLoop<'_> {
         let fd = match self.open(run.file) {
             Ok(fd) => fd,
             Err(error) => {
-                // No write-back failed: somebody has a lease on the file, or there are too many open. The kernel will
+                // No write-back failed: a program has a lease on the file, or too many files are open. The kernel will
                 // write it.
                 if error.raw_os_error() == Some(libc::ESTALE) {
                     self.failed(run.file, &error);
@@ -270,7 +269,7 @@ impl FlushLoop<'_> {
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
         if error.raw_os_error() == Some(libc::ESTALE) {
-            // Deleted without our knowing: there is nothing to write.
+            // Deleted without our knowledge: there is nothing to write.
             state.deleted(now, file);
             return;
         }
@@ -296,7 +295,7 @@ impl FlushLoop<'_> {
         self.shared.tell_level(&self.shared.state.lock());
     }
 
-    /// Files of which nothing is dirty any more, some at a time.
+    /// Settles files that have no dirty pages any more, some at a time.
     fn look_at_files(&mut self) {
         let (turn, mut files) = {
             let state = self.shared.state.lock();

@@ -27,7 +27,7 @@ use crate::thresholds::{Share, Thresholds};
 
 /// Pages that one event tells of at most: 4 GiB.
 const MOST_PAGES: Pages = Pages(1 << 20);
-/// How often the file system is asked before one write is taken note of.
+/// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(Turn);
 
-/// See the module. Events are told after the call that they tell of. Nothing here waits for a disk, except that a
+/// See the module. Events are reported after the call that causes them. Nothing here waits for a disk, except that a
 /// file's places may have to be read.
 pub struct Flusher {
     shared: Arc<Shared>,
@@ -142,7 +142,7 @@ impl Flusher {
         }
     }
 
-    /// Asks the file system where pages from `from` on lie. One that does not say has told all it knows.
+    /// Asks the file system where pages from `from` on lie. A failure counts as a complete answer without any places.
     fn ask(&self, by: FileRef<'_>, from: PageIndex) -> Answer {
         let ask = |fd: BorrowedFd<'_>| {
             let mut found = Vec::new();
@@ -198,34 +198,36 @@ impl Flusher {
         Mark(self.shared.state.lock().turn)
     }
 
-    /// All of a file that was dirty at the mark was written to disk by somebody.
+    /// All pages of a file that were dirty at the mark are on disk now.
     pub fn synced(&self, file: FileId, mark: Mark) {
         self.change(|state| state.synced(self.shared.now(), file, mark.0));
     }
 
-    /// All files that were dirty at the mark were written to disk by somebody.
+    /// All files that were dirty at the mark are on disk now.
     pub fn synced_all(&self, mark: Mark) {
         self.change(|state| state.synced_all(self.shared.now(), mark.0));
     }
 
-    /// Whether a write-back of the file failed and nobody was told yet. Who asks is told now: to be asked after a sync
-    /// of the file, which may not report an error that was seen here first.
+    /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then. Call it after
+    /// a sync of the file, which may not report an error that was seen here first.
     pub fn take_error(&self, file: FileId) -> bool {
         self.shared.take_error(file)
     }
 
-    /// All files of which [`Flusher::take_error`] would say so: for who goes on without this flusher.
+    /// All files with an error that [`Flusher::take_error`] would report, for a caller that goes on without this
+    /// flusher.
     pub fn take_errors(&self) -> Vec<FileId> {
         self.shared.take_errors()
     }
 
-    /// Lets a writer of so many pages go on: at once, or later from another thread, when there is room for more. Never
+    /// Lets a writer of `wrote` pages go on: at once, or later from another thread, when there is room for more. Never
     /// blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
     }
 
-    /// Chooses nothing until [`Flusher::resume`]: the kernel writes back now, and two would be in each other's way.
+    /// Chooses nothing until [`Flusher::resume`]: the kernel writes back now, and the two would get in each other's
+    /// way.
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::Release);
     }
@@ -264,8 +266,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Starts to record events and selections into a new file of about so many bytes at most. A record that was being
-    /// written ends.
+    /// Starts to record events and selections into a new file of about `most` bytes at most. Ends a record that was
+    /// being written.
     pub fn record_to(&self, path: &Path, most: ByteSize) -> Result<(), FlusherError> {
         let journal = Journal::create(path, most)?;
         self.end_record()?;

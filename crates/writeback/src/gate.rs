@@ -1,11 +1,11 @@
-//! Where writers wait: nobody's thread does, only the answer to a write.
+//! Where writers wait. No thread waits, only the answer to a write.
 //!
-//! Below the set point an answer goes out at once. Between set point and limit answers go out in order, at the pace of
-//! the disk: at twice its rate just above the set point, at its rate in the middle, at none at the limit. So the disk's
-//! pace is felt by each write a little instead of by one for long.
+//! Below the set point an answer goes out at once. Between set point and limit, answers go out in order, at a pace that
+//! follows the disk. It is twice the disk's rate just above the set point, its rate in the middle, and zero at the
+//! limit. So every write is slowed down a little, instead of a single one for long.
 //!
-//! No writer is stuck: when nothing reached the disk for [`PATIENCE`], when the policy has nothing to offer, and when
-//! the flusher stops, all go, and the kernel's own limits are what is left.
+//! No writer is stuck. All waiting writers go on when nothing reached the disk for [`PATIENCE`], when the policy has
+//! nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,7 +129,7 @@ impl Gate {
         }
     }
 
-    /// So many pages are dirty or on their way.
+    /// Sets the number of pages that are dirty or on their way.
     pub(crate) fn set_level(&self, level: Pages) {
         if self.level.swap(level.0, Ordering::Relaxed) == 0 && level.0 > 0 {
             // Who has looked already waits by now.
@@ -159,7 +159,7 @@ impl Gate {
         self.state.lock().window.last = Instant::now();
     }
 
-    /// So many pages reached the disk.
+    /// Notes that `pages` pages reached the disk.
     pub(crate) fn progress(&self, pages: Pages) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -173,7 +173,7 @@ impl Gate {
         }
     }
 
-    /// Nothing can be written: nobody is to wait for it.
+    /// Nothing can be written: no writer shall wait for it.
     pub(crate) fn nothing_to_write(&self) {
         self.state.lock().stalled = true;
         self.changed.notify_one();

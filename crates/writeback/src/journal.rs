@@ -21,7 +21,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A new file, of at most so many bytes.
+    /// A new file, of at most `most` bytes.
     pub(crate) fn create(path: &Path, most: ByteSize) -> Result<Journal, FlusherError> {
         let file = OpenOptions::new().write(true).create_new(true).open(path);
         let file = file.map_err(|source| match source.kind() {

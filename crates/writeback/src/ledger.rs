@@ -1,4 +1,4 @@
-//! The policy with its record: all that it is told, and all that it answers, goes through here.
+//! The policy with its record: all its events and all its answers go through here.
 
 use umbrella_policy::writeback::record::Recorder;
 use umbrella_policy::writeback::{DirtyPage, Event, WriteBack};
@@ -12,7 +12,7 @@ use crate::settings::Settings;
 pub(crate) struct Ledger {
     policy: WriteBack,
     settings: Settings,
-    /// The last time that it was told; time never goes back.
+    /// The time of its last event; time never goes back.
     last: Nanos,
     recorder: Option<Recorder>,
 }

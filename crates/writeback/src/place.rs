@@ -1,11 +1,11 @@
 //! Where the pages of a file lie, as far as it is known, and where the others will probably come to lie.
 //!
-//! The file system is asked (FIEMAP) when a page is written of which nothing is known. It is asked again when pages
+//! When a page is written about which nothing is known, the file system is asked (FIEMAP). It is asked again when pages
 //! without a place may have got one: after a write-back of the file, or when the answer is some seconds old.
 //!
 //! A page without a place is assumed to follow the last page before it that has one. A file without any gets an assumed
-//! stretch where the file system would look first ([`Geometry`]). Stretches are handed out one after the other, so
-//! files that were made one after the other lie side by side, as they will.
+//! stretch where the file system would look first ([`Geometry`]). Stretches are handed out in order, so files that were
+//! made one after the other lie side by side, as they will on the disk.
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex};
 
@@ -14,15 +14,15 @@ use crate::sys::Mapped;
 
 /// Extents kept of one file.
 const MOST_EXTENTS: usize = 4096;
-/// What is asked for at once begins at a multiple of so many pages: 128 MiB.
+/// Number of pages that one query covers; it begins at a multiple of this: 128 MiB.
 const WINDOW: u64 = 1 << 15;
-/// Of a file in so many pieces that one answer does not reach that far, it begins so few pages before the page that is
-/// asked for: their extents fit into one answer, and the one before the page is most likely among them.
+/// Number of pages before the wanted page at which a query begins, if the file has too many pieces for one answer to
+/// cover a window. The extents of these pages fit into one answer, most likely with the one before the page.
 const NEAR: u64 = 64;
-/// After so long, pages without a place are asked for again: the kernel may have written them.
+/// Queries for pages without a place are repeated after this time: the kernel may have written them.
 const OLD: Nanos = Nanos::from_secs(5);
 
-/// What is known of one file's places.
+/// The known places of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// Everything from here ...
@@ -31,7 +31,7 @@ pub(crate) struct Places {
     to: PageIndex,
     extents: Vec<Mapped>,
     asked: Nanos,
-    /// The last answer told of less than was asked for at once.
+    /// The last answer covered less than was asked for.
     in_pieces: bool,
     /// Pages without a place may have got one since.
     stale: bool,
@@ -60,7 +60,7 @@ impl Places {
     /// Takes an answer in: all about the pages from `from` up to `to`.
     pub(crate) fn learn(&mut self, from: PageIndex, to: PageIndex, found: &[Mapped], now: Nanos) {
         let joins = (self.from..=self.to).contains(&from) && self.extents.len() + found.len() <= MOST_EXTENTS;
-        // An extent that begins before `from` is told whole.
+        // An extent that begins before `from` is given whole.
         let start = found.first().map_or(from, |first| first.pages.first.min(from));
         if joins {
             self.cut(start);

@@ -1,9 +1,9 @@
-//! Which pages the page cache counts as recently used, told from the reads and writes that pass by.
+//! Which pages the page cache counts as recently used, inferred from the reads and writes that pass by.
 //!
-//! As Linux does it (`mm/swap.c`, `mark_page_accessed`): the first use of a page is noted, the second moves it to the
-//! active list. Linux moves pages back when memory gets short; here there is a bound instead: pages leave the inactive
-//! list, the least recently used first, and the active list may be as long as the inactive one (`inactive_is_low`).
-//! Whether a page is dirty plays no part. The number of pages is bounded; what is not known counts as not used.
+//! It follows Linux (`mm/swap.c`, `mark_page_accessed`): the first use of a page is noted, the second moves it to the
+//! active list. Linux moves pages back when memory gets short. Here there is a bound instead: pages leave the inactive
+//! list, the least recently used first, and the active list may be as long as the inactive one (`inactive_is_low`). It
+//! does not matter whether a page is dirty. The number of pages is bounded; unknown pages count as not used.
 
 use rustc_hash::FxHashMap;
 use umbrella_policy::writeback::Event;

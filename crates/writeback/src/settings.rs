@@ -1,11 +1,11 @@
-//! What a flusher is told at its start, and what may be changed while it runs.
+//! The settings of a flusher at its start, and those that can be changed while it runs.
 
 use umbrella_policy::writeback::{Spec, WriteBack, WriteBackError, policies};
 use umbrella_units::{ByteSize, PAGE_BYTES, Pages};
 
 use crate::error::FlusherError;
 
-/// The least limit, in pages: with less there is nothing to put in order.
+/// The least limit, in pages: with less there is no order to choose.
 pub const LEAST_LIMIT: Pages = Pages(256);
 
 /// How much may be dirty.
@@ -35,7 +35,7 @@ impl Limits {
     }
 }
 
-/// What a flusher is told at its start.
+/// The settings of a flusher at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The policy with its parameters.

@@ -17,10 +17,10 @@ use crate::thresholds::{Share, Thresholds};
 /// How the flusher learns that a run has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// The kernel tells it, with the error of a write-back, which it then takes for told: for files whose errors
+    /// The kernel says so, with the error of a write-back, which then counts as reported: for files whose errors
     /// [`Shared::take_error`] hands on.
     Reporting,
-    /// The page cache is looked at, and errors stay for those whose files they are.
+    /// The page cache is inspected, and errors stay for the owners of the files.
     Silent,
 }
 
@@ -82,13 +82,13 @@ impl Shared {
         self.suspicious.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a write-back of the file failed that nobody was told of; whoever asks is told now.
+    /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then.
     pub(crate) fn take_error(&self, file: FileId) -> bool {
         let mut state = self.state.lock();
         state.files.get_mut(file).is_some_and(|known| std::mem::take(&mut known.failed))
     }
 
-    /// All of which [`Shared::take_error`] would say so.
+    /// All files with an error that [`Shared::take_error`] would report.
     pub(crate) fn take_errors(&self) -> Vec<FileId> {
         let mut state = self.state.lock();
         let files: Vec<_> = state.files.iter().filter(|(_, known)| known.failed).map(|(file, _)| file).collect();

@@ -1,5 +1,5 @@
-//! What a flusher knows, and what each event does to it. No system call is made here but for those of [`Answer`]s that
-//! come from outside.
+//! The state of a flusher, and the effect of each event on it. It makes no system calls, except those of [`Answer`]s
+//! that come from outside.
 
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
@@ -35,9 +35,9 @@ pub(crate) struct State {
     pub(crate) tally: Tally,
     /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
     pub(crate) gone: Vec<FileId>,
-    /// The flusher has nothing to do, and no descriptor open.
+    /// The flusher is idle, with no descriptor open.
     pub(crate) resting: bool,
-    /// What the flusher compares with the page cache just now.
+    /// The comparison with the page cache that is under way.
     comparing: Option<Comparing>,
 }
 
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// Pages from `from` on are gone, or on disk by somebody else's doing.
+    /// Pages from `from` on are gone, or are on disk without our write-back.
     pub(crate) fn drop_from(&mut self, now: Nanos, file: FileId, from: PageIndex) {
         let before = self.ledger.dirty();
         if self.ledger.dirty_in(file).0 > 0 {

@@ -41,7 +41,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Mean length of what was written back by one call; zero before the first.
+    /// Mean length of a run that one call wrote back; zero before the first.
     pub fn mean_run(&self) -> ByteSize {
         ByteSize(self.flushed.0.checked_div(self.runs).unwrap_or(0))
     }

@@ -146,15 +146,15 @@ struct RawMap {
     extents: [RawExtent; EXTENTS],
 }
 
-/// Where pages from `from` on lie, in order, as far as one call tells. Returns the page before which all is told. Pages
-/// that have no place (holes, delayed allocation) are left out.
+/// Where pages from `from` on lie, in order, as far as one call says. Returns the page up to which the answer is
+/// complete. Pages without a place (holes, delayed allocation) are left out.
 pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) -> io::Result<PageIndex> {
     let none = RawExtent { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
     let start = from.0.checked_mul(PAGE_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
     let length = i64::MAX.cast_unsigned().saturating_sub(start);
     let mut raw =
         RawMap { start, length, flags: 0, mapped: 0, room: EXTENTS as u32, reserved: 0, extents: [none; EXTENTS] };
-    // SAFETY: FS_IOC_FIEMAP reads a fiemap and fills the extents behind it, of which there are as many as it says.
+    // SAFETY: FS_IOC_FIEMAP reads a fiemap and fills the extents behind it; there are as many as it says.
     check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP.into(), (&raw mut raw).cast::<c_void>()) }))?;
     let found = raw.extents.get(..raw.mapped as usize).ok_or(io::ErrorKind::InvalidData)?;
     for extent in found.iter().filter(|extent| extent.flags & PLACELESS == 0) {

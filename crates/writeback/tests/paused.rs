@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use umbrella_units::{ByteSize, FileId, PageIndex, Pages};
 use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
-/// One that is told to pause before anything is dirty, and a file on its file system.
+/// A flusher that is paused before anything is dirty, and a file on its file system.
 fn paused(dir: &tempfile::TempDir) -> (Arc<Flusher>, File) {
     let limits = Limits { limit: Some(ByteSize(2 << 20)), background: Some(ByteSize(1 << 20)) };
     let settings = Settings { limits, ..Settings::parse("cscan").expect("a policy") };

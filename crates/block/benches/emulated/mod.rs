@@ -15,10 +15,10 @@ pub(crate) const PAGE: u64 = 4096 / umbrella_units::SECTOR_BYTES;
 /// How much is done.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Amount {
-    /// The median of so many is printed.
+    /// Number of rounds; the median of all is printed.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// A tenth of the work, one round.
+    /// One round with a tenth of the work.
     #[arg(long)]
     quick: bool,
     /// What `cargo bench` adds.

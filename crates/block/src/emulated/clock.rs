@@ -33,8 +33,8 @@ impl TimeScale {
     }
 }
 
-/// A clock that was started at virtual time zero. It never drifts from the wall clock: whoever oversleeps finds that
-/// more time has passed.
+/// A clock that was started at virtual time zero. It never drifts from the wall clock: after an oversleep, more time
+/// has passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     start: Instant,

@@ -1,15 +1,15 @@
 //! An emulated disk: any profile of the model, with its timing in real time, its motor and its power, before a device
 //! that holds the data.
 //!
-//! A call goes to the disk's thread (`worker`), which hands it to the model and answers when the model has done it;
-//! meanwhile the caller moves the data to or from the backing device. So all calls are answered in the order and at the
-//! time at which a disk with a command queue would, and data is where the backing device keeps it.
+//! A call goes to the disk's thread (`worker`), which hands it to the model and answers when the model has done it.
+//! Meanwhile the caller moves the data to or from the backing device. So calls are answered in the order and at the
+//! time of a disk with a command queue, and the data is where the backing device keeps it.
 //!
-//! A power cut is the [`fault`](crate::fault) injector's business: writes that the model still has in its buffer are in
-//! the backing device already, and stay there.
+//! Power cuts are the task of the [`fault`](crate::fault) injector: writes that the model still buffers are already in
+//! the backing device, and stay there.
 //!
-//! Virtual time follows the wall clock at the pace of a [`TimeScale`]. The thread sleeps until the model's next event;
-//! when it oversleeps, the model's own times stay exact, and only the answer is late.
+//! Virtual time follows the wall clock at the pace of a [`TimeScale`]. The thread sleeps until the model's next event.
+//! When it oversleeps, the model's own times stay exact, and only the answer is late.
 
 mod clock;
 mod worker;
@@ -180,11 +180,11 @@ impl EmulatedDisk {
     }
 }
 
-/// The range of what has none.
+/// The range of a request without one.
 const NOTHING: SectorRange = SectorRange { start: Lba(0), sectors: 0 };
 
 impl BlockDevice for EmulatedDisk {
-    // What a disk knows of its file takes no time of the disk's.
+    // Questions about the disk's file take no time of the disk.
     crate::forward!(backing: has_extents, first_extent);
 
     fn geometry(&self) -> Geometry {

@@ -22,7 +22,7 @@ fn memory(mebibytes: u64) -> Arc<Memory> {
     Arc::new(Memory::new(ByteSize(mebibytes << 20)))
 }
 
-/// The disk's thread without the thread: its time is told to it.
+/// The disk's work without its thread: the test passes the time.
 fn worker(name: &str, options: &Options) -> DiskWorker {
     DiskWorker::new(profile(name).expect("there is such a profile").powered(options))
 }

@@ -1,7 +1,7 @@
-//! The disk's own thread: it alone holds the model, hands it what callers want, and answers them when the model says.
+//! The disk's own thread: it alone holds the model. It hands calls to the model, and answers them when the model says.
 //!
-//! What happens inside the model happens at its exact virtual time, however late the thread wakes up: requests arrive
-//! at the time at which their callers made them, a place that gets free is filled at the time at which it got free.
+//! Events inside the model happen at their exact virtual time, however late the thread wakes up. A request arrives when
+//! its caller made it, and a place in the queue is filled when it becomes free.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ use umbrella_units::{Lba, Nanos};
 use super::Meter;
 use super::clock::Clock;
 
-/// What somebody wants of the disk, and when they said so. The answer tells that it is done.
+/// A message from a caller, with the time of the call. The answer says that it is done.
 #[derive(Debug)]
 pub(super) enum WorkerMessage {
     Serve(Wanted),
@@ -25,7 +25,7 @@ pub(super) enum WorkerMessage {
     Stop,
 }
 
-/// A request that somebody waits for.
+/// A request whose caller waits.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) at: Nanos,
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
     pub(super) answer: SyncSender<()>,
 }
 
-/// What somebody waits for beside requests.
+/// A wait for something else than a request.
 #[derive(Debug)]
 struct Wish {
     asleep: bool,
@@ -68,7 +68,7 @@ impl DiskWorker {
         }
     }
 
-    /// Serves until it is told to stop, or nobody is left who could want anything.
+    /// Serves until it is stopped, or until no caller is left.
     pub(super) fn run(mut self, clock: Clock, orders: &Receiver<WorkerMessage>) {
         // Sleeps end when they should, not up to 50 us later. Without it the disk answers a little late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -174,7 +174,7 @@ fn is_spinning(state: PowerState) -> bool {
     matches!(state, PowerState::Active | PowerState::Idle)
 }
 
-/// Whoever has stopped waiting for an answer does not get it.
+/// Sends an answer. A caller that has stopped waiting does not get it.
 fn answer_to<T>(answer: &SyncSender<T>, what: T) {
     let _ = answer.try_send(what);
 }

@@ -1,8 +1,8 @@
-//! A device that fails as told: errors, short and torn writes, lost flushes, power cuts.
+//! A device that fails on demand: errors, short and torn writes, lost flushes, power cuts.
 //!
-//! A [`Faulty`] device passes everything on to another one, but for what its [`Plan`] says. With a volatile write cache
-//! it holds writes back until a flush, so that a power cut loses them as it does on a real disk. What the device behind
-//! it then holds is what is left.
+//! A [`Faulty`] device passes every call on to another one, except where its [`Plan`] says otherwise. With a volatile
+//! write cache it holds writes back until a flush, so that a power cut loses them as on a real disk. The device behind
+//! it then holds what survives.
 
 mod cache;
 mod plan;

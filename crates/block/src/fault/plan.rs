@@ -69,7 +69,7 @@ pub enum ReadFault {
 pub enum Landed {
     /// None.
     Nothing,
-    /// The first so many, in sectors, rounded down to whole logical blocks.
+    /// The first sectors, up to this number, rounded down to whole logical blocks.
     First(u64),
     /// Each or not, as the seed decides.
     Some,
@@ -119,7 +119,7 @@ pub(super) enum InjectedFault {
     LostFlush,
 }
 
-/// One thing that goes wrong. Strikes every call that it is for, unless told otherwise.
+/// One fault. Strikes every call that it is for, unless limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     pub(super) fault: InjectedFault,
@@ -169,25 +169,25 @@ impl Rule {
         Rule { when: Occurrence::Nth(n), ..self }
     }
 
-    /// Only the first so many of them.
+    /// Only for the first `calls` of them.
     #[must_use]
     pub fn first(self, calls: u64) -> Rule {
         Rule { when: Occurrence::First(calls), ..self }
     }
 
-    /// The n-th of them and all later ones.
+    /// For the n-th of them and all later ones.
     #[must_use]
     pub fn from_nth(self, n: u64) -> Rule {
         Rule { when: Occurrence::From(n), ..self }
     }
 
-    /// One in so many of them, as the seed decides.
+    /// For one in `calls` of them, as the seed decides.
     #[must_use]
     pub fn one_in(self, calls: u64) -> Rule {
         Rule { when: Occurrence::OneIn(calls), ..self }
     }
 
-    /// Whether the rule is for such a call.
+    /// Whether the rule applies to a call.
     pub(super) fn is_for(&self, call: Operation, range: Option<SectorRange>) -> bool {
         let kind = match &self.fault {
             InjectedFault::Call(None, _) => true,

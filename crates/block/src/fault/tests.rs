@@ -292,7 +292,7 @@ fn power_cut_during_a_flush_leaves_it_undone() {
     assert_eq!(first(disk.inner(), 1), ".");
 }
 
-/// Waits until so many calls hang.
+/// Waits until `calls` calls hang.
 fn until_hanging(disk: &Faulty<Memory>, calls: u64) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while disk.counts().hanging != calls {

@@ -12,14 +12,14 @@ pub struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// So many zeroes.
+    /// A buffer of `len` zero bytes.
     pub fn new(len: usize) -> AlignedBuffer {
         let bytes = vec![0; len + ALIGNMENT - 1];
         let start = bytes.as_ptr().align_offset(ALIGNMENT);
         AlignedBuffer { bytes, start, len }
     }
 
-    /// Has at least `len` bytes from now on; what was in it may be gone.
+    /// Makes room for at least `len` bytes. The contents may be lost.
     pub fn reserve(&mut self, len: usize) {
         if self.len < len {
             *self = AlignedBuffer::new(len);

@@ -19,7 +19,7 @@ pub enum OpenError {
         /// Why not.
         source: io::Error,
     },
-    /// Somebody else writes it, or reads it while it was to be written.
+    /// Another program writes it, or reads it while it was to be written.
     #[error("{}: in use by {}", path.display(), by.as_ref().map_or("another program".to_owned(), ToString::to_string))]
     InUse {
         /// What was to be opened.

@@ -85,8 +85,8 @@ impl FileDevice {
         Ok((SectorRange::between(range.start, end), Allocation::Data))
     }
 
-    /// Where a hole ends that has no data behind it: where the range or the file does. A file that somebody has cut has
-    /// no hole in the place of what is gone.
+    /// The end of a hole with no data behind it: the end of the range, or of the file. The part that was cut off a file
+    /// is no hole.
     fn hole_at_end(&self, range: SectorRange, block: u64) -> Result<Lba, BlockError> {
         let failed = |source| self.failed(Operation::Read, Some(range), source);
         let size = size(self.as_fd(), self.kind).map_err(failed)?;

@@ -26,7 +26,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The process that has a file locked, as a whole or as QEMU's programs do; nothing if the kernel names none.
+/// The process that has a file locked, as a whole or as QEMU's programs do; `None` if the kernel names none.
 pub(super) fn holder(path: &Path) -> Option<Holder> {
     let data = std::fs::metadata(path).ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;

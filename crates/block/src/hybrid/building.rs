@@ -79,7 +79,7 @@ impl Building {
         Building { bytes, ..Building::default() }
     }
 
-    /// The record's header, which has its entries now, and all of its bytes. Nothing if the data is not as long as the
+    /// The record's header, which has its entries now, and all of its bytes. `None` if the data is not as long as the
     /// writes.
     pub(super) fn finish(mut self, header: Header) -> Option<(Header, Vec<u8>)> {
         let zeroes = self.zeroes.iter().map(|&range| RecordEntry { range, content: Content::Zeroes });

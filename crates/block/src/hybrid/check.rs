@@ -35,7 +35,7 @@ pub struct PairReport {
     pub flash_written: ByteSize,
     /// Whether a record was being written when it ended; nobody was told that it was durable.
     pub torn: bool,
-    /// What is wrong; nothing when all is well.
+    /// The damage; `None` when all is well.
     pub damage: Option<String>,
     /// The sectors whose newest data is only in the log, and whole.
     pub only_in_log: Vec<SectorRange>,

@@ -22,11 +22,11 @@ use crate::error::{BlockError, Operation};
 /// The most sectors in one entry of zeroes, so that a drain of it is bounded: 1 TiB.
 const MOST_ZEROES: u64 = (1 << 40) / SECTOR_BYTES;
 
-/// What came of a piece that should go to the log.
+/// The result of handing a piece to the log.
 enum Joined {
-    /// It will be on flash when so many have been committed.
+    /// The piece is on flash once this many have been committed.
     Waiting(u64),
-    /// The situation has changed; it may go elsewhere now.
+    /// The situation has changed; the piece may go elsewhere now.
     Again,
 }
 
@@ -134,7 +134,7 @@ impl HybridShared {
         }
     }
 
-    /// So many sectors of what is to be written, behind those that are done.
+    /// The next `sectors` sectors of a write whose first `done` sectors are done.
     fn payload_of<'a>(&self, payload: WriteData<'a>, done: u64, sectors: u64) -> Result<WriteData<'a>, BlockError> {
         let WriteData::Data(data) = payload else { return Ok(payload) };
         let (from, to) = (done * SECTOR_BYTES, (done + sectors) * SECTOR_BYTES);
@@ -151,8 +151,8 @@ impl HybridShared {
         error
     }
 
-    /// Whether a write goes past the log. Not while one to the same sectors is on its way into the log: of two writes
-    /// at the same time either may win, but the winner must not change later.
+    /// Whether a write goes straight to the disk. It does not while a write to the same sectors is on its way into the
+    /// log. Of two writes at the same time either may win, but the winner must not change later.
     fn goes_to_disk(&self, state: &HybridState, range: SectorRange) -> bool {
         state.disk == Motion::Spinning
             && state.log.route(range, true) == WriteRoute::Disk

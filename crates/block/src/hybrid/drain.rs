@@ -217,7 +217,7 @@ impl HybridShared {
     /// has no room for that; then it stays in the log.
     fn lose(&self, damaged: &Piece) -> Result<(), HybridError> {
         let mut state = self.state.lock();
-        // The list is of what durable records hold.
+        // The list covers durable records.
         self.flush_records(&mut state)?;
         let behind = |newest: &Piece| damaged.source.at().0 + newest.range.start.0 - damaged.range.start.0;
         let newest = state.log.map().pieces(damaged.range);
@@ -293,7 +293,7 @@ impl HybridShared {
         let since_access = nanos(state.last_access.elapsed());
         let rest = self.options.rest(nanos(took), since_access, state.log.fill());
         state.drain_rate.observe(ByteSize(sectors * SECTOR_BYTES), nanos(took) + rest);
-        // Whoever closes the disk need not wait for it.
+        // A close need not wait for it.
         self.keeper_rest(&mut state, Duration::from_nanos(rest.0));
         Ok(())
     }

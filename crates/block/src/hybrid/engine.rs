@@ -1,8 +1,8 @@
-//! The engine's state, and who waits for what.
+//! The engine's state, and its locks and condition variables.
 //!
-//! One lock holds all state; no call to a device is made under it. Who has to wait does so on one of four condition
-//! variables: `committed` (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started
-//! or stopped), `keeper`.
+//! One lock holds all state; no call to a device is made under it. Threads wait on one of four condition variables:
+//! `committed` (a record is on flash), `room` (the log, or the range, is free), `spun` (the disk has started or
+//! stopped), `keeper`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::device::Geometry;
 use crate::error::{BlockError, Operation};
 use crate::spindle::Spindle;
 
-/// Counts of what happened since the opening.
+/// Counts of events since the opening.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HybridCounts {
     pub(super) reads: u64,
@@ -56,9 +56,9 @@ pub(super) struct HybridCounts {
 #[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct HybridState {
     pub(super) log: Log,
-    /// The checksums of what it holds.
+    /// The checksums of its contents.
     pub(super) sums: LogChecksums,
-    /// What cannot be read until it is written again.
+    /// Sectors that cannot be read until they are written again.
     pub(super) lost: LostSectors,
     pub(super) records: VecDeque<Record>,
     /// As it was written last.
@@ -75,7 +75,7 @@ pub(super) struct HybridState {
     pub(super) spare: Vec<u8>,
     /// Writes that joined a record that is not on flash yet, with their numbers.
     pub(super) pending: VecDeque<(u64, SectorRange)>,
-    /// Whether somebody writes a record.
+    /// Whether a thread writes a record.
     pub(super) writing_record: bool,
     /// Writes that joined a record, and those of them that are on flash.
     pub(super) joined: u64,
@@ -108,7 +108,7 @@ pub(super) struct HybridState {
     /// Whether a keeper puts the disk to sleep and drains the log.
     pub(super) kept: bool,
     pub(super) closing: bool,
-    /// When somebody last asked for something.
+    /// The time of the last call.
     pub(super) last_access: Instant,
     pub(super) counts: HybridCounts,
 }
@@ -119,7 +119,7 @@ pub(super) struct HybridShared {
     pub(super) spindle: Arc<dyn Spindle>,
     pub(super) options: Options,
     pub(super) state: Mutex<HybridState>,
-    /// Held by whoever writes the superblock; taken without the lock of the state.
+    /// Held while the superblock is written; taken without the lock of the state.
     pub(super) label: Mutex<()>,
     pub(super) committed_now: Condvar,
     pub(super) room: Condvar,
@@ -270,9 +270,9 @@ impl Hybrid {
         self.shared.drain()
     }
 
-    /// Ends it: stops the keeper, makes all writes durable, and says so in the superblock, so that damage that comes
-    /// later is not taken for a write that was cut off, and a disk that was changed is recognised. What the log has
-    /// stays there for the next opening.
+    /// Closes the pair: stops the keeper, makes all writes durable, and notes that in the superblock. So the next
+    /// opening does not mistake later damage for a write that was cut off, and recognises a disk that was changed. Data
+    /// in the log stays there for the next opening.
     pub fn close(mut self) -> Result<(), HybridError> {
         self.stop_keeper();
         self.shared.flush_all()?;
@@ -433,7 +433,7 @@ impl HybridShared {
         self.room.notify_all();
     }
 
-    /// Somebody asked for something.
+    /// Notes the time of a call.
     pub(super) fn touch(&self, state: &mut HybridState) {
         state.last_access = Instant::now();
     }

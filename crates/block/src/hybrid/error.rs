@@ -202,7 +202,7 @@ pub enum HybridError {
         /// How large it must be.
         needed: ByteSize,
     },
-    /// Somebody wrote to the disk while the flash had newer data.
+    /// The disk was written to while the flash had newer data.
     #[error(
         "{disk} was written to without {flash}, which has newer data than the disk had; together they would give a mixture"
     )]
@@ -212,7 +212,7 @@ pub enum HybridError {
         /// The flash.
         flash: String,
     },
-    /// Nobody can tell whether somebody wrote to the disk.
+    /// It cannot be known whether the disk was written to.
     #[error(
         "the beginning of {disk} cannot be read ({source}), so nothing shows whether it was written to without {flash}: copy the disk (`ddrescue`), and use the copy"
     )]
@@ -267,7 +267,7 @@ pub enum HybridError {
         /// What is lost.
         range: SectorRange,
     },
-    /// A write in the middle of lost sectors, of which there are too many pieces.
+    /// A write in the middle of lost sectors that are already in too many pieces.
     #[error(
         "{flash} has no room to note which parts of lost sectors are written again; write those around {range} too, in order"
     )]

@@ -1,14 +1,15 @@
 //! Fillers: headers that take the places of damaged records, so that the log goes on behind them.
 //!
-//! The header of a damaged record may be whole, and says what a flush had promised. A power cut that tears the filler,
-//! 4 KiB in place of it, would take that away, and with it what is whole of the record. So fillers are written twice:
+//! The header of a damaged record may be whole, and then holds what a flush had promised. A filler is written over it.
+//! If a power cut tore this write of 4 KiB, the promise and the whole parts of the record would be lost. So fillers are
+//! written twice:
 //! 1. Copies of them go to the double-write area in front of the log, with the generation of the superblock. The flash
 //!    is flushed.
-//! 2. They are written in place, and the flash is flushed. Whoever finds a header torn in place reads the copy, and
-//!    writes it there before a superblock with another generation ends the use of the copies ([`restore_torn`]).
+//! 2. They are written in place, and the flash is flushed. An opening that finds a header torn in place takes the copy,
+//!    and writes it there before a superblock with another generation makes the copies invalid ([`restore_torn`]).
 //!
-//! An opening that is cut off has told nobody what a filler replaces. The superblock says up to which record somebody
-//! was told ([`FlashSuperblock::told`]); fillers behind that are told as if they were the damage itself
+//! An opening that is cut off has not reported what a filler replaces. The superblock records up to which record losses
+//! were reported ([`FlashSuperblock::told`]). Fillers behind that are reported as if they were the damage itself
 //! ([`super::recover`]).
 
 use umbrella_units::Lba;
@@ -55,8 +56,8 @@ fn place_of(header: &Header, superblock: &FlashSuperblock) -> Lba {
     Lba(LOG_START.0 + header.at.0 % superblock.log_size)
 }
 
-/// The copies of fillers that may be torn in place. None where the area is not whole: it was being written, and nothing
-/// in place was.
+/// The copies of fillers that may be torn in place. There are none if the area is not whole: it was being written then,
+/// and nothing in place was.
 pub(super) fn read_copies(flash: &Half, superblock: &FlashSuperblock) -> Vec<Header> {
     let mut bytes = vec![0; (1 + MOST_COPIES) * BLOCK_BYTES];
     if flash.device.read(DOUBLE_WRITE, &mut bytes).is_err() {

@@ -1,8 +1,8 @@
-//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of what is
-//! before it.
+//! The format on flash and disk, version 2. All numbers are little-endian; every structure ends in a CRC32C of the
+//! bytes before it.
 //!
 //! ```text
-//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used, and more while damage has taken sectors: their list
+//! flash   0        superblock, copy 0          4 KiB, the first 512 bytes used; more while it lists lost sectors
 //!         4 KiB    superblock, copy 1          the later generation counts, should they differ
 //!         8 KiB    double-write area           a label, and up to 15 headers that replace damaged ones in the log
 //!         1 MiB    the log, to the end         records, each at a multiple of 4 KiB
@@ -16,15 +16,16 @@
 //!         4 KiB    data of the entries, one behind the other; filled up to a multiple of 4 KiB
 //! ```
 //!
-//! Version 1 has neither marks nor addresses of the record before, up to 167 entries, and says less in its labels. It
-//! is read; what is written is version 2, and an opening writes the labels.
+//! Version 1 has neither marks nor the addresses of the record before, up to 167 entries, and less in its labels. It
+//! can be read. Only version 2 is written, and an opening writes the labels.
 //!
-//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one, and have two copies,
-//! written and flushed one after the other: either is enough, should the other be damaged. Only a list of lost sectors
-//! is longer; of that a power cut may leave one copy torn, and the other one is whole. Positions in the log and
-//! sequence numbers only grow. The epoch grows by one at each opening, so that records left over from before a crash
-//! cannot be taken for the continuation of what was written after it; the superblock says from which epoch on records
-//! count at the tail.
+//! Superblock and tag fit into one sector each, so that a power cut leaves the old or the new one. Both have two
+//! copies, written and flushed one after the other: either is enough if the other is damaged. Only a list of lost
+//! sectors is longer: a power cut may leave one copy of it torn, but the other one is whole.
+//!
+//! Positions in the log and sequence numbers only grow. The epoch grows by one at each opening, so that records from
+//! before a crash cannot be mistaken for the continuation of those written after it. The superblock says from which
+//! epoch on records count at the tail.
 
 mod copies;
 mod record;
@@ -172,14 +173,14 @@ pub(super) struct FlashSuperblock {
     pub(super) tail_sequence: RecordNo,
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
     pub(super) durable: RecordNo,
-    /// Of those, the last ones whose fillers nobody was told of: an opening wrote them and has not finished.
+    /// Number of those last records whose fillers were not reported yet: an opening wrote them and has not finished.
     pub(super) untold: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
-    /// A checksum of the beginning of the disk; nothing while it may be written. Who writes to the disk without its
-    /// flash changes it: a file system does when it is mounted.
+    /// A checksum of the beginning of the disk; `None` while it may be written. Writing to the disk without its flash
+    /// changes it; for instance, mounting a file system does.
     pub(super) head: Option<u32>,
-    /// Records of an earlier opening do not count from the tail on: they were left over behind what a power cut lost.
+    /// Records of an earlier opening do not count from the tail on: they lie behind records that a power cut lost.
     pub(super) tail_epoch: Epoch,
     /// Whether the disk has the tag of this epoch.
     pub(super) tag: TagState,
@@ -347,7 +348,7 @@ impl FlashSuperblock {
         bytes
     }
 
-    /// The last record whose filler somebody was told of, should it have one.
+    /// The last record whose filler, if it has one, was reported.
     pub(super) fn told(&self) -> RecordNo {
         RecordNo(self.durable.0 - self.untold)
     }

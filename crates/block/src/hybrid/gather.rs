@@ -59,7 +59,7 @@ impl Cached {
     }
 }
 
-/// Fills the buffer with `range`, of which the log has this.
+/// Fills the buffer with `range`; the log has the parts in `cached`.
 pub(super) fn gather(
     disk: &Half,
     flash: &Half,
@@ -88,11 +88,11 @@ pub(super) fn gather(
     if rest.is_empty() { Ok(()) } else { disk.device.read(at, rest).map_err(GatherError::Disk) }
 }
 
-/// So many blocks that the flash fails to read are gone around, at most: of flash that fails altogether each may take
-/// long.
+/// The number of blocks that a copy skips because the flash fails to read them. It is limited because each read may
+/// take long on flash that fails altogether.
 pub(super) const MOST_FAILED: usize = 16;
 
-/// A piece that was not brought to the disk, and why the log does not give it.
+/// A piece that was not copied to the disk, and why the log could not supply it.
 #[derive(Debug)]
 pub(super) struct LeftOut {
     pub(super) piece: Piece,

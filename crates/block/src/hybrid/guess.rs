@@ -1,14 +1,15 @@
-//! What a pair is, when both copies of a label are damaged: by the label of the other half, and by the records of the
-//! log. For whoever copies what is left; nothing is written.
+//! Identifies a pair when both copies of a label are damaged, by the label of the other half and the records of the
+//! log. Only for rescuing data; nothing is written.
 //!
-//! 1. A damaged tag: the superblock says all that it did. Whether it is the right disk nobody knows.
-//! 2. A damaged superblock: all headers of the log are looked for. Those of the flash that the tag names count; without
-//!    a tag, those of the flash with the newest record. The log begins where the tag says that it was emptied to;
-//!    without a tag, where the numbers in front of the newest record are no longer one behind the other.
+//! 1. A damaged tag: the superblock holds everything that the tag did. Only whether this is the right disk is unknown.
+//! 2. A damaged superblock: the whole log is searched for headers. If there is a tag, those of the flash that it names
+//!    count, and the log begins at the position up to which the tag says that it was emptied. Without a tag, those of
+//!    the flash with the newest record count, and the log begins where the numbers before the newest record stop being
+//!    consecutive.
 //!
-//! Nothing of that is proved. Sectors that the superblock listed as lost are not known any more.
+//! None of this is proved. The list of lost sectors in the damaged superblock is gone.
 //!
-//! Cost: each block of the log is read once more. Memory: 60 bytes for each of its records.
+//! Cost: each block of the log is read once more. Memory: 60 bytes for each record of the log.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +32,14 @@ use crate::device::BlockDevice;
 /// Blocks of the log that are read at once.
 const PIECE: u64 = 256;
 
-/// What is left of a pair, whatever is damaged of it. It can only be read.
+/// The readable remains of a pair, whatever is damaged. They can only be read.
 pub struct PairRemains {
     pair: DamagedPair,
     damage: Vec<HybridError>,
 }
 
 impl PairRemains {
-    /// Reads both labels and the log. An error if the two are no pair, or the disk was written to without its flash.
+    /// Reads both labels and the log. Fails if the two are no pair, or if the disk was written to without its flash.
     pub fn open(disk: Half, flash: Half) -> Result<PairRemains, HybridError> {
         let (mut labels, mut damage) = labels_or_guess(&disk, &flash)?;
         let survey = match Survey::of_labels(&labels, &disk, &flash) {
@@ -105,7 +106,7 @@ struct Found {
     at: LogSector,
 }
 
-/// What a superblock would say whose log has these records; nothing if there are none of the flash.
+/// The superblock of a log with these records; `None` if there are none of the flash.
 fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Option<FlashSuperblock> {
     let log_size = (flash.device.geometry().capacity.0 - LOG_START.0) / BLOCK * BLOCK;
     let mut flashes: BTreeMap<Uuid, BTreeMap<RecordNo, Found>> = BTreeMap::new();

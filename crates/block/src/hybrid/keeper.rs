@@ -1,7 +1,7 @@
 //! The thread that drains the log and puts the disk to sleep.
 //!
-//! It waits until something is due. While the disk sleeps it does nothing until it is asked to drain; while the disk
-//! spins it looks once a second, which spares every request from waking it.
+//! It waits until something is due. While the disk sleeps, it does nothing until a drain is requested. While the disk
+//! spins, it looks once a second, so that requests need not wake it.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,8 +1,9 @@
-//! The superblock while the pair is open: one writes it at a time, from what the one before left.
+//! The superblock while the pair is open. It is written by one thread at a time, which changes what the last one wrote.
 //!
-//! It says how the disk begins (`head`) while that is certain: from when the disk is put to sleep until the first write
-//! that changes its beginning. Who writes to the disk without its flash, mounting it for instance, changes that, so
-//! that the next opening recognises it: after an orderly end, and after a crash of a disk that slept.
+//! It holds the beginning of the disk (`head`) while that is certain: from when the disk is put to sleep until the
+//! first write that changes its beginning. A program that writes to the disk without its flash, for instance by
+//! mounting it, changes that beginning. So the next opening notices it, after an orderly end as well as after a crash
+//! of a sleeping disk.
 
 use parking_lot::MutexGuard;
 use umbrella_units::{SECTOR_BYTES, SectorRange};

@@ -1,10 +1,11 @@
-//! What later records say of earlier ones: up to which record the log was durable, or promised (see [`super::marks`]).
+//! The marks of later records about earlier ones: up to which record the log was durable, or promised (see
+//! [`super::marks`]).
 //!
-//! The headers behind a damaged record are looked at once, and only as far as it takes to answer. What they say is kept
-//! in heaps, the highest mark first. Who asks goes forward through the log, so that a header that does not count for
-//! one question counts for no later one.
+//! Headers behind a damaged record are read once, and only as far as an answer needs them. Their marks are kept in
+//! heaps, the highest mark first. Questions go forward through the log, so a header that does not count for one
+//! question counts for no later one.
 //!
-//! Cost: O(n log n) for all questions on a log of n blocks, whatever is in it.
+//! Cost: O(n log n) for all questions on a log of n blocks, whatever its contents.
 
 use std::collections::BinaryHeap;
 

@@ -9,7 +9,7 @@ use super::format::{Header, RecordNo};
 /// What the records that were written say, and what the next one is to say.
 #[derive(Debug)]
 pub(super) struct LogMarks {
-    /// The highest promised mark on flash, but for what was only expected.
+    /// The highest promised mark on flash, except marks that only expected a flush.
     pub(super) promised: RecordNo,
     /// The last record, if it promises itself because a flush is expected.
     pub(super) expected: Option<RecordNo>,
@@ -78,7 +78,7 @@ impl LogMarks {
         self.noted = self.noted.max(durable);
     }
 
-    /// When a mark is due, with records up to `durable` flushed; nothing if the log says all there is to say.
+    /// When a mark is due, with records up to `durable` flushed; `None` if the log has no more to record.
     pub(super) fn due_at(&self, durable: RecordNo) -> Option<Instant> {
         self.note_at.filter(|_| self.noted < self.last_data.min(durable))
     }

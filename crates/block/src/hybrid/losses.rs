@@ -4,12 +4,12 @@ use super::ranges::joined;
 use serde::{Deserialize, Serialize};
 use umbrella_units::SectorRange;
 
-/// What is lost of the newest data.
+/// Lost parts of the newest data.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// Sectors whose newest data is lost.
     pub at_risk: Vec<SectorRange>,
-    /// Records that are lost without a trace of what they held: any sector may be older than it should be.
+    /// Records that are lost with no trace of their contents: any sector may be older than it should be.
     pub unknown_records: u64,
 }
 

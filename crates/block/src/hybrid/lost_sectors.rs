@@ -1,11 +1,11 @@
-//! The sectors of an open pair whose newest data damage has taken: they cannot be read until they are written again.
+//! The sectors of an open pair whose newest data is lost to damage. They cannot be read until they are written again.
 //!
-//! A write of lost sectors goes to the log, also while the disk spins: its record takes them from the list at the next
-//! opening too, or a superblock that says that the record is durable. The list has room for [`MOST_LOST`] ranges, so
-//! that a write that would make more of them fails.
+//! A write of lost sectors goes to the log, even while the disk spins. So the next opening also takes them off the
+//! list: because of the record, or because of a superblock that says that the record is durable. The list has room for
+//! [`MOST_LOST`] ranges; a write that would need more fails.
 //!
-//! A drain that finds a block of the log damaged adds its sectors to the list, and goes on. The superblock that moves
-//! the tail past it lists them.
+//! A drain that finds a damaged block in the log adds its sectors to the list, and goes on. The superblock that moves
+//! the tail past the block lists them.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl LostSectors {
         self.ranges.iter().find(|lost| lost.overlaps(range)).map(|lost| lost.intersection(range))
     }
 
-    /// Whether the list would become too long without these sectors, when so many writes are on their way to the log.
+    /// Whether the list would become too long without these sectors, with `pending` writes on their way to the log.
     pub(super) fn is_too_long_without(&self, range: SectorRange, pending: usize) -> bool {
         let splits = self.ranges.iter().any(|lost| lost.start < range.start && range.end() < lost.end());
         splits && self.ranges.len() + pending >= MOST_LOST
@@ -77,8 +77,8 @@ impl LostSectors {
         }
     }
 
-    /// These sectors are lost, whose newest data records up to `durable` hold. Adds none if the list would become too
-    /// long: `last` is that of the last superblock, and so many writes are on their way to the log.
+    /// Adds lost sectors whose newest data is in records up to `durable`. Adds none if the list would become too long:
+    /// `last` is the list in the last superblock, and `pending` writes are on their way to the log.
     pub(super) fn add(
         &mut self,
         lost: &[SectorRange],

@@ -1,17 +1,20 @@
-//! What the log says of itself, so that damage near its end is told from a write that a power cut has cut off.
+//! Marks in the log, which tell damage near its end from a write that a power cut has cut off.
 //!
-//! Each header carries two marks ([`Marks`]): up to which record the log was durable when it was written (certain), and
-//! up to which it is durable once the flush is answered that was under way (promised).
+//! Each header carries two marks ([`Marks`]). The certain mark is the record up to which the log was durable when the
+//! header was written. The promised mark is the record up to which it is durable once the flush under way is answered.
 //!
-//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself. That does one
-//!   that was written with FUA, and one that came after the record before it had been flushed: who flushes each write
-//!   is expected to flush this one too. So does one that is as many records behind the last flush as each of the last
-//!   two flushes was behind the one before it. So a flush costs at most one write of 4 KiB more, and still one flush.
-//! - What a record expected of itself in vain no other record repeats: nobody was promised anything.
-//! - Once the flush is answered, the next record says that it is certain. If none comes within [`MARK_WITHIN`], the
+//! - A flush writes a mark before it flushes the flash, unless the last record with data promises itself.
+//! - A record promises itself if it was written with FUA, or if a flush can be expected. A flush can be expected if the
+//!   record before it had already been flushed: a program that flushes each write will probably flush this one too. It
+//!   can also be expected if the last two flushes came after the same number of records, and this record reaches that
+//!   number.
+//! - So a flush costs at most one more write of 4 KiB, and still one flush.
+//! - No other record repeats a promise that a record made for an expected flush that did not come: nobody was promised
+//!   anything.
+//! - Once the flush is answered, the next record carries the certain mark. If none comes within [`MARK_WITHIN`], the
 //!   keeper writes a mark.
 //!
-//! Data always leaves room for both.
+//! Data always leaves room for both marks.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +73,7 @@ impl HybridShared {
         Ok(())
     }
 
-    /// After a flush: somebody is to say that it was answered.
+    /// After a flush: the log has to record that it was answered.
     pub(super) fn schedule_mark(&self, state: &mut HybridState) {
         if state.kept && state.marks.due_at(state.durable).is_none() {
             state.marks.note_at = Some(Instant::now() + MARK_WITHIN);

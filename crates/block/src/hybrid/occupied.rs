@@ -97,7 +97,7 @@ fn number<const N: usize>(head: &[u8], offset: usize) -> Option<[u8; N]> {
     head.get(offset..offset + N)?.try_into().ok()
 }
 
-/// Where a file system that fills the device from its start ends, in bytes; nothing if none is known.
+/// The end of a file system that fills the device from its start, in bytes; `None` if it is not known.
 fn file_system_end(head: &[u8]) -> Option<u64> {
     match signature(head)? {
         Signature::Ext => {

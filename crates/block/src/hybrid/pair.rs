@@ -7,8 +7,8 @@
 //! 3. The log is read ([`super::recover`]). Fillers take the places of damaged records ([`super::fillers`]).
 //! 4. The superblock with the next epoch is written to flash, and flushed. It says that the disk's tag is due.
 //! 5. The tag with the same epoch is written to the disk, and flushed.
-//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now counts as
-//!    told what is perhaps lost ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
+//! 6. The superblock says that the tag is written, and is flushed. Only now are writes answered, and only now do
+//!    possible losses count as reported ([`super::fillers`]): a disk with an earlier tag is an older copy from here on.
 //!
 //! Superblocks of version 1 do not say 6: there the flash may be one ahead as long as it has no record of that epoch.
 
@@ -64,12 +64,12 @@ fn refuse_large_blocks(half: &Half) -> Result<(), HybridError> {
 /// Where the copies of the superblock are on flash.
 const SUPERBLOCKS: [Lba; 2] = [Lba(0), Lba(BLOCK)];
 
-/// Where the copies of the tag are on a disk of which so much is offered.
+/// Where the copies of the tag are on a disk that offers `capacity`.
 fn tags(capacity: Lba) -> [Lba; 2] {
     [capacity, Lba(capacity.0 + BLOCK)]
 }
 
-/// How much of the beginning of a disk shows whether somebody wrote to it, in bytes: the superblocks of file systems
+/// How much of the beginning of a disk is compared to detect writes to it, in bytes: the superblocks of file systems
 /// lie in it.
 const HEAD_BYTES: u64 = 128 << 10;
 
@@ -130,8 +130,8 @@ fn read_copy<T>(half: &Half, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage
     decode(&block)
 }
 
-/// Of two copies the valid one with the greater number. None if one is of a version that is not known: it may be the
-/// later one.
+/// The valid one of two copies that has the greater number. `None` if one has an unknown version: it may be the later
+/// one.
 fn later<T, N: Ord>(
     first: Result<T, Damage>,
     second: Result<T, Damage>,
@@ -454,8 +454,9 @@ pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
     wipe(&*disk.device, tag)
 }
 
-/// Gives up what a flash has for a disk that went on without it, or is about to, so that it can be used again: the disk
-/// has its tag or none, and is as large as it was. Whether it was the flash of such a disk.
+/// Frees a flash whose disk went on without it, or is about to, so that it can be used again. The contents of its log
+/// are given up. The disk has its tag or none, and is as large as it was. Returns whether it was the flash of this
+/// disk.
 pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
     let superblock = read_superblock(flash)?;
     let is_of = match read_tag(disk) {

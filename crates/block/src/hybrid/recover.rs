@@ -1,24 +1,28 @@
-//! Reads the log after a start: which records count.
+//! Reads the log after a start, and decides which records count.
 //!
-//! From the tail on, a record counts if it is whole (header and all data by their checksums), lies where it says, is of
-//! this flash, has the next sequence number and an epoch that is not before that of the record before it; for the first
-//! the superblock says which that was. Where the next one does not lie behind the last, it may lie at the start of the
-//! log, as a record that would have run over the end does.
+//! From the tail on, a record counts if all of this is true:
+//! - It is whole: header and all data match their checksums.
+//! - It lies at the position that it names, and belongs to this flash.
+//! - It has the next sequence number.
+//! - Its epoch is not before that of the record before it; for the first record the superblock names that epoch.
 //!
-//! The first that does not count ends the log: it was being written when power was lost, and nobody was told that it
-//! was durable. Unless somebody was: when the superblock, or a record behind it, says that it had been durable (the
-//! certain mark), then it was damaged later, and what it held is lost. An opening refuses that ([`recover`]);
-//! [`super::survey`] goes on behind it.
+//! A record that would have run over the end of the log lies at its start instead of behind the last one.
 //!
-//! Between the two lies a record that a flush had promised, of which nobody knows whether it was answered (the promised
-//! mark). What it held is perhaps lost: that is told, a filler is written in its place, and the log goes on behind it.
-//! Of two records that lie behind each other the second says what the first held. Of the last one nothing else speaks:
-//! there what is left of its own header has to do. Only marks of the last opening count here: what an earlier one left
-//! over behind the end of the log is promised by nobody. If the opening is cut off before somebody is told, the next
-//! one tells it of the fillers ([`super::fillers`]).
+//! The first record that does not count ends the log. Usually it was being written when power was lost, and nobody was
+//! told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the certain
+//! mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]); [`super::survey`]
+//! goes on behind it.
 //!
-//! Cost: the log's contents are read once, and where something is damaged the headers behind it once more
-//! ([`super::later_marks`]).
+//! Between these two cases is a record that a flush had promised (the promised mark), when it is unknown whether that
+//! flush was answered. Its contents are perhaps lost: that is reported, a filler is written in its place, and the log
+//! goes on behind it.
+//!
+//! Of two consecutive records the second says what the first held. For the last record only the remains of its own
+//! header are left to go by. Only marks of the last opening count here: nobody was promised what an earlier one left
+//! behind the end of the log. If the opening is cut off before the loss is reported, the next one finds the fillers and
+//! reports it ([`super::fillers`]).
+//!
+//! Cost: the contents of the log are read once; behind damage the headers are read once more ([`super::later_marks`]).
 
 use std::collections::VecDeque;
 
@@ -35,7 +39,7 @@ use super::record::Record;
 use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
 use super::sums::{LogChecksum, LogChecksums};
 
-/// So many damaged records in a row are skipped at most.
+/// The most damaged records in a row that are skipped.
 const MOST_MISSING: u64 = NEAR / BLOCK;
 
 /// How the log ends.
@@ -54,13 +58,13 @@ pub(super) struct LogEnd {
 /// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Durable, and somebody was told.
+    /// Durable, as somebody was told.
     Kept,
-    /// A flush was under way, of which nobody knows whether it was answered.
+    /// A flush was under way, and it is unknown whether it was answered.
     Open,
 }
 
-/// Records that are damaged, and that somebody was told were durable, perhaps. The log goes on behind them.
+/// Damaged records that were durable, or perhaps reported as durable. The log goes on behind them.
 pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
@@ -151,7 +155,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What the record that should be there leaves. Nothing if nobody was promised it.
+    /// The gap that the missing record leaves; `None` if nobody was promised that record.
     fn gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
         let unreadable = self.scanner.is_unreadable(expected.at, unfit);
         let fault = if unreadable { Fault::Unreadable } else { unfit.fault };
@@ -201,7 +205,7 @@ impl Walk<'_> {
         Ok(Some(self.before_record(expected, &next, Promise::Open)))
     }
 
-    /// The last record of the log, of which no more than a damaged header is left.
+    /// The last record of the log, if only a damaged header is left of it.
     fn last_record(&self, expected: Expected) -> Gap {
         let filler = self.blank(expected, expected.at, 1);
         Gap {
@@ -212,7 +216,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What takes the place of a record of so many blocks whose header is lost.
+    /// The header that takes the place of a record of `blocks` blocks whose own header is lost.
     fn blank(&self, expected: Expected, at: LogSector, blocks: u64) -> Header {
         Header {
             flash: self.scanner.superblock.flash,
@@ -225,7 +229,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The gap that a filler has closed, if the opening that wrote it was cut off: nobody was told.
+    /// The gap that a filler has closed, if the opening that wrote it was cut off before it reported the loss.
     fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
         if filler.sequence <= self.scanner.superblock.told() || !filler.is_filler() {
             return Ok(None);
@@ -248,7 +252,8 @@ impl Walk<'_> {
         }))
     }
 
-    /// A record whose header is whole: only what is damaged of its data is lost, or all of it if it may be left over.
+    /// The gap where a record is damaged but its header is whole. Only the damaged part of its data is lost, or all of
+    /// it if the record may be left over from earlier.
     fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
         let at_risk = if self.certain { self.scanner.damaged(header)? } else { header.addresses() };
         let expected = Expected { at: header.at, sequence: header.sequence, epoch: header.epoch };
@@ -281,11 +286,12 @@ impl Walk<'_> {
         Gap { fillers, losses, behind: Some(behind), ..gap_at(expected, promise) }
     }
 
-    /// Where so many records can have been that lay before the one at `next`, and how many blocks each had. Nothing
-    /// where they do not fit.
+    /// The places, with their number of blocks, where `records` records before the one at `next` can have been. `None`
+    /// if they do not fit.
     ///
-    /// None of them runs over the end of the log. As many as there are blocks are put behind it, where the rest of the
-    /// old lap stays unused; if there are more, the first of them lay before it, with a block each.
+    /// None of them runs over the end of the log. If that end lies between, as many records as there are blocks behind
+    /// it are put there, and the rest of the old lap stays unused. Any other records come first, before the end, with a
+    /// block each.
     fn filler_places(&self, at: LogSector, next: LogSector, records: u64) -> Option<Vec<(LogSector, u64)>> {
         let most = 1 + MOST_DATA / BLOCK;
         let lap = self.scanner.next_lap(at);
@@ -314,7 +320,7 @@ impl Walk<'_> {
     }
 }
 
-/// A gap of which nothing more is known yet.
+/// A gap that nothing more is known about yet.
 fn gap_at(expected: Expected, promise: Promise) -> Gap {
     Gap {
         at: expected.at,
@@ -373,8 +379,7 @@ impl RecoveredLog {
     }
 }
 
-/// Goes through the log of a flash for an opening. An error if flushed data is damaged; of what is perhaps lost it says
-/// what it is.
+/// Reads the log of a flash for an opening. Fails if flushed data is damaged. Returns the data that is perhaps lost.
 pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
     let first = Expected::first(superblock);
     let mut found = RecoveredLog {

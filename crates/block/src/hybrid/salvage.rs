@@ -1,8 +1,8 @@
-//! What can be had of a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on
-//! without that.
+//! Rescues a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on without
+//! that data.
 //!
-//! Opening writes nothing. Reads of what is lost fail; everything else is read as from the whole pair, unless records
-//! are lost of which nobody knows what they held ([`Losses::unknown_records`]).
+//! Opening writes nothing. Reads of lost sectors fail. All other sectors are read as from the whole pair, unless there
+//! are lost records with unknown contents ([`Losses::unknown_records`]).
 //!
 //! Taking such a pair apart (`detach`), so that the disk goes on without what is lost:
 //! 1. The superblock forgets how the disk begins: from now on it is written. A crash from here on repeats all of it,
@@ -127,7 +127,7 @@ impl DamagedPair {
         let superblock = FlashSuperblock {
             generation: last.generation + 1,
             durable: self.survey.end.next_sequence.before().max(last.durable),
-            // With what is perhaps lost: all of it is told from now on.
+            // Includes what is perhaps lost: all of it counts as reported from now on.
             lost: self.losses().at_risk,
             untold: 0,
             ..last

@@ -83,7 +83,7 @@ pub(super) struct Scanner<'a> {
     window: (LogSector, u64),
     /// How many sectors are read at once, more each time.
     ahead: u64,
-    /// Where in the log blocks could not be read: those are as zeroes, which no record is. Nothing if that is to be an
+    /// Blocks of the log that could not be read: they read as zeroes, which no record is. `None` if such a read is an
     /// error.
     unreadable: Option<BTreeSet<LogSector>>,
     /// Fillers that may be torn in place.
@@ -180,7 +180,7 @@ impl<'a> Scanner<'a> {
             let place = Lba(LOG_START.0 + at.0 % self.superblock.log_size);
             match (self.flash.device.read(place, &mut self.buffer), &mut self.unreadable) {
                 (Ok(()), _) => {}
-                // Others than those that are asked for may be unreadable, where nothing was ever written.
+                // The unreadable blocks may lie behind the wanted ones, where nothing was ever written.
                 (Err(_), None) => {
                     let needed = (sectors * SECTOR_BYTES) as usize;
                     self.window = (at, 0);
@@ -255,8 +255,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Where the last record lies of which no more than a damaged header is left, if a flush of the last opening had
-    /// promised it.
+    /// The place of the last record, if only its damaged header is left and a flush of the last opening had promised
+    /// it.
     pub(super) fn promised_remains(&mut self, expected: Expected) -> Result<Option<LogSector>, BlockError> {
         let FlashSuperblock { flash, epoch, .. } = *self.superblock;
         for at in self.places(expected.at) {

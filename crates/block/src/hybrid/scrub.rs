@@ -1,5 +1,5 @@
-//! What only the flash has, compared with its checksums. The disk is neither woken nor kept awake by it, and what
-//! cannot be read is only told: nobody has asked for it.
+//! Compares the data that only the flash has with its checksums. This neither wakes the disk nor keeps it awake.
+//! Unreadable data is only reported, since no caller wants it.
 
 use umbrella_policy::flash_cache::Source;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};

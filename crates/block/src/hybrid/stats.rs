@@ -68,10 +68,10 @@ pub struct HybridStats {
     pub damaged_reads: u64,
     /// Writes that were held back because the log was filling up.
     pub slowed: u64,
-    /// For how long: the sum over those writes, of which some waited at the same time.
+    /// The sum of their waiting times; some of them waited at the same time.
     pub slowed_time: Nanos,
-    /// Why it refuses writes; nothing when all is well.
+    /// Why it refuses writes; `None` when all is well.
     pub refuses_writes: Option<String>,
-    /// Why the last drain stopped; nothing when it went through.
+    /// Why the last drain stopped; `None` when it went through.
     pub drain_failure: Option<String>,
 }

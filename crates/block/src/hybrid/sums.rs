@@ -1,9 +1,9 @@
-//! The checksums of what the log holds, beside its map: what is read of it is compared with them, so that nothing is
-//! passed on that is not what was written.
+//! The checksums of the log's contents, beside its map. Every read of the log is compared with them, so that only data
+//! that was really written is passed on.
 //!
-//! A record's own checksums are for whole writes, which may be 1 MiB long. These are for each block of the log, so that
-//! a short read stays one. They are made when a record is written, and at an opening of what was found whole; nothing
-//! of them is stored. 4 bytes for each 4 KiB that the log holds.
+//! A record's own checksums cover whole writes, which may be 1 MiB long. These cover single blocks of the log, so that
+//! a short read stays short. They are computed when a record is written, and at an opening for the records that are
+//! whole. They are never stored. They take 4 bytes for each 4 KiB in the log.
 
 use std::collections::VecDeque;
 

@@ -1,16 +1,16 @@
-//! What the log of a pair holds, however damaged it is.
+//! The contents of the log of a pair, however damaged it is.
 //!
-//! It goes through the records as an opening does ([`super::recover`]), and on behind one that was durable and is
-//! damaged:
-//! - Where its header is whole, what it held is known: the writes whose data is wrong are lost, unless later ones
-//!   replaced them.
-//! - Where it is not, the record behind it may say what it held; else nobody knows. The next record is looked for. Does
-//!   it come from the last opening, it counts, and so do all behind it; else it may be left over from before a crash,
-//!   behind something that was written in its place: what it holds is lost as well, since nobody knows whether it is
-//!   the newest.
+//! The survey follows the records as an opening does ([`super::recover`]), and goes on behind a record that was durable
+//! and is damaged:
+//! - If the header is whole, it tells what the record held. Writes with wrong data are lost, unless later ones replaced
+//!   them.
+//! - If it is not, the record behind it may tell what the damaged one held; else nobody knows. The next record is
+//!   searched for. If it comes from the last opening, it and all records behind it count.
+//! - Otherwise the record found may be left over from before a crash, behind a record that was written in its place.
+//!   Its contents are lost as well, since nobody knows whether they are the newest.
 //!
-//! Sectors of flash that cannot be read are as damaged ones. What was lost before, and is in the list of the superblock
-//! ([`super::lost_sectors`]), is lost until a later record replaces it.
+//! Sectors of flash that cannot be read count as damaged. Sectors in the superblock's list of earlier losses
+//! ([`super::lost_sectors`]) are lost until a later record replaces them.
 
 use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
 use umbrella_units::{Lba, SectorRange};
@@ -25,10 +25,10 @@ use super::recover::{Gap, LogEnd, LogStep, Promise, walk};
 use super::scanner::Unreadable;
 use super::sums::{LogChecksum, LogChecksums};
 
-/// The place, in the log's stead, of what the superblock lists as lost.
+/// The place, instead of one in the log, of sectors that the superblock lists as lost.
 const LISTED: LogSector = LogSector(u64::MAX);
 
-/// What the log of a pair holds.
+/// The contents of the log of a pair.
 pub(super) struct Survey {
     pub(super) superblock: FlashSuperblock,
     /// What is newest where, lost or not.
@@ -37,10 +37,10 @@ pub(super) struct Survey {
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
-    /// The same of records that a flush had promised, and perhaps nobody was told were durable.
+    /// The same for records that a flush had promised, and that perhaps nobody was told were durable.
     perhaps: Vec<(LogSector, LogSector)>,
     perhaps_unknown: u64,
-    /// What takes the places of damaged records, if it fits there.
+    /// The fillers for damaged records, if they fit there.
     pub(super) fillers: Option<Vec<Header>>,
     /// Records that count.
     pub(super) records: u64,

@@ -111,7 +111,7 @@ pub(super) fn flash_of(log: u64) -> Memory {
     Memory::new(sectors(LOG_START.0 + log))
 }
 
-/// Drains only when told to, or when the log is full.
+/// Drains only on demand, or when the log is full.
 pub(super) fn by_hand(algorithm: Algorithm) -> Options {
     Options {
         when: When::Full,
@@ -122,7 +122,7 @@ pub(super) fn by_hand(algorithm: Algorithm) -> Options {
     }
 }
 
-/// A pair over memory: a disk of so many sectors, and the smallest log.
+/// A pair in memory, with the smallest log.
 pub(super) struct Pair {
     pub(super) bed: Arc<Bed<Memory>>,
     pub(super) disk: Half,
@@ -368,7 +368,7 @@ fn a_flash_that_holds_anything_is_not_overwritten() {
     table.write(Lba(0), &[&[0; 510][..], &[0x55, 0xaa]].concat(), Durability::Cached).expect("memory");
     let refused = refuse_occupied(&half("disk", Arc::new(table)), &half("flash", Arc::new(flash_of(LEAST_LOG))));
     assert!(refused.is_err_and(|refused| refused.to_string().contains("give one of its partitions")));
-    // What is left of a creation that was cut off is no reason to refuse the next.
+    // The remains of a creation that was cut off are no reason to refuse the next one.
     refuse_occupied(&disk, &pair.flash).expect("never used");
 }
 

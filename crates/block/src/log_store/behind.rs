@@ -1,17 +1,20 @@
-//! What is lost at the end of the log: told by the marks of flushes that later chunks carry, and by what each repeats
-//! of the chunk before it.
+//! Finds losses at the end of the log, by the marks of flushes that later chunks carry and by what each chunk repeats
+//! of the one before it.
 //!
-//! The log ends at the first chunk that is missing or not whole. If a mark says that this chunk had been flushed,
-//! flushed data is lost. If it was promised by a flush of which nobody knows whether it was answered, perhaps. Without
-//! either nobody was told that it is durable: so a power cut leaves the log. The very last chunk has no later one that
-//! speaks of it. There what is left of its own header has to do.
+//! The log ends at the first chunk that is missing or not whole. There are three cases:
+//! - A mark says that this chunk had been flushed: flushed data is lost.
+//! - A flush had promised the chunk, and nobody knows whether that flush was answered: flushed data is perhaps lost.
+//! - Neither: nobody was told that the chunk is durable. That is how a power cut leaves the log.
 //!
-//! Which blocks a chunk held its header says, or the one of the chunk after it. Where both are damaged nobody knows.
+//! No later chunk repeats the very last one. For it only the remains of its own header are left to go by.
 //!
-//! Damage may hide more than one chunk. The search goes on for [`NEAR`] behind what was found last of each stream in
-//! its segment, and in the segments beside it that hold nothing.
+//! The blocks of a chunk are named by its own header, and by that of the chunk after it. If both are damaged, nobody
+//! knows them.
 //!
-//! Memory: 64 MiB at most, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost
+//! Damage may hide more than one chunk. So in each stream the search goes on for [`NEAR`] behind the last chunk found
+//! in its segment, and in the neighbouring segments that hold nothing.
+//!
+//! Memory: at most 64 MiB, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost
 //! blocks. Headers are read again when they are needed.
 
 use std::collections::BTreeSet;
@@ -73,8 +76,7 @@ impl Replay<'_> {
         self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
 
-    /// The last chunk that a flush may have promised and of which no more than a damaged header is left, where a stream
-    /// goes on.
+    /// The last chunk that a flush may have promised, if only a damaged header is left of it where a stream goes on.
     fn promised_at_end(&self) -> Option<Sequence> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();

@@ -163,7 +163,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Room for so many blocks from a slot on, to be read into.
+    /// A buffer for `blocks` blocks from a slot on, to read into.
     pub(super) fn begin(&mut self, slot: u32, blocks: u32) -> &mut [u8] {
         self.start = slot;
         self.read = u64::from(blocks);
@@ -201,8 +201,8 @@ impl Window {
         Some(ChunkHeader::parse(self.bytes.get(from..)?.get(..BLOCK_BYTES)?, superblock, at))
     }
 
-    /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. Nothing if it is not
-    /// whole in here.
+    /// The chunk at a slot, which is the block `at` of the log: header, and all of its bytes. `None` if the window does
+    /// not hold all of it.
     pub(super) fn chunk(
         &self,
         slot: u32,

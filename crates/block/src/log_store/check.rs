@@ -1,13 +1,13 @@
-//! Checking a store: whether superblock, checkpoint, log, map, summaries and usage agree. Nothing is written.
+//! Checks whether superblock, checkpoint, log, map, summaries and usage of a store agree. Nothing is written.
 //!
-//! 1. The store is opened as ever, but for reading only: both superblocks, the newest checkpoint, the log after it.
+//! 1. The store is opened as usual, but only for reading: both superblocks, the newest checkpoint, the log after it.
 //! 2. Every page of the map is read; a damaged one is rebuilt from the log, as an opening does. No two blocks may lie
 //!    at one place, and none where nothing can be.
 //! 3. Each segment's live blocks are counted and compared with the segment table.
-//! 4. Each segment that has live blocks is read, chunk by chunk: the headers must name just those blocks; when the data
-//!    is checked too, their checksums must be right.
-//! 5. Where a header is damaged, what lies behind it is read as ever, by the map; but nobody can tell whether it is
-//!    what was written. The map is read once more to say which blocks that are.
+//! 4. Each segment with live blocks is read, chunk by chunk: the headers must name exactly those blocks. If the data is
+//!    checked too, its checksums must be right.
+//! 5. If a header is damaged, the blocks behind it can still be read by the map, but nobody can tell whether they are
+//!    what was written. The map is read once more to name those blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -66,10 +66,10 @@ pub struct CheckReport {
     pub problem_count: u64,
 }
 
-/// So many problems are told one by one.
+/// The most problems that are listed one by one.
 pub const MOST_PROBLEMS: usize = 1000;
 
-/// Checks the store on a device; `progress` is told how many of how many steps are done.
+/// Checks the store on a device. `progress` gets the number of steps done, and that of all steps.
 pub fn check(
     device: Arc<dyn BlockDevice>,
     name: &str,
@@ -163,9 +163,9 @@ struct Check<'a> {
     taken: Vec<u64>,
     /// By segment, what was found.
     live: Vec<u32>,
-    /// Pages of the map that are damaged, and have been told.
+    /// Damaged pages of the map that have been reported.
     told_pages: BTreeSet<MapPage>,
-    /// Those of them that cannot be used: what they name is not counted.
+    /// Those of them that cannot be used: the blocks that they name are not counted.
     lost_pages: BTreeSet<MapPage>,
     /// Pages of the map that turned out to be damaged, if one did.
     rebuilt: Option<Rebuilt>,
@@ -241,7 +241,7 @@ impl Check<'_> {
 
     /// A page of the map, and all that it names.
     fn page(&mut self, page: MapPage) {
-        // That one has no place in the index is told when it is read.
+        // A page without a place in the index is reported when it is read.
         if let Ok(Some(place)) = self.recovered.core.page_place(page)
             && let Err(problem) = self.take(place)
         {
@@ -284,7 +284,7 @@ impl Check<'_> {
         })
     }
 
-    /// Tells of a page of which so many blocks are in doubt.
+    /// Reports a damaged page that has `doubtful` blocks in doubt.
     fn damaged_page(&mut self, page: MapPage, error: LogStoreError, doubtful: u64) {
         self.told_pages.insert(page);
         if doubtful == 0 {

@@ -27,7 +27,7 @@ use super::named::NamedDevice;
 use crate::device::Durability;
 use crate::error::Operation;
 
-/// Is told how much of some work has been done, of how much.
+/// Gets the amount of work that is done, and that of all work.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Bytes written at once.
@@ -125,7 +125,7 @@ impl Image {
         self.write_with(named, &mut |_, _| {})
     }
 
-    /// The same; `progress` is told how many of its bytes have been written, of how many.
+    /// The same; `progress` gets the number of bytes written, and that of all bytes.
     pub(super) fn write_with(&mut self, named: &NamedDevice, progress: Progress<'_>) -> Result<(), LogStoreError> {
         let total = payload_bytes(&self.superblock.shape).0;
         let mut done = 0;

@@ -1,12 +1,13 @@
-//! The checksums of blocks, beside the map: what is read is compared with them, so that nothing is passed on that is
-//! not what was written.
+//! The checksums of blocks, beside the map. Every read is compared with them, so that only data that was really written
+//! is passed on.
 //!
-//! They lie in the headers of chunks. Of what was written since the opening they are known; of other blocks the header
-//! is looked for when the first of its chunk is read. In a segment with few chunks one header leads to the next. Else
-//! it is the nearest one before the block, since a chunk is written in one piece over all that lay there.
+//! They lie in the headers of chunks. The checksums of blocks written since the opening are known. For another block,
+//! the header is looked for when the first block of its chunk is read. In a segment with few chunks one header leads to
+//! the next. In others it is the nearest header before the block, since a chunk is written in one piece over all that
+//! lay there.
 //!
-//! A checksum is kept with the number of its block mixed in, so that another block at that place is told from it as
-//! well. 4 bytes a block, for as many segments as half of the memory of the map has room for.
+//! A checksum is kept with the number of its block mixed in, so that another block at that place is found as well. It
+//! takes 4 bytes a block, for as many segments as half of the memory of the map has room for.
 
 use umbrella_policy::log_layout::{Layout, Place, SegmentNo, Shape, State as SegmentState};
 use umbrella_units::BlockNo;
@@ -52,7 +53,7 @@ struct Known {
 }
 
 impl BlockChecksums {
-    /// Nothing known; for so many bytes of memory.
+    /// No checksum is known yet; they may take `memory` bytes.
     pub(super) fn new(shape: Shape, memory: u64) -> BlockChecksums {
         let most = memory / (u64::from(shape.segment_blocks) * size_of::<Tag>() as u64);
         let mut segments = Vec::new();

@@ -6,8 +6,8 @@ use umbrella_policy::log_layout::Place;
 
 use super::format::{ChunkHeader, Sequence};
 
-/// So many chunks are kept: about 32 MiB. With the checkpoints that a store makes by itself there are no more than
-/// 65,536; of a log that goes on for longer the rest counts as unknown.
+/// The most chunks that are kept: about 32 MiB. The checkpoints that a store makes by itself leave at most 65,536
+/// chunks. If a log is longer, the rest counts as unknown.
 pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 
 /// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers

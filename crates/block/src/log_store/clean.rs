@@ -1,13 +1,13 @@
-//! Cleaning: moving what is live out of a segment, so that it can be used anew.
+//! Cleaning: moves the live blocks out of a segment, so that the segment can be used anew.
 //!
-//! 1. The next few segments are read at once, so that the disk can take them in the order that suits it; what of a
-//!    large one is left, chunk by chunk. Each chunk's header says which blocks lie behind it. Of a segment in which
-//!    little is live only that is read, unless the disk rotates (`gather`).
-//! 2. What the map still has there is put into the chunks that are being filled, and is read from them or from the new
-//!    place from then on. Pages of the map are written by the next checkpoint. What its headers say of blocks that were
-//!    discarded is said again as long as an older segment may have a copy of them (`discards`).
-//! 3. When nothing is live in it any more the segment is *cleaned*. It is free after a flush of what was moved, or
-//!    after the next checkpoint ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)); until then nothing
+//! 1. The next few segments are read at once, so that the disk can order the requests itself; the rest of a large one
+//!    follows chunk by chunk. Each chunk's header names the blocks behind it. If little of a segment is live, only that
+//!    is read, unless the disk rotates (`gather`).
+//! 2. Blocks that the map still places there are put into the chunks being filled. From then on they are read from
+//!    those chunks or from the new place. Pages of the map are written by the next checkpoint. Discards that the
+//!    headers name are repeated as long as an older segment may have a copy of those blocks (`discards`).
+//! 3. When nothing in the segment is live any more, it is *cleaned*. It is free after a flush of the moved blocks, or
+//!    after the next checkpoint ([`Layout::synced`](umbrella_policy::log_layout::Layout::synced)). Until then nothing
 //!    is written to it.
 
 use std::collections::VecDeque;
@@ -223,7 +223,7 @@ impl StoreShared {
         }
     }
 
-    /// Cleans a segment of which something has been read, which took so long.
+    /// Cleans a segment whose first part has been read, which took `took`.
     fn clean_one(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
@@ -271,7 +271,7 @@ impl StoreShared {
         Ok(cleaned)
     }
 
-    /// Moves what is live out of a segment, of which `window` has been read already.
+    /// Moves the live blocks out of a segment; `window` holds the part that has been read already.
     fn empty(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
@@ -312,7 +312,7 @@ impl StoreShared {
         Ok(Cleaned::Whole)
     }
 
-    /// Moves what is live of a chunk that was read whole, its header first.
+    /// Moves the live blocks of a chunk that was read whole, with its header.
     fn move_chunk(
         &self,
         state: &mut MutexGuard<'_, StoreState>,

@@ -69,8 +69,8 @@ pub(super) struct Core {
     pub(super) map: LogicalMap,
     /// Where each page of the map lies, and its checksum.
     pub(super) index: Vec<Option<IndexEntry>>,
-    /// Pages that could not be used while the log was followed, which goes on in them: what lies on the disk is not
-    /// all, even if it can be read another time.
+    /// Pages that could not be used while the log was replayed. The log changes them further, so the version on the
+    /// disk is incomplete, even if it can be read another time.
     pub(super) unusable: BTreeMap<MapPage, LogStoreError>,
     pub(super) chunks: Chunks,
     /// What blocks must be when they are read.
@@ -136,12 +136,12 @@ impl Core {
         }
     }
 
-    /// Where a page of the map lies; nothing if it was never written.
+    /// The place of a page of the map; `None` if it was never written.
     pub(super) fn page_place(&self, page: MapPage) -> Result<Option<Place>, Blocked> {
         Ok(self.page_entry(page)?.map(IndexEntry::place))
     }
 
-    /// The same with its checksum; nothing if it was never written.
+    /// The same with its checksum.
     pub(super) fn page_entry(&self, page: MapPage) -> Result<Option<IndexEntry>, Blocked> {
         self.index.get(page.0 as usize).copied().ok_or(NO_SUCH_PAGE)
     }
@@ -405,7 +405,7 @@ impl Core {
         self.closing = closing;
     }
 
-    /// The last chunk of which it and all before it are on the disk, though perhaps not durable.
+    /// The last chunk that is on the disk with all before it, though perhaps not durable.
     pub(super) fn written_until(&self) -> Sequence {
         self.chunks.first_unwritten().unwrap_or(self.next_sequence).before()
     }

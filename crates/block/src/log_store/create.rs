@@ -71,8 +71,8 @@ pub fn create(device: Arc<dyn BlockDevice>, name: &str, options: &CreateOptions)
     create_with(device, name, options, &mut |_, _| {})
 }
 
-/// The same; `progress` is told how many bytes of the first checkpoint have been written, which is nearly all that is,
-/// of how many.
+/// The same; `progress` gets the number of bytes written of the first checkpoint, and that of all its bytes. The
+/// checkpoint is nearly all that is written.
 pub fn create_with(
     device: Arc<dyn BlockDevice>,
     name: &str,
@@ -153,7 +153,8 @@ fn plan(name: &str, capacity: BlockNo, options: &CreateOptions) -> Result<Superb
     })
 }
 
-/// The shape of a store of so many segments, and the segments of each checkpoint area; nothing if they are too few.
+/// The shape of a store of `segments` segments, and the number of segments of each checkpoint area. `None` if there are
+/// too few.
 pub(super) fn size(
     segment_blocks: u32,
     segments: u32,

@@ -1,10 +1,12 @@
-//! What has to be said again of discarded blocks.
+//! Discards that the log has to repeat.
 //!
-//! A chunk says that blocks are not mapped any more. When its segment becomes free that is gone, but older copies of
-//! these blocks may be left elsewhere; who rebuilds a damaged page of the map would have to doubt them. So it is said
-//! again by a later chunk with room for it, before the segment becomes free: of segments that are cleaned what their
-//! headers say, of those that become empty by themselves what was noted since the opening. What there is no room for is
-//! not said: then more is in doubt after damage, and never anything old is taken for proved.
+//! A chunk records that blocks are not mapped any more. When its segment becomes free, that record is gone, but older
+//! copies of these blocks may be left elsewhere. Then the rebuild of a damaged page of the map would have to doubt
+//! them. So a later chunk with room repeats the record before the segment becomes free. For a segment that is cleaned,
+//! the ranges come from its headers. For one that becomes empty by itself, they were noted since the opening.
+//!
+//! Ranges that do not fit are not repeated. Then more blocks are in doubt after damage, but old data is never taken for
+//! proved.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,7 +16,7 @@ use umbrella_units::BlockNo;
 
 use super::format::{Entry, joined};
 
-/// So many ranges are to be said again at once, and so many are noted.
+/// The most ranges that wait to be repeated at once, and the most that are noted.
 const MOST: usize = 1024;
 const MOST_NOTED: usize = 1 << 16;
 
@@ -73,7 +75,7 @@ impl Discards {
         self.due.clear();
     }
 
-    /// At most so many entries of what is to be said again, and is still true.
+    /// At most `room` entries of ranges that have to be repeated and are still not mapped.
     pub(super) fn entries(&mut self, map: &LogicalMap, room: usize) -> Vec<Entry> {
         if self.due.is_empty() {
             return Vec::new();

@@ -1,8 +1,8 @@
-//! The store's state, its threads, and who waits for what.
+//! The store's state, its threads, and its condition variables.
 //!
-//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks, the keeper
-//! cleans and makes checkpoints. Who has to wait does so on one of four condition variables: `writer` (a chunk is
-//! complete), `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
+//! One lock holds all state; no call to the device is made under it. Two threads write complete chunks; the keeper
+//! cleans and makes checkpoints. Threads wait on one of four condition variables: `writer` (a chunk is complete),
+//! `written` (one is on the disk, or a flush has ended), `room` (segments are free), `keeper`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,17 +65,17 @@ pub(super) struct StoreState {
     /// Chunks up to this one are durable.
     pub(super) flushed_until: Sequence,
     pub(super) flushing: bool,
-    /// Users were told that chunks up to this one are durable.
+    /// The last chunk whose durability was reported to users.
     pub(super) answered: Sequence,
     /// When that was.
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
-    /// Whether blocks of which nobody can tell where they lie are skipped: they are lost then.
+    /// Whether blocks are skipped if nobody can tell where they lie: they are lost then.
     pub(super) skips_lost: bool,
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
-    /// Whether somebody rebuilds pages of the map: nothing becomes free meanwhile.
+    /// Whether a thread rebuilds pages of the map: nothing becomes free meanwhile.
     pub(super) mending: bool,
     pub(super) closing: bool,
     /// Whether threads write and clean.
@@ -88,7 +88,7 @@ pub(super) struct StoreState {
     pub(super) freed: u64,
     /// Segments that could not be read, and are not cleaned.
     pub(super) damaged: Vec<SegmentNo>,
-    /// Whether somebody waits for room.
+    /// Number of threads that wait for room.
     pub(super) wanted: u32,
     /// Set when there is no way to make room.
     pub(super) stuck: bool,
@@ -161,7 +161,7 @@ pub(super) struct StoreShared {
     pub(super) written: Condvar,
     pub(super) room: Condvar,
     pub(super) keeper: Condvar,
-    /// Held by whoever makes a checkpoint.
+    /// Held while a checkpoint is made.
     pub(super) checkpointing: Mutex<()>,
     /// Where the last request to the device ended, and the blocks between requests.
     pub(super) arm: AtomicU64,
@@ -311,7 +311,7 @@ impl StoreShared {
         self.named.device.read(Lba(block.0 * BLOCK_SECTORS), buffer)
     }
 
-    /// The device's arm goes to a block, and on over so many bytes.
+    /// Counts a move of the device's arm to a block, and over the next `bytes` bytes.
     pub(super) fn moved(&self, block: BlockNo, bytes: usize) {
         let end = block.0 + (bytes / BLOCK_BYTES) as u64;
         let last = self.arm.swap(end, Ordering::Relaxed);

@@ -33,8 +33,8 @@ impl LogStore {
         Ok((SectorRange::between(range.start, end), allocation))
     }
 
-    /// Whether a block is mapped, and the block up to which that is certain. Where it cannot be known the read of the
-    /// block says so; what is true of a page that cannot be read is true of all of it.
+    /// Whether a block is mapped, and the block up to which that is certain. If it cannot be known, the answer is yes,
+    /// and a read of the block returns the error. A page that cannot be read counts as a whole.
     fn alike(&self, state: &mut MutexGuard<'_, StoreState>, block: u64) -> (bool, u64) {
         let page = PAGE_ENTRIES as u64;
         match self.shared.entry(state, BlockNo(block)) {

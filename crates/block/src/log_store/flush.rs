@@ -126,7 +126,7 @@ impl StoreShared {
             self.refuse_if_poisoned(state)?;
             match state.core.seal_all(only_of_user) {
                 Ok(()) => break,
-                // Whoever makes room must not wait for it.
+                // A thread that makes room must not wait for room.
                 Err(Blocked::Full) if !only_of_user => break,
                 Err(stop) => self.unblock(state, stop)?,
             }

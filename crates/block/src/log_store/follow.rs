@@ -20,7 +20,7 @@ pub(super) struct Replay<'a> {
     pub(super) named: &'a NamedDevice,
     pub(super) core: Core,
     pub(super) first_epoch: CheckpointNo,
-    /// The last epoch of which chunks count.
+    /// The last epoch whose chunks count.
     pub(super) last_epoch: CheckpointNo,
     /// What chunks say of newer checkpoints.
     pub(super) later: LaterCheckpoint,
@@ -63,7 +63,7 @@ pub(super) struct Skipped {
 pub(super) enum LostPages {
     /// It ends with the error of that page.
     Fail,
-    /// It goes on without: whoever reads what is in it is told.
+    /// The replay goes on without the page; reads of its blocks fail.
     Skip,
 }
 

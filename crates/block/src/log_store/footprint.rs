@@ -6,13 +6,14 @@ use umbrella_units::{ByteSize, PAGE_BYTES};
 use super::error::LogStoreError;
 use super::format::{PAGE_ENTRIES, Shape};
 
-/// For each page of the map: its place in the index, in the image of a checkpoint and in what is read of one (8 bytes
-/// each), and in the map (16).
+/// The memory of a page of the map. Its place in the index, in the image of a checkpoint and in the data read from one
+/// take 8 bytes each, its place in the map takes 16.
 const BYTES_OF_PAGE: u64 = 40;
-/// For each segment: its row in the table, in the image of a checkpoint and in what is read of one, and in lists.
+/// The memory of a segment: its row in the table, in the image of a checkpoint and in the data read from one, and in
+/// lists.
 const BYTES_OF_SEGMENT: u64 = 160;
 
-/// What a store of that shape takes with all of its map on the disk.
+/// The memory of a store of that shape when all of its map is on the disk.
 fn footprint(shape: &Shape) -> ByteSize {
     let (pages, segments) = (shape.map_pages().0, u64::from(shape.segments()));
     ByteSize(pages.saturating_mul(BYTES_OF_PAGE).saturating_add(segments.saturating_mul(BYTES_OF_SEGMENT)))

@@ -1,12 +1,12 @@
-//! Reading what is to be cleaned.
+//! Reads segments for cleaning.
 //!
-//! A segment is read whole, in one request. One in which little is live is not: first the header of a chunk is read,
-//! which says which blocks lie behind it, then those of them that the map still has there, with what lies between them
-//! if that is little; then the next header. So the disk is asked for ever higher blocks of one segment, and passes over
-//! the rest. Pages of the map are not looked for: the next checkpoint writes them from memory.
+//! A segment is usually read whole, in one request. One in which little is live is read chunk by chunk. First comes the
+//! chunk's header, which names the blocks behind it, then those of them that the map still places there. Small gaps
+//! between the blocks are read with them. So the disk gets requests for ever higher blocks of one segment, and skips
+//! the rest. Pages of the map are not read: the next checkpoint writes them from memory.
 //!
-//! Not so on a disk that rotates: what lies between passes under its head all the same, and each request more may cost
-//! a turn. On a modelled one hot and cold writes took 7 % longer that way.
+//! On a disk that rotates, a segment is always read whole. The blocks between pass under its head anyway, and each
+//! further request may cost a turn. On a modelled disk hot and cold writes took 7 % longer when it was read in parts.
 
 use std::thread::ScopedJoinHandle;
 
@@ -19,8 +19,8 @@ use super::engine::{StoreShared, StoreState};
 use super::format::{ChunkHeader, Entry};
 use crate::error::BlockError;
 
-/// Blocks that are read although nothing in them is live, so that what lies before and behind them is one request; also
-/// the blocks of a chunk from which on its header is worth a request: 64 KiB.
+/// The most blocks without live data that are read so that the live ones before and behind them take one request. Also
+/// the size of a chunk from which on its header is worth a request of its own: 64 KiB.
 const BRIDGED: u32 = 16;
 
 /// Blocks in a row, by their slots: the first, and the one behind the last.
@@ -63,9 +63,9 @@ impl StoreShared {
             self.read_log(at, window.extend(slot, slot + 1))?;
             let (blocks, runs) = {
                 let mut state = self.state.lock();
-                // Whoever moves what is in it finds that it is damaged.
+                // The later move of its blocks finds that it is damaged.
                 let Some(Ok(header)) = window.header(slot, &state.core.superblock, at) else { return Ok(()) };
-                // Whoever moves what is in it finds that a page is impossible.
+                // The later move of its blocks finds that a page is impossible.
                 let Ok((runs, count)) = live_runs(&mut state, &header, at, slot) else { return Ok(()) };
                 found += count;
                 (header.blocks(), runs)

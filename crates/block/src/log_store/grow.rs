@@ -1,17 +1,17 @@
-//! Growing a store, while it is used, onto a device that has become larger.
+//! Grows a store, while it is used, onto a device that has become larger.
 //!
 //! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here
-//!    to the end nobody else gets the lock. The pages of the map that have changed meanwhile are put into the log,
-//!    written and flushed: the checkpoint of step 3 covers the chunks that changed them.
-//! 2. The new segments are free. If the areas of checkpoints are too small for the larger store, two new ones lie at
-//!    the beginning of the new space, and the old ones are free.
-//! 3. A checkpoint of the larger store is written, to an area that the last one does not lie in, and flushed; to both
-//!    areas if they are new.
+//!    to the end nobody else gets the lock. Pages of the map that have changed meanwhile are put into the log, written
+//!    and flushed: the checkpoint of step 3 covers the chunks that changed them.
+//! 2. The new segments become free. If the checkpoint areas are too small for the larger store, two new ones are made
+//!    at the beginning of the new space, and the old ones become free.
+//! 3. A checkpoint of the larger store is written and flushed, to the area that does not hold the last one. If the
+//!    areas are new, it goes to both.
 //! 4. The second copy of the superblock is written and flushed, then the first. With the second copy the store is
 //!    larger.
 //!
-//! A crash before step 4 leaves the smaller store as it was: it does not know of the new segments, and a checkpoint of
-//! a larger store is not its own.
+//! A crash before step 4 leaves the smaller store as it was. It does not know the new segments, and it ignores the
+//! checkpoint of the larger store.
 
 use std::sync::atomic::Ordering;
 
@@ -30,8 +30,8 @@ use crate::device::Durability;
 use crate::error::{BlockError, Operation};
 
 impl LogStore {
-    /// Takes the space by which the device has become larger; what the store promises then. Does nothing if there is no
-    /// more.
+    /// Takes the space by which the device has become larger. Returns the size that the store promises then. Does
+    /// nothing if there is no more space.
     pub fn grow(&self) -> Result<ByteSize, LogStoreError> {
         let shared = &*self.shared;
         shared.named.device.refresh()?;
@@ -58,7 +58,7 @@ impl LogStore {
 }
 
 impl StoreShared {
-    /// The superblock of the larger store; nothing if the device has no room for another segment.
+    /// The superblock of the larger store; `None` if the device has no room for another segment.
     fn larger(&self, state: &StoreState) -> Result<Option<Superblock>, LogStoreError> {
         let old = &state.core.superblock;
         let (segment_blocks, streams) = (old.shape.segment_blocks(), old.shape.map_stream().0);

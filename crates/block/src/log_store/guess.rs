@@ -1,8 +1,8 @@
-//! How a store was laid out, when both copies of its superblock are damaged: from its checkpoints, whose headers lie at
-//! the beginning of their areas and have all but the length of segments.
+//! Finds the layout of a store when both copies of its superblock are damaged. It uses the checkpoints: their headers
+//! lie at the beginning of their areas, and hold everything except the length of segments.
 //!
-//! For each length of segments the areas are put where checkpoints were found. One counts if the whole checkpoint fits:
-//! its table marks just these segments as the areas.
+//! For each length of segments, the areas are assumed where checkpoints were found. A guess counts if the whole
+//! checkpoint fits: its table marks exactly these segments as the areas.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ const PIECE: u64 = 256;
 /// Blocks of a segment, as powers of two.
 const SEGMENT_BITS: std::ops::RangeInclusive<u32> = 4..=16;
 
-/// So many headers are looked at, and so many payloads, at most: a device may hold images of other stores.
+/// The most headers and the most payloads that are tried: a device may hold images of other stores.
 const MOST_FOUND: usize = 4096;
 const MOST_TRIED: u32 = 1024;
 
@@ -34,7 +34,7 @@ struct CheckpointBlock {
 
 /// A superblock that fits the checkpoints that are found, if there is one.
 ///
-/// Cost: the whole device is read, and at most so many payloads as [`MOST_TRIED`].
+/// Cost: the whole device is read, and at most [`MOST_TRIED`] payloads.
 pub(super) fn guess(named: &NamedDevice) -> Option<Superblock> {
     let found = checkpoints(named);
     // The two areas lie beside each other: the next header of the same store is the other one's.

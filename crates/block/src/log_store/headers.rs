@@ -1,8 +1,8 @@
-//! The chunks of a segment, by their headers: for whoever has lost the map.
+//! The chunks of a segment, found by their headers: for a store without its map.
 //!
-//! A header says how many blocks lie behind it, so from the beginning of a segment one leads to the next. Behind a
-//! damaged one the next is searched for, block by block: it must be later than those before it, so that neither what is
-//! left of an earlier life of the segment nor a user's data is taken for one.
+//! A header says how many blocks lie behind it, so each one leads to the next from the beginning of the segment on.
+//! Behind a damaged header, the next one is searched for block by block. It must be later than those before it. So
+//! neither the remains of an earlier life of the segment nor a user's data is mistaken for one.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub(super) struct Headers {
     pub(super) is_whole: bool,
 }
 
-/// Reads blocks of a segment, in pieces where they are asked for one after the other.
+/// Reads blocks of a segment, in larger pieces if they are wanted one after the other.
 struct SegmentBlocks<'a> {
     named: &'a NamedDevice,
     superblock: &'a Superblock,
@@ -62,8 +62,8 @@ impl SegmentBlocks<'_> {
     }
 }
 
-/// Finds the chunks of a segment up to the slot `end`. They take more memory than the disk, if each holds discards
-/// only: whoever needs one after the other uses [`for_each_header`].
+/// Finds the chunks of a segment up to the slot `end`. If each holds only discards, they take more memory than on the
+/// disk. Callers that need one after the other use [`for_each_header`].
 pub(super) fn headers(named: &NamedDevice, superblock: &Superblock, segment: SegmentNo, end: u32) -> Headers {
     let mut chunks = Vec::new();
     let note = |place, header: &ChunkHeader| chunks.push((place, header.clone()));
@@ -71,8 +71,8 @@ pub(super) fn headers(named: &NamedDevice, superblock: &Superblock, segment: Seg
     Headers { chunks, is_whole }
 }
 
-/// Gives `each` the chunks between two slots of a segment, at the first of which one should begin; only those that
-/// count. Whether each led to the next.
+/// Gives `each` the chunks between two slots of a segment, if they count. A chunk should begin at the first of these
+/// slots. Returns whether each chunk led to the next.
 pub(super) fn for_each_header(
     (named, superblock): (&NamedDevice, &Superblock),
     segment: SegmentNo,

@@ -19,7 +19,7 @@ pub(super) struct LaterCheckpoint {
 }
 
 impl LaterCheckpoint {
-    /// Of a log from this chunk on; `known` is a newer checkpoint of which there is the header only.
+    /// For a log from this chunk on; `known` is a newer checkpoint whose header alone exists.
     pub(super) fn new(begin: Sequence, known: Option<CheckpointNo>) -> LaterCheckpoint {
         LaterCheckpoint { begin, seen: Cell::new(known) }
     }

@@ -1,10 +1,9 @@
-//! What a segment holds between two times that it is filled: what was read of it is of one life, and worth nothing in
-//! the next.
+//! The life of a segment: the time between two fillings. Blocks that were read in one life are worthless in the next.
 //!
-//! The clock says so, except within one tick. A segment may be opened, filled by the cleaner, emptied by discards,
-//! freed and opened again while users write nothing, and then the clock is as it was, though what is written from then
-//! on is new. So of a segment that was opened at the tick that it is looked at nothing must have become free since,
-//! either.
+//! The clock tells lives apart, except within one tick. While users write nothing, the clock stands still. Yet a
+//! segment may be opened, filled by the cleaner, emptied by discards, freed and opened again, and its blocks are new
+//! from then on. So a segment that was opened at the current tick has the same life only if no segment has become free
+//! since.
 
 use umbrella_policy::log_layout::{Clock, SegmentNo};
 

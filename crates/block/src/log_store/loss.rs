@@ -1,4 +1,4 @@
-//! What is lost at the end of the log, and how it is told.
+//! Losses at the end of the log, and how they are reported.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use umbrella_units::BlockNo;
 
 use super::format::{CheckpointNo, PendingLoss, Sequence, joined};
 
-/// So many runs of blocks are told.
+/// The most runs of blocks that are shown.
 const MOST_RUNS: usize = 32;
-/// So many runs of blocks are kept: 32 MiB at most while they are joined. What is lost beyond them counts as unknown.
+/// The most runs of blocks that are kept: 32 MiB at most while they are joined. Further losses count as unknown.
 pub(super) const MOST_KEPT_RUNS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 
-/// So many runs may wait for being joined.
+/// The most runs that wait to be joined, beside as many as there were after the last time.
 const JOIN_FROM: usize = 1024;
 
 /// Flushed data that the log has no more, for certain or perhaps.
@@ -22,14 +22,14 @@ pub struct Loss {
     pub first: Sequence,
     /// The last one that had been flushed, or promised.
     pub last: Sequence,
-    /// Whether they had been flushed: else the store ended while it flushed them, and perhaps nobody was told that they
-    /// are durable.
+    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps nobody was told that
+    /// they are durable.
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
-    /// Ranges of blocks of which only some were.
+    /// Ranges of which only some blocks were written or discarded in them.
     pub among: Vec<Range<u64>>,
-    /// How many there are of which nobody knows which blocks they held.
+    /// Number of chunks whose blocks nobody knows.
     pub unknown: u64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct BlockRuns {
 }
 
 impl BlockRuns {
-    /// Adds some, unless there are too many; whether it did.
+    /// Adds some, unless there are too many. Returns whether it did.
     pub(super) fn add(&mut self, more: impl IntoIterator<Item = Range<u64>>) -> bool {
         if self.joined >= MOST_KEPT_RUNS / 2 {
             return false;
@@ -116,8 +116,8 @@ impl Loss {
         (first <= last).then_some(Loss { first, last, is_certain: false, blocks, among, unknown })
     }
 
-    /// What the superblock says while it has not been told: of a log from this checkpoint on that was flushed up to one
-    /// chunk, and ends before the other.
+    /// The entry in the superblock while the loss has not been reported. The log starts at this checkpoint, was flushed
+    /// up to one chunk, and ends before the other.
     pub(super) fn pending(
         loss: Option<&Loss>,
         (checkpoint, flushed, end): (CheckpointNo, Sequence, Sequence),

@@ -10,11 +10,11 @@
 //!    doubtful blocks are skipped, and lost, if the store may do so ([`OpenMode::Salvage`](super::Access)), or is only
 //!    looked at; else the page stays unusable.
 //!
-//! A page that cannot be read is rebuilt in the same way. Where that leaves a block in doubt none is skipped: the disk
-//! may read it later. It is tried once.
+//! A page that cannot be read is rebuilt in the same way, but only once. If that leaves a block in doubt, none is
+//! skipped: the disk may read it later.
 //!
-//! Who needs such a page waits, and the log says every ten seconds how far it is; all others go on, as long as there is
-//! room.
+//! Threads that need such a page wait, and the log reports progress every ten seconds. All others go on, as long as
+//! there is room.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::MapPage;
@@ -37,7 +37,7 @@ impl StoreState {
 }
 
 impl StoreShared {
-    /// Rebuilds what is damaged of the map, this page among it. The lock is let go of meanwhile.
+    /// Rebuilds the damaged pages of the map, this one among them. Releases the lock meanwhile.
     pub(super) fn mend(
         &self,
         state: &mut MutexGuard<'_, StoreState>,

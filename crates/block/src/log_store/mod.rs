@@ -1,30 +1,29 @@
-//! The log-structured store: a disk that is written in long runs, whatever the order of the writes that come.
+//! The log-structured store: it writes a disk in long runs, in whatever order the writes come.
 //!
-//! Every block that is written goes to the end of one of a few streams; the map says where each block lies. What lies
-//! on the disk is [`format`](mod@format); which stream a block goes to, which segment is cleaned, and when one is free
-//! is decided by [`umbrella_policy::log_layout`].
+//! Every written block goes to the end of one of a few streams; the map says where each block lies. The layout on disk
+//! is in [`format`](mod@format). [`umbrella_policy::log_layout`] decides which stream a block goes to, which segment is
+//! cleaned, and when a segment is free.
 //!
 //! A write (`transfer`):
-//! 1. It is put into the chunk that its stream is filling, and into the map; now it returns, and is read back. As with
+//! 1. It is put into the chunk that its stream is filling, and into the map. Now it returns, and reads see it. As in
 //!    any disk's cache, it may be lost until the next flush.
-//! 2. A chunk that is full is written, header and data in one piece, by one of two threads, in the order of the chunks'
+//! 2. A full chunk is written, header and data in one piece, by one of two threads, in the order of the chunks'
 //!    numbers.
 //!
 //! A flush (`flush`), and a write with FUA:
-//! 1. The chunks with something of users' are completed, full or not, and written. Each says how far the log is
-//!    flushed, and up to where this flush promises (`loss`); a flush that has nothing to complete and promises more
-//!    than any before adds a chunk that says only that, and so does an idle store when its last flush has been
-//!    answered.
-//! 2. When they and all before them are written, the device is flushed. One flush serves all who wait for one; the
-//!    device is never asked for two at once, nor again after one that failed (`flush_serializer`).
+//! 1. Chunks that hold users' data are completed, full or not, and written. Each says how far the log is flushed, and
+//!    up to where this flush promises (`loss`). If a flush has nothing to complete but promises more than any before,
+//!    it adds a chunk that says only that. An idle store adds one as well when its last flush has been answered.
+//! 2. When they and all before them are written, the device is flushed. One flush serves all callers that wait. The
+//!    device never gets two flushes at once, and none after one that failed (`flush_serializer`).
 //!
-//! Cleaning is told in `clean`, checkpoints in `checkpoint`, opening in `recover` and `follow`, making and growing a
-//! store in `create` and `grow`: each with its steps.
+//! The other operations are described, each with its steps, in `clean` (cleaning), `checkpoint` (checkpoints),
+//! `recover` and `follow` (opening), `create` and `grow` (making and growing a store).
 //!
-//! After a write or a flush of the device has failed the store refuses writes; what can be read is still read.
+//! After a write or a flush of the device has failed, the store refuses writes; reads go on as far as possible.
 //!
-//! Source: R-LFS for regions; Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File
-//! System", for segments, summaries, checkpoints and roll-forward; the rules about what is durable when are ours.
+//! Source: R-LFS for regions; for segments, summaries, checkpoints and roll-forward Rosenblum and Ousterhout, "The
+//! Design and Implementation of a Log-Structured File System". The rules about durability are ours.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 

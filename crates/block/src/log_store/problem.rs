@@ -1,4 +1,4 @@
-//! What can be found wrong with a store, and how it is told.
+//! The problems that a check can find in a store, and how they are reported.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::format::FormatError;
 use super::loss::{BlockRanges, Loss};
 use crate::error::BlockError;
 
-/// So many runs of blocks are told.
+/// The most runs of blocks that are listed.
 pub(super) const MOST_RUNS: usize = 32;
 
 /// What is wrong.
@@ -21,14 +21,14 @@ pub enum Problem {
     SuperblockCopy(BlockNo),
     /// Flushed data at the end of the log is lost, for certain or perhaps.
     Loss(Loss),
-    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. What is
-    /// lost with it is told as [`Problem::Loss`].
+    /// The newest checkpoint is damaged, or may have been the newest; the one before it and the log are used. Data lost
+    /// with it is reported as [`Problem::Loss`].
     Checkpoint(FormatError),
     /// The log after the last checkpoint cannot be read further.
     LogUnreadable(BlockError),
     /// A page of the map cannot be used.
     Page(MapPage, LogStoreError),
-    /// A page of the map is damaged, and the log has all of it; whoever needs it rebuilds it.
+    /// A page of the map is damaged, and the log has all of it; the next use rebuilds it.
     RebuiltPage(MapPage),
     /// Blocks that are lost, until they are written again: how many, and the first runs of them.
     Lost(u64, Vec<Range<u64>>),

@@ -1,22 +1,22 @@
-//! Rebuilding pages of the map that cannot be used, as they were at the last checkpoint, from the headers of chunks.
+//! Rebuilds pages of the map that cannot be used, as they were at the last checkpoint, from the headers of chunks.
 //!
-//! 1. All pages of the map are read, in the order in which they lie on the disk. Of the live blocks that the segment
-//!    table counts in each segment, those are taken off that the other pages name, and the pages of the map themselves:
-//!    what is left are blocks of the lost pages.
-//! 2. The headers of the segments where something is left are read. For each block of the lost pages the newest entry
+//! 1. All pages of the map are read, in the order in which they lie on the disk. The segment table counts the live
+//!    blocks of each segment. The blocks that the readable pages name, and the pages of the map themselves, are
+//!    subtracted from that count. The remaining blocks belong to the lost pages.
+//! 2. The headers of the segments with remaining blocks are read. For each block of the lost pages the newest entry
 //!    counts.
 //! 3. A segment is proved if all of its headers are whole, and if the number of blocks whose newest entry lies there
-//!    equals what is left of its count. Each of these blocks is live then. If nothing is left of the count, no block of
-//!    the segment is live.
-//! 4. Where that leaves a block in doubt the headers of all segments are read: one without live blocks may say that an
+//!    equals its remaining count. Each of these blocks is live then. If the remaining count is zero, no block of the
+//!    lost pages is live in the segment.
+//! 4. If that leaves a block in doubt, the headers of all segments are read: one without live blocks may say that an
 //!    entry elsewhere is not the newest.
-//! 5. A block whose newest entry lies in a segment that is not proved is *doubtful*: it was written anew or discarded
-//!    since, and the entry that said so is gone. Blocks without an entry are doubtful too if a damaged header may hide
+//! 5. A block is *doubtful* if its newest entry lies in a segment that is not proved. It was written anew or discarded
+//!    since, and the entry that said so is gone. A block without an entry is doubtful too if a damaged header may hide
 //!    one, or if the checkpoint counts more lost blocks than the other pages have. A doubtful block is lost.
 //!
-//! Cost: every page of the map is read. For a lost page the headers of 512 segments are read at most; in step 4 every
-//! header of the log, and if more than 4096 pages are lost twice for each 4096 of them. Memory: 40 bytes for each block
-//! of so many pages, and all lost pages themselves.
+//! Cost: every page of the map is read. For a lost page the headers of at most 512 segments are read; in step 4 every
+//! header of the log. If more than 4096 pages are lost, these headers are read twice for each 4096 of them. Memory: 40
+//! bytes for each block of up to 4096 pages, and all lost pages themselves.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,16 +36,16 @@ use crate::error::{BlockError, Operation};
 
 /// Pages that are rebuilt at once.
 const WINDOW: usize = if cfg!(test) { 2 } else { 4096 };
-/// How often somebody who waits is told how far it is.
+/// How often a rebuild reports its progress.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// Pages of the map that could not be used, and what they were.
+/// Pages of the map that could not be used, and their rebuilt contents.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
-    /// Blocks of these pages of which nobody can tell where they lie. They are lost.
+    /// Blocks of these pages that nobody can place. They are lost.
     pub(super) doubtful: u64,
-    /// By page, blocks that are lost on all others, where there are any.
+    /// By page, blocks that are lost on all other pages, if there are any.
     lost: BTreeMap<MapPage, u64>,
     /// Blocks that were lost on these before they were damaged.
     hidden: u64,
@@ -96,7 +96,7 @@ struct LiveCounts<'a> {
     seen: Vec<Seen>,
 }
 
-/// What is there of the headers of a segment.
+/// Which headers of a segment could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
     All,
@@ -131,7 +131,7 @@ impl RebuildProgress<'_> {
     }
 }
 
-/// Rebuilds what is damaged of the map of a store as its checkpoint describes it; nothing if it is not to go on.
+/// Rebuilds the damaged pages of a store's map, as its checkpoint describes the store. `None` if `goes_on` stops it.
 pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
     let watch = RebuildProgress { store: &named.name, goes_on, told: Cell::new(Instant::now()) };
     let mut left: Vec<u32> = core.layout.table().iter().map(|segment| segment.live).collect();
@@ -217,7 +217,7 @@ impl Rebuilt {
         Some(())
     }
 
-    /// Fills in what is proved of some pages.
+    /// Fills in the proved entries of some pages.
     fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &LiveCounts<'_>) {
         let (shape, blocks) = (core.layout.shape(), core.map.blocks());
         let hides_some = counts.seen.iter().zip(counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
@@ -272,7 +272,7 @@ impl Rebuilt {
         self.doubtful + present + absent
     }
 
-    /// Whether some of what is in doubt is so because the disk could not read a page: it may be readable again later.
+    /// Whether a page that the disk could not read leaves blocks in doubt: it may be readable later.
     pub(super) fn may_be_read_later(&self) -> bool {
         self.pages.values().any(|page| page.is_unread() && page.doubtful() > 0)
     }
@@ -318,7 +318,7 @@ impl Rebuilt {
 }
 
 impl<'a> Newest<'a> {
-    /// What is newest of the blocks of some pages; notes what is there of the headers of each segment.
+    /// The newest entries for the blocks of some pages. Notes in `seen` which headers of each segment could be read.
     fn of(
         pages: &'a [MapPage],
         (named, core): (&NamedDevice, &Core),
@@ -374,7 +374,7 @@ impl<'a> Newest<'a> {
         }
     }
 
-    /// Notes what is said of these blocks, as far as they are on these pages.
+    /// Notes an entry for these blocks, as far as they are on these pages.
     fn put(&mut self, blocks: Range<u64>, when: SaidAt, word: u64) {
         let from = self.pages.partition_point(|page| first_of(*page) + PAGE_ENTRIES as u64 <= blocks.start);
         for (nth, page) in self.pages.iter().enumerate().skip(from) {

@@ -172,7 +172,7 @@ impl LogStore {
 }
 
 impl StoreShared {
-    /// What the superblock noted has been told.
+    /// Removes the loss from the superblock, after it was reported.
     fn remove_pending_loss(&self) -> Result<(), LogStoreError> {
         let superblock = self.state.lock().core.superblock.clone();
         if superblock.pending_loss.is_some() {
@@ -198,7 +198,7 @@ impl Recovered {
         copy.into_iter().chain(checkpoint).chain(pages).chain(skipped).collect()
     }
 
-    /// What somebody should know of how it was found.
+    /// Logs what users should know about the opening.
     fn tell(&self, store: &str) {
         for damage in &self.mended() {
             tracing::warn!(store, lost = self.core.map.lost(), "{damage}");
@@ -279,8 +279,8 @@ fn recover_or_look(
 
 /// Reads a store as it was left. Writes nothing.
 ///
-/// Where the log goes on in a page of the map that cannot be used, the page is rebuilt; a store of which a block is
-/// doubtful then is not used unless it is to be salvaged.
+/// If the log continues in a page of the map that cannot be used, the page is rebuilt. If that leaves a block doubtful,
+/// the store is refused, except for salvage.
 pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -> Result<Recovered, LogStoreError> {
     let standing = at_checkpoint(named, options)?;
     let error = match replay(named, standing, Rebuilt::default(), (access, LostPages::Fail)) {

@@ -58,7 +58,7 @@ pub enum Why {
     Old,
     /// The newest copy that was found; there may have been a newer one, or it was discarded.
     OldOrDiscarded,
-    /// What lies where it should be, of which nobody knows the checksum.
+    /// It lies where it should be, but its checksum is not known.
     Unverified,
     /// A copy behind the damaged end of the log: newer than what the store would read.
     BehindEnd,
@@ -101,7 +101,7 @@ pub struct Salvage {
 struct Headless {
     /// Blocks that were written or discarded in them, as the headers after them repeat, in order.
     blocks: Vec<Range<u64>>,
-    /// How many there are of which no header says that.
+    /// Number of chunks whose blocks no header names.
     unknown: u64,
 }
 
@@ -191,7 +191,7 @@ impl Salvage {
         ByteSize(self.superblock.shape.advertised().0 * PAGE_BYTES)
     }
 
-    /// What is damaged of the structures that say where blocks lie.
+    /// The damage to structures that say where blocks lie.
     pub fn damage(&self) -> &[LogStoreError] {
         &self.damage
     }
@@ -201,8 +201,8 @@ impl Salvage {
         self.opened.is_some()
     }
 
-    /// Gives `write` each block that is not empty, in order; `progress` is told how many blocks of how many were looked
-    /// at. Ends with the first error of `write`.
+    /// Gives `write` each block that is not empty, in order. `progress` gets the number of blocks looked at, and that
+    /// of all. Ends with the first error of `write`.
     pub fn copy<E>(
         &mut self,
         mut write: impl FnMut(BlockNo, &[u8]) -> Result<(), E>,

@@ -1,10 +1,9 @@
-//! Skipping what is damaged of the log although it had been flushed: for a store that is to go on without it
-//! (`--salvage`).
+//! Skips damaged parts of the log that had been flushed, for a store that has to go on without them (`--salvage`).
 //!
-//! A chunk whose header is whole is taken, without those of its blocks that are not what was written. A chunk whose
-//! header is damaged is known by what the next one repeats of it. Those blocks are *lost*: the map says so, until they
-//! are written or discarded again, and whoever reads them gets an error. Where the next header does not say which
-//! blocks they are, or only roughly, nothing is skipped: older data would be taken for what was flushed.
+//! A chunk whose header is whole is taken, without its damaged blocks. A chunk whose header is damaged is known by what
+//! the next header repeats of it. Those blocks are *lost*: the map marks them until they are written or discarded
+//! again, and reads of them fail. If the next header does not name the blocks, or only roughly, nothing is skipped:
+//! older data would be taken for the flushed data.
 
 use std::ops::Range;
 
@@ -15,12 +14,12 @@ use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Place, Sequence, Slot, joined};
 
-/// So many blocks may be lost; with more (discards that are lost may speak of any number) the map would not fit into
-/// memory.
+/// The most blocks that may be lost. Lost discards may concern any number of blocks, and with more the map would not
+/// fit into memory.
 const MOST_LOST: u64 = 1 << 22;
 
 impl Replay<'_> {
-    /// Skips the next chunk if it had been flushed, and it is known which blocks are lost with it; whether it did.
+    /// Skips the next chunk if it had been flushed and the blocks lost with it are known. Returns whether it did.
     pub(super) fn skip(&mut self) -> Result<bool, LogStoreError> {
         let (behind, certain) = self.skipped.behind.take().unwrap_or_else(|| {
             let behind = self.behind();

@@ -81,7 +81,7 @@ fn fill_up(store: &LogStore) -> u64 {
     blocks
 }
 
-/// Writes so many blocks, and flushes them.
+/// Writes `count` blocks at random places, and flushes them.
 fn write_at_random(store: &LogStore, random: &mut StdRng, count: u64) {
     for _ in 0..count {
         let block = random.random_range(0..sectors_of(store) / 8);
@@ -134,7 +134,7 @@ fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
     (bytes_of(&*device), truth)
 }
 
-/// A device with these bytes, of which some blocks are damaged.
+/// A device with these bytes and some damaged blocks.
 fn damaged(mut bytes: Vec<u8>, at: &[usize]) -> Arc<dyn BlockDevice> {
     for at in at {
         bytes[at + 77] ^= 0x10;
@@ -154,8 +154,8 @@ fn superblock(bytes: &[u8]) -> format::Superblock {
     format::Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
 }
 
-/// What a power cut may leave: a copy of the superblock that was being written, and a flush of which nobody knows
-/// whether it was answered.
+/// Whether a power cut may leave this: a copy of the superblock that was being written, or a flush that perhaps was not
+/// answered.
 fn is_expected(problem: &Problem) -> bool {
     matches!(problem, Problem::SuperblockCopy(_)) || matches!(problem, Problem::Loss(loss) if !loss.is_certain)
 }

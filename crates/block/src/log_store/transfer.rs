@@ -143,7 +143,7 @@ impl BlockDevice for LogStore {
 }
 
 impl LogStore {
-    /// Reads; `count` is told of it under the lock.
+    /// Reads sectors; `count` is called under the lock.
     pub(super) fn read_sectors(
         &self,
         at: Lba,
@@ -237,8 +237,8 @@ impl StoreShared {
         true
     }
 
-    /// Fills in what is in memory or was never written, and says what has to be read from the disk, by place: what was
-    /// written at random lies scattered, and is read on one way over the disk.
+    /// Fills in blocks that are in memory or were never written. Returns the runs that have to be read from the disk,
+    /// sorted by place: random writes lie scattered, and are read in one pass over the disk.
     fn look_up(
         &self,
         state: &mut MutexGuard<'_, StoreState>,

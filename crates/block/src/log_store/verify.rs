@@ -19,7 +19,7 @@ const FOLLOWED: u64 = 8;
 /// there, four times as many, and so on.
 const NEAR: u32 = 4;
 
-/// So many blocks that cannot be read are passed over at once: of a disk that fails altogether each may take long.
+/// The most unreadable blocks that are skipped in one read: on a disk that fails altogether, each may take long.
 const MOST_FAILED: u32 = 4;
 
 /// The last chunk that begins in blocks that were read from `start` on, and those before it that lead to one another.

@@ -1,9 +1,9 @@
-//! What each sector of a device may hold at a moment of a recording.
+//! The possible contents of each sector of a device at a moment of a recording.
 //!
-//! For every run of sectors in question the versions are kept that it may hold: what was settled before, and changes
-//! that have begun. A change adds itself when it begins. When it is known to be durable, every version that had ended
-//! before it began is gone; what was under way at the same time may lie above or below it. When one version is left it
-//! is settled, and the run is no longer in question.
+//! For every run of sectors in question, all versions that it may hold are kept: the settled one, and changes that have
+//! begun. A change adds itself when it begins. When it is known to be durable, every version that had ended before it
+//! began is dropped. A version that was under way at the same time may have landed before or after it. When one version
+//! is left, it is settled, and the run is no longer in question.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! Keeps every write and flush in order, and makes the states that a power cut can leave.
+//! Records every write and flush in order, and makes the states that a power cut can leave.
 //!
 //! A [`Recorder`] stands before a device and notes in a [`Journal`] when each change began and when it ended. Several
-//! recorders may share a journal, which gives the changes of several devices one order: a hybrid disk's two halves, and
-//! the hybrid disk itself above them. From a [`Recording`] follow
+//! recorders may share a journal, which gives the changes of several devices one order: for instance a hybrid disk's
+//! two halves, and the hybrid disk itself above them. From a [`Recording`] follow
 //!
-//! 1. what each sector of a device may hold at any moment ([`Medium`]), and so what a device that came back from a
-//!    power cut must and must not hold;
+//! 1. the possible contents of each sector at any moment ([`Medium`]), and so what a device must and must not hold
+//!    after a power cut;
 //! 2. the states themselves, as devices to open ([`CrashStates`]).
 //!
-//! The rules are those of [`BlockDevice`]: a write is durable when it was made with [`Durability::Through`] and has
-//! returned, or when a flush that was called for after it returned has returned. Any other write that has begun may be
-//! on the medium, wholly, in part or not at all, whatever happened to those before it.
+//! The rules are those of [`BlockDevice`]. A write is durable when it was made with [`Durability::Through`] and has
+//! returned, or when a flush that began after it returned has returned. Any other write that has begun may be on the
+//! medium, wholly, in part or not at all, independently of the writes before it.
 
 mod medium;
 mod overlay;
@@ -35,7 +35,7 @@ pub use states::{Bounds, CrashState, CrashStates, States, Step};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNo(pub u16);
 
-/// A moment: so many events have happened.
+/// A moment, as the number of events that have happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cut(pub usize);
 

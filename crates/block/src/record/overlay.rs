@@ -23,7 +23,7 @@ enum Fill<'a> {
     Zeroes,
 }
 
-/// Sectors over those of another device. Flushing does nothing, there is nothing to lose.
+/// Sectors over those of another device. Flushing does nothing, since there is nothing to lose.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     geometry: Geometry,

@@ -1,15 +1,15 @@
 //! The states that a power cut can leave behind, over all devices of a recording.
 //!
-//! What is certain is the same in all of them; what is in question ([`Medium`]) takes every shape that follows from
-//! letting some of the changes in question land in some order, each whole or in part, a logical block being new or old
-//! and nothing between. At one moment:
+//! Settled sectors are the same in all of them. Sectors in question ([`Medium`]) take every content that some of the
+//! changes in question can leave, in some order, each landing whole or in part. A logical block is new or old, nothing
+//! between. The states at one moment are:
 //!
-//! 1. up to [`Bounds::whole`] changes in question: every subset of them in every order that makes a difference; else
-//!    none, each alone, every number of the first, and all but one;
-//! 2. if that stays below [`Bounds::torn`] states: for each subset, one of its changes cut at each border between two
-//!    blocks, its first or its last part landing; else states of that kind drawn by the seed;
-//! 3. [`Bounds::sampled`] more, drawn by the seed: any subset in any order, each whole, cut, or with any of its blocks
-//!    landing.
+//! 1. With up to [`Bounds::whole`] changes in question: every subset of them in every order that makes a difference.
+//!    With more: none, each alone, the first n for every n, and all but one.
+//! 2. For each subset, one of its changes cut at each border between two blocks, its first or its last part landing. If
+//!    there are more than [`Bounds::torn`] such states, the seed draws that many.
+//! 3. [`Bounds::sampled`] more, drawn by the seed: any subset in any order, each change whole, cut, or with any of its
+//!    blocks landing.
 //!
 //! No state is made twice at one moment.
 
@@ -28,15 +28,15 @@ use crate::error::BlockError;
 /// How many states to make at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Up to so many changes in question have all their subsets and orders made; at most 7 (13,700 states).
+    /// Up to this many changes in question, all their subsets and orders are made; at most 7 (13,700 states).
     pub whole: usize,
-    /// So many states with one change cut in two, at most.
+    /// The most states with one change cut in two.
     pub torn: usize,
-    /// So many states drawn by the seed beyond that.
+    /// Number of further states that the seed draws.
     pub sampled: usize,
-    /// What the draws follow from.
+    /// Seed of the draws.
     pub seed: u64,
-    /// What discarded sectors hold after a flush.
+    /// The contents of discarded sectors after a flush.
     pub discarded: Discarded,
 }
 
@@ -197,7 +197,7 @@ struct UncertainCell {
     ground: Version,
 }
 
-/// A change of which it is not known whether it landed.
+/// A change that may or may not have landed.
 #[derive(Debug)]
 struct Loose {
     number: ChangeNo,

@@ -1,10 +1,10 @@
-//! What the kernel is told of an error of a device.
+//! The error number that the kernel gets for an error of a device.
 
 use rustix::io::Errno;
 
 use crate::error::BlockError;
 
-/// The error's number, as POSIX has it. Notes it for people here as well.
+/// The error's number in POSIX. Also logs the error for people.
 pub(super) fn errno(error: &BlockError) -> i32 {
     tracing::warn!(%error, "a request failed");
     match error {

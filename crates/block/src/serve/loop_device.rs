@@ -1,7 +1,7 @@
 //! Attaches a file to a free loop device and detaches it, without `losetup`.
 //!
-//! The device is held open for as long as it is attached, and is told to detach itself when nobody has it open any
-//! more. So a program that dies takes its loop device with it, unless a mount still uses it.
+//! The device is held open for as long as it is attached, and has the order to detach itself when nobody has it open
+//! any more. So a program that dies takes its loop device with it, unless a mount still uses it.
 
 mod kernel;
 
@@ -17,11 +17,11 @@ use thiserror::Error;
 
 use crate::file::Access;
 
-/// How often another free device is tried when somebody else was faster.
+/// How often another free device is tried when another program was faster.
 const TRIES: u32 = 32;
 /// How long others, such as udev, may have a detached device open for a look.
 const LET_GO: Duration = Duration::from_secs(5);
-/// What the kernel accepts as `nr_requests` at least, and what the loop driver has of them, where it does not say.
+/// The least that the kernel accepts as `nr_requests`, and the number that the loop driver has if it does not say.
 const LEAST_REQUESTS: u32 = 4;
 const DRIVER_REQUESTS: u32 = 128;
 
@@ -192,17 +192,17 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Lets the driver have so many requests at once, or all it can: a device that was used before has what it was
-    /// given then. The kernel takes `nr_requests` for that only while there is no scheduler; with one, it is the number
-    /// of those that wait.
+    /// Sets how many requests the driver may have at once; without `depth`, to the most it can. A reused device keeps
+    /// the former value otherwise. The kernel takes `nr_requests` for that only while there is no scheduler. With one,
+    /// it is the number of requests that wait.
     fn limit_queue(&self, depth: Option<u32>) -> Result<(), LoopError> {
         let most = self.sysfs("mq/0/nr_tags").ok().and_then(|most| most.trim().parse().ok()).unwrap_or(DRIVER_REQUESTS);
         let depth = depth.map_or(most, |depth| depth.clamp(LEAST_REQUESTS, most));
         let schedulers = self.sysfs("queue/scheduler").unwrap_or_default();
         let chosen = schedulers.split_once('[').and_then(|(_, rest)| rest.split(']').next());
         self.set("queue/scheduler", "none")?;
-        // The number that is shown after a change of the scheduler is not that of the places there are, and the kernel
-        // takes the number that is shown for no change: another one goes first.
+        // After a change of the scheduler the kernel shows another number than it uses, and ignores a write of the
+        // shown number. So a different number goes first.
         let other = if depth > LEAST_REQUESTS { depth - 1 } else { most };
         self.set("queue/nr_requests", &other.to_string())?;
         self.set("queue/nr_requests", &depth.to_string())?;
@@ -228,7 +228,7 @@ impl LoopDevice {
     }
 }
 
-/// Finds a free device and attaches the file; another one if somebody was faster.
+/// Finds a free device and attaches the file; tries another one if another program was faster.
 fn configure(backing: &File, file: &Path, options: &AttachOptions) -> Result<(File, PathBuf), LoopError> {
     let none_free = |source: io::Error| LoopError::NoneFree { source };
     let control = File::options().read(true).write(true).open("/dev/loop-control").map_err(none_free)?;

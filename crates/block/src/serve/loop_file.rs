@@ -1,15 +1,17 @@
-//! A block device as one file, for `losetup`: how a real file system is put on any device of ours.
+//! A block device as one file, for `losetup`: so any of our devices can carry a real file system.
 //!
-//! A FUSE mount of one folder with one file in it, for its owner alone. What makes it a fair stand-in for a disk:
-//! - FOPEN_DIRECT_IO: the kernel caches nothing, the loop device above it does.
-//! - FUSE_ASYNC_DIO, FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32): else the
-//!   kernel hands writes over one by one, and whoever orders them has nothing to choose from.
+//! It is a FUSE mount of one folder with one file in it, for its owner alone. Three settings make it a fair stand-in
+//! for a disk:
+//! - FOPEN_DIRECT_IO: the kernel caches nothing; the loop device above caches.
+//! - FUSE_ASYNC_DIO, FOPEN_PARALLEL_DIRECT_WRITES and as many threads as the device is worth (at most 32). Without them
+//!   the kernel hands over writes one by one, so that nothing below could reorder them.
 //! - The threads are marked as part of the I/O path (PR_SET_IO_FLUSHER): when they need memory, the kernel does not
 //!   wait for pages that only they can write.
 //!
-//! Requests come from `/dev/fuse`. Over io_uring 4 KiB requests through a loop device were 1.3 to 1.75 times as many a
-//! second (a file in memory; reads and writes, one and 16 at a time). But there, a request that waits may need one more
-//! thread, a ring and a process first. Where memory is short their allocation can wait for writes to this very device.
+//! Requests come from `/dev/fuse`. Over io_uring a loop device made 1.3 to 1.75 times as many requests of 4 KiB a
+//! second. That was measured on a file in memory, with reads and writes, one and 16 at a time. But with io_uring a
+//! request that waits may first need one more thread, a ring and a process. When memory is short, their allocation can
+//! wait for writes to this very device.
 //!
 //! A punched hole is written as zeroes that may be unmapped, not discarded: the loop driver uses one call for both, and
 //! a file's hole reads as zeroes.
@@ -78,7 +80,7 @@ pub enum LoopFileError {
 /// A device offered as a file. Dropping it unmounts it if nothing uses it.
 pub struct LoopFile {
     folder: PathBuf,
-    /// Whose end is somebody else's to know: the thread has it as long as it serves.
+    /// A weak reference, as the owner ends the device: the thread holds it as long as it serves.
     device: Weak<dyn BlockDevice>,
     counters: Arc<TrafficCounters>,
     unmounter: Unmounter,
@@ -165,7 +167,7 @@ impl LoopFile {
             return Ok(());
         };
         let failed = |source| LoopFileError::Unmount { folder: self.folder.clone(), source };
-        // Somebody else may have unmounted it: then the thread is at its end.
+        // Another program may have unmounted it: then the thread is at its end.
         if let Err(source) = self.unmounter.unmount()
             && !thread.is_finished()
         {
@@ -178,10 +180,10 @@ impl LoopFile {
     }
 }
 
-/// How long the kernel is told a new size. Writes that never end for a moment can put it off.
+/// How long a new size is reported to the kernel. Writes that never pause can delay it.
 const REFRESH: Duration = Duration::from_secs(20);
 
-/// How long a file that is let go of may stay in use: who looks at a loop device keeps it from being detached for a
+/// How long a released file may stay in use: a program that looks at a loop device keeps it from being detached for a
 /// moment.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -331,7 +333,7 @@ impl Filesystem for OneFile {
     }
 }
 
-/// What the kernel is told of an error of the device.
+/// The error number that the kernel gets for an error of the device.
 fn errno(error: &BlockError) -> Errno {
     Errno::from_raw(super::errno::errno(error))
 }

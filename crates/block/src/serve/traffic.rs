@@ -1,4 +1,4 @@
-//! Counts of what was asked of a device and carried out.
+//! Counts of the requests to a device that were carried out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,32 +1,33 @@
-//! A block device as /dev/ublkbN: Linux' own way for programs to be disks. Data is copied once, and neither FUSE nor a
-//! loop device lies between.
+//! A block device as /dev/ublkbN, Linux' own interface for block devices in programs. Data is copied once, and neither
+//! FUSE nor a loop device lies between.
 //!
 //! Needs Linux 6.5 (`UBLK_F_USER_COPY`) with the module `ublk_drv`, io_uring and root.
 //!
 //! **Start**
 //!
-//! 1. Numbers that killed daemons left behind are given up.
-//! 2. ADD_DEV makes /dev/ublkcN, which nobody but the driver's daemon uses; SET_PARAMS says what the device is like.
+//! 1. Numbers that killed daemons left behind are freed.
+//! 2. ADD_DEV makes /dev/ublkcN, which nobody but the driver's daemon uses. SET_PARAMS describes the device to the
+//!    driver.
 //! 3. The queue's thread asks for a request with every tag, and the workers, if there are any, wait for them.
 //! 4. START_DEV makes /dev/ublkbN. The kernel looks for partitions, so requests come before this returns.
 //!
-//! **A request**: the driver completes a tag's command; the queue's thread hands the request to a worker. The worker
-//! copies the data from or to the request by reading or writing /dev/ublkcN, calls the device, and rings; the queue's
-//! thread brings the result to the driver and asks for the tag's next request with the same command. So as many calls
-//! are under way as the device is worth, and no memory of this process is ever given to the kernel. A device that
-//! answers at once has no workers: the queue's thread calls it.
+//! **A request**: the driver completes a tag's command, and the queue's thread hands the request to a worker. The
+//! worker copies the data from or to the request by reading or writing /dev/ublkcN, calls the device, and rings. The
+//! queue's thread brings the result to the driver and asks for the tag's next request with the same command. So as many
+//! calls are under way as the device is worth, and the kernel never holds memory of this process. A device that answers
+//! at once has no workers: the queue's thread calls it.
 //!
 //! **Stop**
 //!
-//! 1. /dev/ublkbN is claimed alone, which fails while it is mounted or in use by another device.
-//! 2. STOP_DEV: the kernel writes what it has cached, waits for the requests under way, takes /dev/ublkbN away, and
-//!    ends every tag's command.
-//! 3. The queue's thread ends when all commands have, the workers when nothing is left to do.
-//! 4. The files are closed, and DEL_DEV gives up the number; /dev/ublkcN is gone.
+//! 1. /dev/ublkbN is opened exclusively, which fails while it is mounted or in use by another device.
+//! 2. STOP_DEV: the kernel writes its cached data, waits for the requests under way, removes /dev/ublkbN, and ends
+//!    every tag's command.
+//! 3. The queue's thread ends when all commands have ended, and the workers end when nothing is left to do.
+//! 4. The files are closed, and DEL_DEV frees the number; /dev/ublkcN is gone.
 //!
-//! **A daemon that is killed**: io_uring cancels its commands, whereupon the driver fails the requests under way,
-//! refuses new ones and takes /dev/ublkbN away, as recovery is not asked for. /dev/ublkcN stays, without a device; the
-//! next start takes it away (step 1).
+//! **A daemon that is killed**: io_uring cancels its commands. Recovery is not enabled, so the driver then fails the
+//! requests under way, refuses new ones and removes /dev/ublkbN. The file /dev/ublkcN stays, without a device, and the
+//! next start removes it (step 1).
 
 mod error;
 mod kernel;
@@ -243,8 +244,8 @@ impl Registration {
         called.map_err(|source| UblkError::Refused { command, source })
     }
 
-    /// Gives it up. Who still has the device open keeps the number in use, and nobody waits for that where the driver
-    /// permits it.
+    /// Deletes the device. A program that still has it open keeps the number in use. Where the driver permits it,
+    /// nobody waits for that.
     fn delete(&mut self) -> Result<(), UblkError> {
         if !self.is_gone {
             self.is_gone = true;

@@ -1,7 +1,7 @@
-//! Which disk a device belongs to, whether it has a motor, and which commands that understands.
+//! Finds the disk that a device belongs to, whether it has a motor, and which commands that understands.
 //!
-//! The kernel's files say all but the last, for which the disk is asked by INQUIRY. That wakes nothing: disks answer
-//! it, and for ATA disks the kernel does, asleep or not.
+//! The kernel's files say all except the commands; for those, INQUIRY is sent to the disk. That wakes nothing: disks
+//! answer it asleep or not, and for ATA disks the kernel does.
 
 use std::fs;
 use std::io;

@@ -113,7 +113,7 @@ fn refused(device: &Arc<str>) -> impl Fn(sg::CommandError) -> BlockError {
     |error| BlockError::io(device, Operation::Power, None, error.into())
 }
 
-/// A motor that is not there: it believes what it was told last. For files and flash that stand in for a disk.
+/// A motor that does not exist: it reports the last state it was set to. For files and flash that stand in for a disk.
 #[derive(Debug, Default)]
 pub struct NoSpindle {
     asleep: AtomicBool,

@@ -34,12 +34,12 @@ impl Sense {
     pub(super) const ABORTED: u8 = 0x0b;
     pub(super) const ILLEGAL_REQUEST: u8 = 0x05;
 
-    /// Whether the command was carried out: nothing to say, or what was wrong is right again.
+    /// Whether the command was carried out: there was no error, or it was corrected.
     pub(super) fn is_harmless(self) -> bool {
         self.key <= 1
     }
 
-    /// Reads sense data; nothing if they are none.
+    /// Reads sense data; `None` if they are none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Sense> {
         let at = |index: usize| bytes.get(index).copied();
         match at(0)? & 0x7f {

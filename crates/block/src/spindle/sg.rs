@@ -153,8 +153,8 @@ impl Transport for SgIo {
             duration_ms: 0,
             info: 0,
         };
-        // SAFETY: the header is laid out as the kernel's, and its pointers and lengths are those of buffers that
-        // outlive the call; the kernel writes to `data` and `sense` only, both borrowed mutably.
+        // SAFETY: the header has the kernel's layout, and its pointers and lengths are those of buffers that outlive
+        // the call. The kernel writes only to `data` and `sense`, both borrowed mutably.
         let result = unsafe { libc::ioctl(self.file.as_raw_fd(), SG_IO as _, &raw mut header) };
         if result < 0 {
             return Err(io::Error::last_os_error());

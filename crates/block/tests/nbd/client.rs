@@ -1,4 +1,4 @@
-//! A client that sends whatever it is told to, byte by byte.
+//! A client that sends any bytes that the test gives it.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -65,7 +65,7 @@ impl ServedFile {
     }
 }
 
-/// Memory that says that calls at once pay, notes what is asked of it, and fails and waits as told.
+/// Memory that reports that calls at once pay, counts its calls, and fails and waits on demand.
 pub(crate) struct Told {
     pub(crate) memory: Memory,
     pub(crate) geometry: Geometry,
@@ -105,7 +105,7 @@ impl Told {
         self.changed.notify_all();
     }
 
-    /// Waits until so many writes wait.
+    /// Waits until `count` writes wait.
     pub(crate) fn wait_for_writes(&self, count: u64) {
         let mut hold = self.holds_writes.lock();
         self.changed.wait_while(&mut hold, |_| self.waiting.load(Ordering::Relaxed) < count);

@@ -1,5 +1,5 @@
-//! TLS: public clients encrypt, whoever does not or may not is refused, and nobody who stops in the middle holds
-//! anything up.
+//! TLS: public clients encrypt; clients that do not or may not are refused; and a client that stops in the middle
+//! delays nobody.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -200,7 +200,7 @@ fn what_was_sent_before_the_encryption_is_not_taken_for_encrypted() {
     let certificates = Certificates::new();
     let served = Encrypted::new(memory(), certificates.tls(false), Limits::default());
     let mut client = greeted(served.address);
-    // Whoever sits between the two may add to what the client says in the clear.
+    // Someone who sits between the two may add to what the client says in the clear.
     client.write_all(&[option(START_TLS, &[]), option(7, &[0; 6])].concat()).expect("it listens");
     assert_eq!(answered(&mut client), ACK);
     assert!(until_closed(client) < Duration::from_secs(50));

@@ -6,11 +6,11 @@
 //! 3. [`sleep`]: each spin-down policy with each size of flash, on the machine of [`crate::hybrid`].
 //! 4. [`placement`]: what rules that bring files to flash gain, on the machine of [`crate::write_back`].
 //!
-//! They say which runs to make and judge what came of them; whoever asks makes the runs ([`crate::experiment::run`]).
-//! They are apart: the hybrid disk gets the requests as they were recorded, not as a policy would order them.
+//! They list the runs to make and judge the outcomes; the caller makes the runs ([`crate::experiment::run`]). They are
+//! separate: the hybrid disk gets the requests as they were recorded, not as a policy would order them.
 //!
 //! The judgement is the one of `compare`: the figures of a setting are means over the seeds, and where the seeds of two
-//! settings overlap there is no difference. Of settings without a difference, the one that changes least is best.
+//! settings overlap there is no difference. Among settings without a difference, the one that changes least is best.
 
 pub mod placement;
 mod recording;

@@ -86,8 +86,8 @@ pub fn judge(runs: &[(PlacementRun, Outcome)], rules: usize) -> (Samples, Vec<Sa
     (of(None), (0..rules).map(|rule| of(Some(rule))).collect())
 }
 
-/// The rule to take: of those that are level with the one with which programs wait least, the one that brings fewest
-/// bytes to the flash, if they wait less than today. A rule whose files do not fit is `None`.
+/// The rule to take. Among the rules that shorten today's waiting and are level with the one of the least waiting, it
+/// is the one that brings fewest bytes to the flash. A rule whose files do not fit is `None`.
 pub fn best(today: &Samples, rules: &[Option<(Samples, ByteSize)>]) -> Option<usize> {
     let fitting = || rules.iter().enumerate().filter_map(|(place, rule)| Some((place, (*rule)?)));
     let (_, (least, _)) = fitting().min_by(|(_, (one, _)), (_, (other, _))| one.mean.total_cmp(&other.mean))?;

@@ -28,7 +28,7 @@ impl Samples {
         Samples { mean: values().sum::<f64>() / values().count() as f64, least, most }
     }
 
-    /// Half of what lies between the least and the most, in percent of the mean.
+    /// Half of the distance between the least and the most, in percent of the mean.
     pub fn spread(&self) -> f64 {
         if self.mean > 0.0 { (self.most - self.least) * 50.0 / self.mean } else { 0.0 }
     }

@@ -26,8 +26,8 @@ const SPIN_DOWNS: [&str; 3] = [BY_ITSELF, "adaptive", "rent_to_buy"];
 /// Sizes of flash.
 const FLASHES: [ByteSize; 4] = [ByteSize(128 << 20), ByteSize(512 << 20), ByteSize(2 << 30), ByteSize(8 << 30)];
 
-/// Assumed: a drive bears 50,000 starts of its motor, as data sheets of desktop drives have it; in five years that is
-/// so many a day.
+/// The most motor starts a day. Assumed: a drive bears 50,000 starts, as data sheets of desktop drives say, and lasts
+/// five years.
 pub const MOST_STARTS_A_DAY: f64 = 27.0;
 
 /// A shorter recording says nothing: sleep pays after a minute or so, and habits show over hours.
@@ -44,11 +44,11 @@ const DAY_S: f64 = 86_400.0;
 /// Flash and a spin-down policy, and how they did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SleepFigures {
-    /// The flash; none where there is none.
+    /// The flash; `None` if there is none.
     pub flash: Option<ByteSize>,
     /// When the disk may sleep.
     pub spin_down: String,
-    /// What disk and flash take on average.
+    /// The average power of disk and flash.
     pub watts: Samples,
     /// How often the motor starts.
     pub starts_a_day: Samples,
@@ -80,7 +80,7 @@ pub enum SleepAdvice {
 pub struct SleepJudgement {
     /// A disk that never sleeps, without flash.
     pub today: SleepFigures,
-    /// What is better; none where nothing is.
+    /// The better setting; `None` if nothing is better.
     pub best: Option<SleepFigures>,
     /// Where the disk's watts come from.
     pub disk_watts: String,
@@ -93,7 +93,7 @@ pub struct SleepJudgement {
 /// What a run tries, and with which seed.
 #[derive(Debug, Clone)]
 pub struct SleepRun {
-    /// The flash; none where there is none.
+    /// The flash; `None` if there is none.
     pub flash: Option<ByteSize>,
     /// When the disk may sleep.
     pub spin_down: &'static str,
@@ -144,7 +144,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
     Ok(runs)
 }
 
-/// What these runs come to; none if today's setting is not among them.
+/// The result of these runs; `None` if today's setting is not among them.
 pub fn judge(runs: &[(SleepRun, HybridOutcome)]) -> Option<SleepJudgement> {
     let mut tally = Tally::new();
     for (run, outcome) in runs {
@@ -194,7 +194,7 @@ mod tests {
     const SMALL: Option<ByteSize> = Some(ByteSize(128 << 20));
     const LARGE: Option<ByteSize> = Some(ByteSize(8 << 30));
 
-    /// A day with each seed at so many watts of the disk, one of the flash, and so many starts.
+    /// One day for each seed, with the given watts of the disk, one watt of the flash, and `starts` motor starts.
     fn runs(
         flash: Option<ByteSize>,
         spin_down: &'static str,

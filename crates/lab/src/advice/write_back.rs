@@ -17,8 +17,8 @@ use crate::write_back::{Fit, MOST_SHOWN, MachineSpec, ReplayOptions, Sweep, Writ
 /// What Linux does today.
 pub const KERNEL: &str = "file:chunk=4MiB";
 
-/// What is tried: the kernel, and the policies that go by the place on the disk, the usual choices first. Those that go
-/// by files cannot be told apart on a trace of blocks.
+/// The policies to try: the kernel, and those that go by the place on the disk, the usual choices first. On a trace of
+/// blocks, policies that go by files would all do the same.
 pub const POLICIES: [&str; 7] = [KERNEL, "sweep", "cscan", "zone_segment", "zone", "wow", "stow"];
 
 /// A policy with a size of memory, and how it did.
@@ -49,11 +49,11 @@ pub enum Reason {
 pub struct WriteBackAdvice {
     /// The policy of today with the memory that there is.
     pub today: WriteBackFigures,
-    /// What is better; none where there is no difference.
+    /// The better setting; `None` if there is no difference.
     pub best: Option<WriteBackFigures>,
-    /// What decided.
+    /// The reason for it.
     pub reason: Option<Reason>,
-    /// What is better with the memory that there is, where the best needs more.
+    /// The better setting with the present memory, if the best one needs more.
     pub with_todays_memory: Option<WriteBackFigures>,
     /// All that was tried, in the order of preference.
     pub tried: Vec<WriteBackFigures>,
@@ -109,7 +109,7 @@ pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackC
     Ok(all)
 }
 
-/// What the runs of [`plan`] come to; none if today's setting is not among them.
+/// The result of the runs of [`plan`]; `None` if today's setting is not among them.
 pub fn judge(outcomes: &[Outcome], today: Today<'_>) -> Option<WriteBackAdvice> {
     let Today { memory, policy, .. } = today;
     let mut tally = Tally::new();
@@ -174,7 +174,7 @@ pub fn plan_again(
     Ok(all)
 }
 
-/// What the runs of [`plan_again`] come to; none if there is nothing to confirm.
+/// The result of the runs of [`plan_again`]; `None` if there is nothing to confirm.
 pub fn confirm(advice: &WriteBackAdvice, outcomes: &[Outcome]) -> Option<Confirmation> {
     let best = advice.best.as_ref()?;
     let figures = |of: &WriteBackFigures, is_seeded: bool| {
@@ -197,7 +197,7 @@ pub fn confirm(advice: &WriteBackAdvice, outcomes: &[Outcome]) -> Option<Confirm
     Some(Confirmation { repeats: again == *best, today, best: once, agrees })
 }
 
-/// The best, and why; none where nothing is better than today.
+/// The best, and why; `None` if nothing is better than today.
 fn choose(tried: &[WriteBackFigures], today: &WriteBackFigures) -> Option<(WriteBackFigures, Reason)> {
     let no_worse: Vec<&WriteBackFigures> =
         tried.iter().filter(|of| !today.waited_s.is_less_than(&of.waited_s)).collect();

@@ -72,7 +72,7 @@ pub struct Commands {
     pub extra_disconnect: Option<ExtraDisconnect>,
 }
 
-/// A write that leaves the bus once more; milliseconds, each in place of what another write takes.
+/// A write that leaves the bus once more; in milliseconds. Each value replaces that of another write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtraDisconnect {

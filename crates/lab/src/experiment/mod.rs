@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex};
 
 pub use error::LabError;
 
-/// What a run is watched with: told which share of it (0 to 1) is done, where its input can tell. False ends the run.
+/// Watches a run: gets the share of it (0 to 1) that is done, if its input can tell. False ends the run.
 pub type Watch<'a> = dyn FnMut(Option<f64>) -> bool + 'a;
 
 /// A kind of modelled machine.
 pub trait Machine: Clone + Debug + Sync + Sized {
-    /// What is asked of it.
+    /// The input of a run.
     type Input: Debug + Send + Sync;
-    /// What comes of a run.
+    /// The outcome of a run.
     type Outcome: Clone + Debug + Send;
 
     /// A text that two cells share only when they are the same run.
     fn identity(cell: &Cell<Self>) -> String;
 
-    /// What a run is called while it is under way.
+    /// The name of a run while it is under way.
     fn label(cell: &Cell<Self>) -> String;
 
     /// How much was simulated in a run, such as `3.5 s of modelled time`.
@@ -45,7 +45,7 @@ pub(crate) fn modelled_time(seconds: f64) -> String {
 /// One run: everything that it depends on.
 #[derive(Debug, Clone)]
 pub struct Cell<M: Machine> {
-    /// What is asked of the machine.
+    /// The input.
     pub input: Arc<M::Input>,
     /// The machine.
     pub machine: M,

@@ -21,12 +21,12 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// Devices that spin and have nothing to do.
+    /// Devices that spin and are idle.
     pub(super) fn new(disk: Station, flash: Station) -> Alone {
         Alone { disk, flash, now: Nanos(0), done: Vec::new() }
     }
 
-    /// The times of a flush of what the log holds now.
+    /// The times of a flush of the log's present contents.
     pub(super) fn flush(&mut self, now: Nanos, setup: &HybridSetup, log: &Log) -> FlushTimes {
         self.advance(now.max(self.now));
         let mut flush = Flush::new(setup.algorithm, setup.memory, log);

@@ -1,8 +1,14 @@
 //! The event loop.
 //!
-//! What happens next is the earliest of: the next request, an event of the disk or the flash, the moment at which the
-//! disk may sleep, the moment at which it has been quiet for long enough, and the end. At one moment, what the devices
-//! have done comes first, then what arrives, then what follows from both ([`Engine::settle`]).
+//! The next event is the earliest of these:
+//! - the next request
+//! - an event of the disk or the flash
+//! - the moment at which the disk may sleep
+//! - the moment at which it has been quiet for long enough
+//! - the end
+//!
+//! At one moment, completions of the devices come first, then arrivals, then what follows from both
+//! ([`Engine::settle`]).
 
 use std::collections::VecDeque;
 
@@ -46,7 +52,7 @@ enum WakeReason {
     End,
 }
 
-/// A hybrid disk and what is asked of it.
+/// A hybrid disk and its input.
 pub(super) struct Engine<'a, P> {
     setup: &'a HybridSetup,
     input: &'a HybridInput,
@@ -298,7 +304,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         *count += 1;
     }
 
-    /// Somebody needs the disk itself.
+    /// A request needs the disk itself.
     fn need_disk(&mut self) {
         if !self.needed {
             self.needed = true;

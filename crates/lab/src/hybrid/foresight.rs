@@ -1,4 +1,4 @@
-//! What the offline spin-down policy is told: when the disk would next be needed, if it slept from now on.
+//! The future for the offline spin-down policy: when the disk would next be needed, if it slept from now on.
 
 use umbrella_policy::flash_cache::{Fill, Log, LogMap, LogSector, Moment, Source};
 use umbrella_units::{Nanos, SectorRange};
@@ -6,8 +6,8 @@ use umbrella_units::{Nanos, SectorRange};
 use super::input::{Arrival, Direction};
 use super::setup::HybridSetup;
 
-/// When a sleeping disk would be needed by one of `coming`, none of which is later than `until`; `NEVER` if not before.
-/// What the log could not use at its end is not looked at.
+/// When one of the arrivals in `coming` would need a sleeping disk; `NEVER` if none does. None of them is later than
+/// `until`. Space that the log could not use at its end is not considered.
 pub(super) fn next_need(setup: &HybridSetup, log: &Log, coming: &[Arrival], until: Nanos, endless: bool) -> Nanos {
     let mut added = LogMap::default();
     let Fill { mut used, size } = log.fill();

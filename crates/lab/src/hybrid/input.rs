@@ -1,4 +1,4 @@
-//! What a hybrid disk is asked for: a trace laid out on the disk, or the synthetic week.
+//! The input of a hybrid disk: a trace laid out on the disk, or the synthetic week.
 
 use std::path::Path;
 use std::sync::Arc;

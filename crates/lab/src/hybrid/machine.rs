@@ -13,7 +13,7 @@ impl Machine for HybridSetup {
     type Input = HybridInput;
     type Outcome = HybridOutcome;
 
-    /// Inputs are told apart by their names.
+    /// Inputs are identified by their names.
     fn identity(cell: &Cell<HybridSetup>) -> String {
         format!("{} {:?}", cell.input.name, cell.machine)
     }

@@ -26,7 +26,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// A request that arrived then, and waits for so many requests to devices; they all have its name.
+    /// A request that arrived then, and waits for `parts` requests to devices. They all have its name.
     pub(super) fn begin(&mut self, arrived: Nanos, parts: u32) -> RequestId {
         let number = FIRST + self.count;
         self.count += 1;

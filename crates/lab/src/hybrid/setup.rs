@@ -69,7 +69,7 @@ impl Default for HybridSetup {
 }
 
 impl HybridSetup {
-    /// How it behaves; what it does not say is as the live engine has it unless told otherwise.
+    /// The options of the log. Settings that are missing here are those of the live engine's default.
     pub(super) fn options(&self) -> flash_cache::Options {
         let HybridSetup { when, high, algorithm, memory, .. } = *self;
         flash_cache::Options { when, high, algorithm, memory, ..flash_cache::Options::default() }

@@ -24,7 +24,7 @@ impl Station {
         Station { device, waiting: VecDeque::new(), under_way: 0 }
     }
 
-    /// Whether it has no more than so many requests to serve.
+    /// Whether it serves at most `requests` requests.
     pub(super) fn is_idle_but(&self, requests: usize) -> bool {
         self.under_way <= requests
     }

@@ -1,5 +1,5 @@
-//! The event loop on devices of which each request takes a round time, so that every time can be worked out by hand,
-//! and its data kept track of on modelled ones.
+//! The event loop: its times on devices whose requests take a round time each, so that every time can be worked out by
+//! hand, and its data on modelled devices.
 
 mod contents;
 mod times;
@@ -69,7 +69,7 @@ fn clockwork(each: Nanos, power: PowerSpec) -> Powered {
     Powered::new(Box::new(Clockwork { each, free_at: Nanos(0), under_way: VecDeque::new() }), power)
 }
 
-/// A log of so many sectors; the disk sleeps after 10 s.
+/// A log of `log` sectors; the disk sleeps after 10 s.
 fn small(log: u64) -> HybridSetup {
     let cache = Cache::Finite(ByteSize(log * SECTOR_BYTES));
     HybridSetup { cache, spin_down: "fixed:timeout=10s".to_owned(), ..HybridSetup::default() }
@@ -87,7 +87,7 @@ fn write(millis: u64, start: u64, sectors: u64) -> Arrival {
     at(millis, Direction::Write, start, sectors)
 }
 
-/// On a disk of 10 ms a request with a flash of 1 ms, watched for so many seconds.
+/// A run of `seconds` seconds, with 10 ms for each request of the disk and 1 ms for each of the flash.
 fn run_for(seconds: u64, setup: &HybridSetup, arrivals: &[Arrival]) -> HybridOutcome {
     let input = HybridInput::new("by hand", arrivals.to_vec(), Nanos::from_secs(seconds));
     let devices = || (clockwork(Nanos::from_millis(10), DISK), clockwork(Nanos::from_millis(1), FLASH));

@@ -1,18 +1,18 @@
-//! `desktop_week`: seven days of one person's desktop, drawn from a seed, for those who have no trace.
+//! `desktop_week`: seven days of one person's desktop, drawn from a seed, for users who have no trace.
 //!
-//! Every figure of it is assumed; none was fitted to anything.
+//! All figures are assumed; none was fitted to anything.
 //!
 //! - At any hour, a background: every three minutes or so a few small writes to a journal, a log and an inode, as
 //!   daemons cause them.
-//! - From Monday to Friday, 9 to 12 and 13 to 17:30; on Saturday and Sunday, 19 to 22, more slowly: actions of the
-//!   user, half a minute apart on average, with pauses of ten minutes or so. An action opens a program (reads in runs;
-//!   half of them find all in memory and read nothing), browses (small rewrites of a hot set), or saves a document (a
-//!   few writes, and metadata).
+//! - From Monday to Friday, 9 to 12 and 13 to 17:30, and more slowly on Saturday and Sunday, 19 to 22: actions of the
+//!   user. They are half a minute apart on average, with pauses of ten minutes or so. Opening a program reads in runs,
+//!   or nothing in half of the cases, since all is in memory. Browsing rewrites small parts of a hot set. Saving a
+//!   document makes a few writes, and writes metadata.
 //! - Twice a working day a large copy: hundreds of megabytes in sequence, read from one place and written to another.
 //! - Each night at three, a job that reads a few thousand small pieces and writes a few hundred.
 //!
-//! Addresses: metadata and hot data in the first tenth of 100 GB, programs behind, documents in the middle, large files
-//! in the second half.
+//! Addresses: metadata and hot data are in the first tenth of 100 GB, programs behind them, documents in the middle,
+//! large files in the second half.
 
 use umbrella_units::{BLOCK_SECTORS, Lba, Nanos, SectorRange};
 

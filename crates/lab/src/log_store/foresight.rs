@@ -1,4 +1,4 @@
-//! What a scheme that knows the future is told: when each version of a block dies.
+//! The future for a scheme that knows it: when each version of a block dies.
 
 use umbrella_policy::log_layout::Clock;
 use umbrella_units::{BlockNo, Pages};
@@ -16,7 +16,7 @@ pub(super) struct Deaths {
 const NEVER: u32 = u32::MAX;
 
 impl Deaths {
-    /// Of the first writing of the data in a log that is so full, and of the run until so many blocks are written.
+    /// Covers the first writing of the data in a log of that utilisation, and the run until `until` blocks are written.
     pub(super) fn of(input: &LogInput, utilisation: Percent, until: Pages) -> Deaths {
         let mut by_birth = Vec::new();
         let mut alive = vec![NEVER; (input.blocks().0 + input.cold(utilisation)) as usize];
@@ -37,7 +37,7 @@ impl Deaths {
         Deaths { by_birth }
     }
 
-    /// When the version that is written at `birth` dies; nothing if it never does.
+    /// When the version that is written at `birth` dies; `None` if it never does.
     pub(super) fn death(&self, birth: Clock) -> Option<Clock> {
         let death = self.by_birth.get(birth.0 as usize).copied()?;
         (death != NEVER).then_some(Clock(u64::from(death)))

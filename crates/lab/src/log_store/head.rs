@@ -12,14 +12,14 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A request for so many blocks there.
+    /// Serves a request for `blocks` blocks there.
     pub(super) fn serve(&mut self, start: Place, blocks: Pages) {
         self.travel.distance.0 += self.at.abs_diff(start.0);
         self.travel.requests += 1;
         self.at = start.0 + blocks.0;
     }
 
-    /// How far they went.
+    /// How far the heads went.
     pub(super) fn travel(&self) -> Travel {
         self.travel
     }

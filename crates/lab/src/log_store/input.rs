@@ -1,4 +1,4 @@
-//! What a store is asked for.
+//! The input of a store.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ pub struct LogInput {
     pub name: String,
     /// What was left out of the trace that it is.
     pub skipped: Skipped,
-    /// The trace that it is of, or of a disk of which; its own name where it is of none.
+    /// The trace that it comes from, whole or one of its disks; its own name if it comes from none.
     pub source: String,
     is_trace: bool,
-    /// The disk that the log is as large as; none where the log is as large as the data and the utilisation ask for.
+    /// The disk that the log is as large as. `None` if the size of the log follows from the data and the utilisation.
     disk: Option<DiskFill>,
     requests: Arc<[Request]>,
     blocks: Pages,
@@ -168,14 +168,14 @@ impl LogInput {
         self.blocks
     }
 
-    /// How many blocks hold data at a time, at most: all, but for those that are discarded.
+    /// The most blocks that hold data at a time: all of them, except those that are discarded.
     pub fn most_live(&self) -> Pages {
         self.most_live
     }
 
-    /// The blocks that hold data at the beginning, in the order of their addresses, as they will each time that the
-    /// requests begin again: all but those that end discarded. On a disk, blocks that are never touched lie between
-    /// them; their numbers are behind all others.
+    /// The blocks that hold data at the beginning, in the order of their addresses. It is the same set each time that
+    /// the requests begin again: all blocks except those that end discarded. On a disk, blocks that are never touched
+    /// lie between them; their numbers are behind all others.
     pub(super) fn filled(&self, utilisation: Percent) -> impl Iterator<Item = BlockNo> + '_ {
         let touched = self.blocks.0;
         let cold = self.cold(utilisation);
@@ -190,8 +190,8 @@ impl LogInput {
         blocks.filter(is_filled).map(BlockNo)
     }
 
-    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) of which the data, or the disk, fill 2,048, but
-    /// at least 8.
+    /// Blocks of a segment: the largest power of two up to 256 (1 MiB) for which the data, or the disk, fill 2,048
+    /// segments. The least is 8.
     pub fn segment_blocks(&self) -> u32 {
         let data = self.disk.as_ref().map_or(self.most_live, |disk| disk.blocks);
         let fitting = (data.0 / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT);

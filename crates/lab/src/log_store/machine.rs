@@ -11,7 +11,7 @@ use super::setup::LogSetup;
 use super::store::{Store, Stuck};
 use crate::experiment::{Cell, LabError, Machine, Watch};
 
-/// The user writes so many times what the log holds.
+/// How many times the user writes the contents of the log.
 const REWRITES: u64 = 4;
 
 /// Requests between two looks at whether to go on.
@@ -24,7 +24,7 @@ impl Machine for LogSetup {
     type Input = LogInput;
     type Outcome = LogOutcome;
 
-    /// Inputs are told apart by their names.
+    /// Inputs are identified by their names.
     fn identity(cell: &Cell<LogSetup>) -> String {
         format!("{} {:?}", cell.input.name, cell.machine)
     }

@@ -38,7 +38,7 @@ impl Packing {
         Packing { runs }
     }
 
-    /// The disk of so many pages, made smaller if it is large.
+    /// The disk of `pages` pages, made smaller if it is large.
     fn disk(&self, pages: u64) -> DiskFill {
         let touched = self.rank(u64::MAX);
         let gap = |at: usize, end: u64| {
@@ -71,9 +71,9 @@ fn pages_of(record: &Record, area: BlockNo, end_of_data: ByteSize) -> (u64, u64)
     (area.0.saturating_add(first), area.0.saturating_add(last))
 }
 
-/// A larger disk is made smaller, down to so many blocks.
+/// A larger disk is made smaller, down to this number of blocks.
 const LARGE: u64 = 1 << 18;
-/// And down to so many times what is touched of it.
+/// It is made no smaller than this number of times the touched blocks.
 const TOUCHED: u64 = 4;
 
 /// What a request does with which pages.

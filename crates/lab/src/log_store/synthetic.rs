@@ -1,8 +1,8 @@
 //! Inputs drawn from a seed: locality x/y, and Zipf.
 //!
-//! x/y: x % of the accesses go to y % of the data, the hot ones. The other updates go to half of what remains, the cold
-//! ones; the other half is never updated, but read as the cold ones are. Hot, cold and read-only blocks are mixed at
-//! random. Source: R-LFS, section 5.1.
+//! x/y: x % of the accesses go to y % of the data, the hot blocks. The other updates go to the cold blocks, half of the
+//! remaining data. The other half is never updated, but read as often as the cold blocks. Hot, cold and read-only
+//! blocks are mixed at random. Source: R-LFS, section 5.1.
 
 use umbrella_units::{BlockNo, Extent, Pages};
 
@@ -27,7 +27,7 @@ fn shuffled(rng: &mut Rng, count: u64) -> Vec<u64> {
 }
 
 impl LogInput {
-    /// Locality x/y, so many requests of which some read.
+    /// `requests` requests with locality x/y; the share `reads` of them reads.
     pub fn hot_cold(
         (x, y): (Percent, Percent),
         blocks: Pages,

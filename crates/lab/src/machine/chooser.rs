@@ -1,14 +1,14 @@
-//! Who chooses the pages that the thresholds demand: the policy, and for writers that are held up another one, if it is
-//! said so.
+//! Chooses the pages that the thresholds demand. The policy chooses, or for throttled writers another one, if
+//! configured.
 //!
 //! In Linux 2.6.12 the background thread goes through `background_writeout()`, a throttled writer through
-//! `balance_dirty_pages()` (mm/page-writeback.c). Who changes the one (TESA, III-C) leaves the other as it was: while
-//! writers are throttled each of them writes a batch in turn with the background thread, by the kernel's own order.
+//! `balance_dirty_pages()` (mm/page-writeback.c). TESA (III-C) changes the one and leaves the other as it was. So while
+//! writers are throttled, each of them writes a batch in turn with the background thread, in the kernel's own order.
 
 use umbrella_policy::writeback::{DirtyPage, Event, Needs, WriteBack};
 use umbrella_units::{Nanos, Pages};
 
-/// The policy, and by what throttled writers write if they do not ask it. Both know the same pages.
+/// The policy, and the one for throttled writers if they do not use it. Both know the same pages.
 #[derive(Debug)]
 pub(super) struct Chooser {
     policy: WriteBack,
@@ -35,7 +35,7 @@ impl Chooser {
         }
     }
 
-    /// Chooses pages while so many writers are throttled.
+    /// Chooses pages while `throttled` writers are throttled.
     pub(super) fn select(&mut self, now: Nanos, want: Pages, throttled: usize, out: &mut Vec<DirtyPage>) {
         let Some(writers) = &mut self.writers else { return self.policy.select(now, want, out) };
         let turn = self.turn % (throttled + 1);

@@ -9,7 +9,7 @@ use crate::workload::Step;
 pub(super) enum Wait {
     /// It goes on at a time that is in the queue of events.
     Ready,
-    /// So many pages have to come or go first.
+    /// It waits for this many pages to come or go.
     Pages,
     /// Too much is dirty (`balance_dirty_pages`).
     Throttled,

@@ -108,7 +108,7 @@ impl MachineCounters {
         self.phases.iter().zip(ends).map(phase).collect()
     }
 
-    /// The run's outcome, but for what the disk counted.
+    /// The run's outcome, except the disk's own counters.
     pub(super) fn outcome(&self, setting: Setting, finished: Nanos, drained: Nanos, interrupted: bool) -> Outcome {
         Outcome {
             setting,

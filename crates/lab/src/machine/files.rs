@@ -14,11 +14,11 @@ use crate::workload::Step;
 pub enum Layout {
     /// Nothing but blocks: page `n` of [`FileId::DEVICE`] is block `n`. For traces.
     Device,
-    /// A file system like ext2, made with this seed: empty, or with so many percent of its room taken by old files.
+    /// A file system like ext2, made with this seed. It is empty, or old files take a share of its room.
     FileSystem {
-        /// The seed of what is random in it.
+        /// The seed of its random parts.
         seed: u64,
-        /// The share that old files take; 0: none.
+        /// The share that old files take, in percent; 0: none.
         aged_percent: u32,
     },
 }
@@ -189,7 +189,7 @@ impl Files {
         Ok(())
     }
 
-    /// Gives so many promised pages their blocks, together.
+    /// Gives `pages` promised pages their blocks, together.
     pub(super) fn allocate_delayed(
         &mut self,
         first: PageKey,
@@ -215,7 +215,7 @@ impl Files {
         }
     }
 
-    /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
+    /// Adds the metadata blocks that were freed since the last call. Dirty ones among them need not be written.
     pub(super) fn forgotten(&mut self, out: &mut Vec<BlockNo>) {
         if let Some(ext2) = &mut self.ext2 {
             ext2.forgotten(out);
@@ -353,12 +353,12 @@ impl Files {
         }
     }
 
-    /// The staged files used longest ago, with so many pages together.
+    /// The staged files used longest ago, with at least `pages` pages together.
     pub(super) fn staged_longest(&self, pages: u64) -> Vec<FileId> {
         self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(Pages(pages)))
     }
 
-    /// So many pages that should have left are staged still.
+    /// `pages` pages that should have left are still staged.
     pub(super) fn still_owed(&mut self, pages: u64) {
         self.owed += pages as f64;
     }
@@ -381,8 +381,9 @@ impl Files {
         self.staging.as_mut().is_some_and(|staging| staging.write(file, ByteSize(bytes)) == Staged::Transform)
     }
 
-    /// Staged files that have to leave, because reclaim took so many of the `cached` pages: as large a share of the
-    /// staged ones, as a kernel's shrinkers give. `short` more leave because reclaim found nothing else to take.
+    /// Staged files that have to leave because reclaim took `reclaimed` of the `cached` pages. They give up the same
+    /// share of the staged pages, as a kernel's shrinkers do. `short` more pages leave because reclaim found nothing
+    /// else to take.
     pub(super) fn pressure(&mut self, reclaimed: u64, cached: u64, short: u64) -> Vec<FileId> {
         let Some(staging) = &mut self.staging else { return Vec::new() };
         self.owed += reclaimed as f64 * staging.pages().0 as f64 / cached.max(1) as f64 + short as f64;

@@ -1,10 +1,10 @@
-//! When dirty pages are written: above the thresholds the policy chooses, in batches; what is dirty for too long, what
-//! somebody waits for, and the rest at the end go without being chosen.
+//! Decides when dirty pages are written. Above the thresholds the policy chooses pages, in batches. Without being
+//! chosen, pages are written when they are dirty for too long, when a client waits for them, and at the end.
 //!
-//! Staged files leave where the policy is asked ([`Computer::choose`]): of each unit that the write-out wants as many
-//! pages of the files used longest ago get their places first, and then the policy chooses among all that is dirty
-//! (MRAM 3.1.3: pdflush, when it is woken to write, looks for staged files and transforms them, so that they can be
-//! written). Not on the timer, which asks nobody (3.2.1).
+//! Staged files leave where the policy is asked ([`Computer::choose`]). For each unit that the write-out wants, as many
+//! pages of the files used longest ago get their places first. Then the policy chooses among all dirty pages. So does
+//! pdflush when it is woken to write: it looks for staged files and transforms them, so that they can be written (MRAM
+//! 3.1.3). On the timer, which asks no policy, staged files do not leave (3.2.1).
 
 use umbrella_model::page_cache::Begin;
 use umbrella_policy::writeback::{DirtyPage, Event};
@@ -58,7 +58,7 @@ impl Computer {
         throttled.then_some((batch, WriteReason::Threshold))
     }
 
-    /// Lets staged files leave, then queues what the policy chooses; false when there is nothing to choose.
+    /// Lets staged files leave, then queues the pages that the policy chooses; false when there are none to choose.
     fn choose(&mut self, now: Nanos, want: u64, reason: WriteReason) -> bool {
         self.transform_longest(now, want);
         self.note_memory();
@@ -91,8 +91,8 @@ impl Computer {
         any
     }
 
-    /// The processor's time for looking at all zones once for each target; a target is written whole, and is no dirty
-    /// zone any more. There were so many dirty zones before.
+    /// Charges the processor's time for looking at all zones once for each target. There were `before` dirty zones. A
+    /// target is written whole, and is no dirty zone any more.
     fn charge_zones(&mut self, now: Nanos, before: u64) {
         let each = self.config.bookkeeping.zone;
         if each > Nanos(0) && before > 0 {
@@ -237,7 +237,7 @@ impl Computer {
                 false
             }
             Begin::NotWanted => {
-                // What somebody waits for was written before, or is gone; it may be dirty again since.
+                // A page that a client waits for was written before, or is gone; it may be dirty again since.
                 if syncing.contains_key(&waiting.page) && !cache.is_under_write_back(waiting.page) {
                     gone.push(waiting.page);
                 }

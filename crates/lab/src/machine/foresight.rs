@@ -1,9 +1,9 @@
-//! The future, for offline policies: until when each page's content is worth writing, which is until the page is
-//! written again, or cut off, or deleted with its file.
+//! The future, for offline policies: until when each page's content is worth writing. That is until the page is written
+//! again or cut off, or deleted with its file.
 //!
-//! A first run of the same input logs the ends of every page's contents; the run of the offline policy looks its pages
-//! up there, the n-th of a page after the n-th. The clients of a closed loop are a little faster or slower in the
-//! second run, so times there are estimates; the order of one page's writes is exact.
+//! A first run of the same input logs the ends of every page's contents. The run of the offline policy looks up its
+//! pages there, the n-th write of a page with the n-th end. The clients of a closed loop are a little faster or slower
+//! in the second run, so times there are estimates; the order of one page's writes is exact.
 
 use rustc_hash::FxHashMap;
 use umbrella_units::{ByteSize, Nanos, PageKey};

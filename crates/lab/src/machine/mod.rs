@@ -1,15 +1,15 @@
-//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides what of it goes
-//! to a modelled disk.
+//! The event loop that joins a policy and the models: clients write to a page cache, a policy decides which of its
+//! pages go to a modelled disk.
 //!
-//! Everything happens in virtual time. Three things make time go on: a client that is ready, the disk, and the periodic
-//! write-back; the earliest is next, and on a tie the disk goes first, then the periodic write-back, then clients in
-//! the order in which they became ready. So a run depends on its input and seed only.
+//! Everything happens in virtual time. Three things advance it: a client that is ready, the disk, and the periodic
+//! write-back. The earliest is next. On a tie the disk goes first, then the periodic write-back, then clients in the
+//! order in which they became ready. So a run depends only on its input and seed.
 //!
-//! - `client.rs`: what a client is, and why it waits; `step.rs`: what its steps do.
-//! - `pages.rs`: reads, read-ahead, metadata blocks, and what the page cache tells the policy.
+//! - `client.rs`: a client, and why it waits; `step.rs`: what its steps do.
+//! - `pages.rs`: reads, read-ahead, metadata blocks, and the events that the page cache passes to the policy.
 //! - `flusher.rs`: when pages are written (thresholds, expiry, reclaim, fsync), as the page cache demands and the
 //!   policy decides; `queue.rs`: how they become requests.
-//! - `chooser.rs`: whom they ask. `files.rs`: where files lie on disk, and staging.
+//! - `chooser.rs`: which policy chooses them. `files.rs`: where files lie on disk, and staging.
 
 mod chooser;
 mod client;
@@ -76,7 +76,7 @@ pub enum RunError {
     /// The workload does what no file system allows.
     #[error("the file system refuses: {0}")]
     Files(#[from] AllocError),
-    /// It was told to end before it began.
+    /// The watcher ended it before it began.
     #[error("ended while the file system was aged")]
     Stopped,
     /// An address lies beyond the disk's end.
@@ -141,7 +141,7 @@ pub struct Computer {
     counters: MachineCounters,
     /// What the disk had done when the last client finished.
     at_finish: AtFinish,
-    /// Events until the watcher is asked again.
+    /// Events until the next call of the watcher.
     until_watch: u32,
     /// When clients were last woken because nothing would have happened.
     helped_at: Option<Nanos>,
@@ -158,7 +158,7 @@ pub struct Computer {
     keys: Vec<PageKey>,
 }
 
-/// How often the watcher is asked, in events.
+/// Number of events between two calls of the watcher.
 const WATCH_EVERY: u32 = 1 << 14;
 
 impl Computer {
@@ -173,7 +173,7 @@ impl Computer {
         Computer::watched(config, layout, policy, disk, schedule, &mut || true)
     }
 
-    /// The same; `go_on` is asked now and then while the file system is aged, which takes time.
+    /// The same; `go_on` is called now and then while the file system is aged, which takes time.
     pub fn watched(
         config: Config,
         layout: Layout,
@@ -330,7 +330,7 @@ impl Computer {
     fn next_time(&self, now: Nanos) -> Result<Nanos, RunError> {
         let client = self.ready.peek().map(|Reverse((at, _, _))| *at);
         let disk = self.queue.next_event();
-        // The timer does nothing unless something is dirty, or somebody waits whom it makes look again.
+        // The timer does nothing unless something is dirty, or a waiting client looks again because of it.
         let looked_for = !self.throttled.is_empty() || !self.starved.is_empty();
         let others = client.is_some() || disk.is_some();
         let timer = self.next_timer().filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));
@@ -343,7 +343,7 @@ impl Computer {
         self.next_wake.into_iter().chain(self.next_commit).min()
     }
 
-    /// The processor is busy for so long, whoever it works for.
+    /// Occupies the processor for this long, whatever the work is for.
     fn charge(&mut self, now: Nanos, time: Nanos) {
         self.cpu_free = self.cpu_free.max(now) + time;
     }

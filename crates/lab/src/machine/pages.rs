@@ -9,7 +9,7 @@ use super::step::METADATA_ROOM;
 use super::{Computer, RunError, Waiters, WriteLog};
 
 impl Computer {
-    /// Passes on what the page cache told.
+    /// Passes on the changes of the page cache.
     pub(super) fn tell_policy(&mut self, now: Nanos) {
         let mut changes = std::mem::take(&mut self.changes);
         self.charge_zone_pages(now, &changes);
@@ -92,14 +92,14 @@ impl Computer {
         }
     }
 
-    /// Sees to it that so many pages can enter the cache. False: somebody has to wait for the disk first.
+    /// Makes room for `pages` pages in the cache. False: the caller has to wait for the disk first.
     pub(super) fn room(&mut self, now: Nanos, pages: u64) -> bool {
         let free = self.cache.make_room(pages, &mut self.changes).is_ok();
         self.reclaimed(now, if free { 0 } else { pages });
         free || (self.files.staged_pages() > 0 && self.cache.make_room(pages, &mut self.changes).is_ok())
     }
 
-    /// Passes on what the page cache told, and lets staged files give up their share of what reclaim took.
+    /// Passes on the events of the page cache, and lets staged files give up their share of what reclaim took.
     fn reclaimed(&mut self, now: Nanos, short: u64) {
         let staged = self.files.staged_pages() > 0;
         let dropped = |change: &&Change| matches!(change, Change::Dropped { .. });
@@ -194,8 +194,8 @@ impl Computer {
         self.read_missing();
     }
 
-    /// Before a page can be read, its directory, inode and indirect blocks are. They are asked for together with it,
-    /// where a kernel asks for one after the other.
+    /// Before a page can be read, its directory, inode and indirect blocks are read. They are requested together with
+    /// it, while a kernel reads one after the other.
     fn find_page(&mut self, client: u32, now: Nanos, page: PageKey) {
         let mut blocks = std::mem::take(&mut self.touched);
         self.files.metadata_of(page.file, page.index, &mut blocks);
@@ -208,7 +208,7 @@ impl Computer {
         self.touched = blocks;
     }
 
-    /// Puts a page that is not in memory on the list of what to read, unless it is on its way or has no block.
+    /// Puts a page that is not in memory on the list to read, unless it is on its way or has no block.
     fn request(&mut self, page: PageKey, client: Option<u32>, now: Nanos) {
         if self.reading.contains_key(&page) {
             self.want(page, client);
@@ -231,7 +231,7 @@ impl Computer {
         if window == 0 || file == FileId::DEVICE {
             return;
         }
-        // Read on only when half of what was read ahead is used up.
+        // Read on only when half of the pages read ahead are used up.
         let middle = PageKey { file, index: PageIndex(end + u64::from(window) / 2) };
         if middle.index.0 < file_pages && (self.cache.holds(middle) || self.reading.contains_key(&middle)) {
             return;
@@ -259,13 +259,13 @@ impl Computer {
         }
     }
 
-    /// The staged files used longest ago, with so many pages together, get their places on disk.
+    /// Gives the staged files used longest ago, with at least `pages` pages together, their places on disk.
     pub(super) fn transform_longest(&mut self, now: Nanos, pages: u64) {
         let files = self.files.staged_longest(pages);
         self.transform_while_there_is_room(now, &files);
     }
 
-    /// Staged files get their places on disk as long as there is room for the metadata that this dirties. The others
+    /// Gives staged files their places on disk as long as there is room for the metadata that this dirties. The others
     /// wait for the disk as everybody does, unless there is nothing to wait for. Returns how many pages those have.
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {
         while let [file, rest @ ..] = files {

@@ -1,9 +1,9 @@
-//! Between the page cache and the disk: pages wait here, adjacent ones become one request, and what comes back is told
-//! apart again.
+//! Between the page cache and the disk: pages wait here, adjacent ones become one request, and completions are split
+//! into pages again.
 //!
 //! Reads go first; writes leave an eighth of the device's queue to them, as Linux's congestion threshold does. A page
-//! becomes "under write-back" only when its request is made, not when a policy chose it: what is rewritten or deleted
-//! in between costs no second write.
+//! becomes "under write-back" only when its request is made, not when a policy chose it. So a page that is rewritten or
+//! deleted in between costs no second write.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub(crate) enum WriteReason {
     Expired,
     /// Memory was short.
     Reclaim,
-    /// Somebody waits for it.
+    /// A client waits for it.
     Sync,
     /// The run is over.
     Drained,
@@ -96,7 +96,7 @@ impl DiskQueue {
             && self.free.len() == self.in_flight.len()
     }
 
-    /// A page that somebody waits for goes before what merely should be written.
+    /// Queues a page. One that a client waits for goes before the others.
     pub(crate) fn write(&mut self, page: Waiting) {
         match page.reason {
             WriteReason::Sync => self.urgent.push_back(page),
@@ -128,7 +128,8 @@ impl DiskQueue {
         self.device.next_event()
     }
 
-    /// Hands over what the device has room for. `begin` is asked for each page whether it still has to be written.
+    /// Hands over as many requests as the device has room for. `begin` says for each page whether it still has to be
+    /// written.
     pub(crate) fn pump(&mut self, now: Nanos, mut begin: impl FnMut(&Waiting) -> bool) {
         while self.device.room() > 0
             && let Some((extent, pages)) = self.reads.pop_front()

@@ -9,13 +9,13 @@ use super::{Computer, RunError};
 use crate::experiment::Watch;
 use crate::workload::Step;
 
-/// A step is done but for the pages that it waits for.
+/// A step is done except for the pages that it waits for.
 const ALL_DONE: u64 = u64::MAX;
 
-/// So much of a file is laid out between two looks at whether to go on; a multiple of the page size.
+/// Number of bytes of a file that are laid out between two checks whether to go on; a multiple of the page size.
 const LAYOUT_PIECE: u64 = 16 << 20;
 
-/// After so many pages a writer looks whether too much is dirty (`ratelimit_pages`).
+/// Number of pages after which a writer checks whether too much is dirty (`ratelimit_pages`).
 const CHECK_EVERY: u64 = 32;
 
 /// Pages that a step may dirty besides its own: inode, bitmaps, group descriptors, directories, indirect blocks.
@@ -280,7 +280,7 @@ impl Computer {
         time
     }
 
-    /// Indirect and directory blocks of what was removed need not be written any more.
+    /// Indirect and directory blocks of removed files need not be written any more.
     fn forget_metadata(&mut self, now: Nanos) {
         let mut forgotten = std::mem::take(&mut self.touched);
         self.files.forgotten(&mut forgotten);

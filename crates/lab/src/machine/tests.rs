@@ -245,7 +245,7 @@ fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
 fn policies_lose_track_of_nothing_where_expiry_fsync_and_rewriting_meet() {
     // The policy's view is compared with the page cache's at each choice, and at the end, where debug assertions are
     // on. Scattered pages that are written over and over keep the disk's queue full, so that pages wait behind it while
-    // somebody else writes them.
+    // another client writes them.
     let hot = |client: u64| -> Vec<Step> {
         let round = move |round: u64| {
             let scattered = (0..200).map(move |n| on_device((round * 200 + n) * (7919 + client) % 4001 * 1000, 1));
@@ -400,7 +400,7 @@ fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
     assert!(staged.file_distance < direct.file_distance, "{} < {}", staged.file_distance, direct.file_distance);
 }
 
-/// So many files of 100 pages, made one after the other.
+/// `files` files of 100 pages, made one after the other.
 fn hundreds(files: u64) -> impl Iterator<Item = Step> {
     (0..files).flat_map(|n| [create(n), write(n, 0, 100)])
 }

@@ -1,9 +1,9 @@
-//! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show
-//! what is decided here, so that both name the same winner.
+//! Outcomes side by side: which belong together, what to call them, which is best at what. Tables and pages show the
+//! decisions made here, so that both name the same winner.
 //!
-//! Outcomes of one input form a [`Group`]; its first row is what the others are measured against. Of a sweep that is
-//! the first row with the same values of what was swept. Outcomes that differ by the seed only are one [`Row`], whose
-//! figures are means: one seed is one sample, and where the seeds of two rows overlap there is no difference. A label
+//! Outcomes of one input form a [`Group`]; its first row is the baseline for the others. In a sweep the baseline is the
+//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one [`Row`], whose
+//! figures are means. One seed is one sample, and where the seeds of two rows overlap there is no difference. A label
 //! is the policy and whatever else differs inside the group. Runs that were cut short win nothing and are in no mean:
 //! their figures are those of a shorter run.
 
@@ -16,7 +16,7 @@ use umbrella_units::ByteSize;
 
 use super::{Better, Metric, Outcome, Setting, change};
 
-/// A spread below this, in percent, is not told.
+/// A spread below this, in percent, is not shown.
 const LEAST_SPREAD: f64 = 1.0;
 
 /// The outcomes of one input.
@@ -144,7 +144,7 @@ impl<'a> Row<'a> {
         Some((values().reduce(f64::min)?, values().reduce(f64::max)?))
     }
 
-    /// Half of what lies between the least and the most of the seeds, in percent of the mean; none below 1 %.
+    /// Half of the distance between the least and the most of the seeds, in percent of the mean; `None` below 1 %.
     pub fn spread(&self, metric: &Metric) -> Option<f64> {
         let (least, most) = self.range(metric)?;
         let percent = (most - least) * 50.0 / self.value(metric);
@@ -184,7 +184,7 @@ impl<'a> Group<'a> {
         self.rows.iter().map(|row| row.label.as_str()).collect()
     }
 
-    /// That the figures are means, and over how many seeds; none where each is of one run.
+    /// A note that the figures are means, and over how many seeds; `None` if each is of one run.
     pub fn means(&self) -> Option<String> {
         let seeds = || self.complete().map(|row| row.outcomes.len());
         match (seeds().min()?, seeds().max()?) {
@@ -204,8 +204,8 @@ impl<'a> Group<'a> {
         has_seeds && one.0 <= other.1 && other.0 <= one.1
     }
 
-    /// The values of what was swept for every policy. Only rows that share them are compared, unless all are of one
-    /// policy.
+    /// The values of the swept parameters for every policy. Only rows that share them are compared, unless all are of
+    /// one policy.
     fn context<'b>(&'b self, row: &'b Row<'a>) -> Vec<(&'b str, &'b str)> {
         let name = |row: &'b Row<'a>| row.setting().policy.split(':').next();
         if self.rows.iter().all(|other| name(other) == name(row)) {
@@ -222,8 +222,8 @@ impl<'a> Group<'a> {
         self.complete().filter(move |other| self.context(other) == context)
     }
 
-    /// Whether this row has the best value, or one that is the same: digits that nobody is shown win nothing. None is
-    /// best where all are the same.
+    /// Whether this row has the best value, or one that is the same: digits that are not shown decide nothing. No row
+    /// is best if all are the same.
     pub fn is_best(&self, metric: &Metric, row: &Row<'a>) -> bool {
         let by_value = |one: &&Row<'_>, other: &&Row<'_>| one.value(metric).total_cmp(&other.value(metric));
         let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
@@ -236,7 +236,8 @@ impl<'a> Group<'a> {
         self.same(metric, best, row) && !finite().all(|other| self.same(metric, best, other))
     }
 
-    /// The row that a row is compared with: the first with the same values of what was swept; none for that one itself.
+    /// The row that a row is compared with: the first with the same values of the swept parameters. `None` for that row
+    /// itself.
     pub fn base<'b>(&'b self, row: &'b Row<'a>) -> Option<&'b Row<'a>> {
         let context = self.context(row);
         self.rows.iter().find(|other| self.context(other) == context).filter(|base| !base.is(row))
@@ -345,7 +346,7 @@ fn traits<'a>(row: &Row<'a>, without: Option<&str>) -> BTreeMap<&'a str, String>
     traits
 }
 
-/// Runs of one and the same setting are told apart by number.
+/// Numbers runs of one and the same setting, to distinguish them.
 fn number_twins(labels: &mut [String]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for label in labels {

@@ -111,7 +111,7 @@ pub struct WrittenBecause {
     pub expired: u64,
     /// Memory was short.
     pub reclaim: u64,
-    /// Somebody waited for them (fsync, sync).
+    /// A client waited for them (fsync, sync).
     pub sync: u64,
     /// The run was over and the rest was written.
     pub drained: u64,

@@ -1,13 +1,12 @@
 //! Figures as people read them: three significant digits and the unit that keeps the number short, and long times in
-//! minutes, hours and days. One way for
-//! terminals and pages, so that a figure looks the same wherever it is shown.
+//! minutes, hours and days. Terminals and pages share this code, so that a figure looks the same wherever it is shown.
 
 use super::{Metric, Unit};
 
 const DECIMAL: [&str; 5] = ["", " k", " M", " G", " T"];
 const BINARY: [&str; 6] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 const TIME: [&str; 4] = [" ns", " \u{b5}s", " ms", " s"];
-/// Above this many nanoseconds a time is told in minutes, hours or days.
+/// Above this many nanoseconds a time is shown in minutes, hours or days.
 const LONG: f64 = 120e9;
 /// Below this a count is written out.
 const WRITTEN_OUT: f64 = 10_000.0;
@@ -44,7 +43,7 @@ impl Unit {
     }
 }
 
-/// How much `value` differs from `first`: `-12 %`, `+3.4 %`, `x25`. None where a share says nothing.
+/// How much `value` differs from `first`: `-12 %`, `+3.4 %`, `x25`. `None` if a share would have no meaning.
 pub fn change(first: f64, value: f64) -> Option<String> {
     if !(first.is_finite() && value.is_finite() && first > 0.0 && value >= 0.0) {
         return None;

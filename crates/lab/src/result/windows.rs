@@ -1,9 +1,10 @@
 //! How writes cluster: the number of write requests that fall into each 1 MB of the disk within 100 ms.
 //!
-//! 1 MB is the boundary at which the flash drives of the day paid extra; 100 ms is what a request scheduler can gather.
-//! Source: UmbrellaFS, figure 26. Also counted: requests that begin in another 1 MB than the one before them, and the
-//! distance from one request's end to the next one's beginning (TESA figure 9), and the runs of requests each of which
-//! begins where the last one ended: sequential writes (UmbrellaFS figure 32).
+//! 1 MB is the boundary at which the flash drives of the time had extra costs; 100 ms is the span in which a request
+//! scheduler can gather requests. Source: UmbrellaFS, figure 26. Three more things are counted:
+//! - requests that begin in another 1 MB than the one before them;
+//! - the distance from one request's end to the next one's beginning (TESA figure 9);
+//! - sequential writes: runs of requests each of which begins where the last one ended (UmbrellaFS figure 32).
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ const WINDOW_TIME: Nanos = Nanos::from_millis(100);
 /// The last class holds everything beyond.
 const CLASSES: usize = 6;
 
-/// How many (1 MB, 100 ms) windows took so many write requests.
+/// How many (1 MB, 100 ms) windows got how many write requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCounts {
     /// Windows with 1, 2-4, 5-8, 9-16, 17-32 and more writes.

@@ -1,9 +1,9 @@
 //! Text of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`, and a summary at its
 //! end.
 //!
-//! A request appears once for each thing that happens to it; one kind of event is taken (default: queued, else issued,
-//! else inserted, else completed, whichever the beginning of the trace has). What moves no data of the file system is
-//! skipped: flushes, commands that programs send to the disk themselves (smartctl), notes, plugs, the summary. Some
+//! A request appears once for each of its events; only one kind of event is read. By default that is the first of these
+//! that the beginning of the trace has: queued, issued, inserted, completed. Lines that move no data of the file system
+//! are skipped: flushes, commands that programs send to the disk themselves (smartctl), notes, plugs, the summary. Some
 //! recordings hold a record with the time of the wall clock; see [`super::Strictness`]. Source: blkparse 1.2,
 //! `process_default` in blkparse_fmt.c.
 

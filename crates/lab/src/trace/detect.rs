@@ -1,4 +1,4 @@
-//! Which format the beginning of a trace is in: a guess that is certain, or none.
+//! Detects the format of a trace from its beginning: a guess that is certain, or none.
 //!
 //! A line is like a format if it has the format's fields, by their number, place and spelling; separators alone say
 //! nothing. The formats with commas differ in where the operation stands and how it is spelled:
@@ -13,12 +13,13 @@
 //! | `alibaba` | 5 | the second: `R`, `W` |
 //! | `tencent` | 5 | the fourth: `0`, `1` |
 //!
-//! Of those with blanks `ascii` and `disksim` have the same five columns, with times in ns and in ms: without a
-//! fraction in a time or another flag, nobody can tell which it is. Of those with commas only `csv` and `systor` can
+//! Of the formats with blanks, `ascii` and `disksim` have the same five columns, with times in ns and in ms. Without a
+//! fraction in a time or another flag, they cannot be told apart. Of those with commas only `csv` and `systor` can
 //! share a line: `0,0,W,0,512,4096`. A fraction in the second field is a response time (`systor`), a word is a device's
-//! name (`csv`), and numbers in the last field are no flags. A format is certain if all lines at the top that are like
-//! any format can be of it and of no other, or if they begin with its header. Lines that are like none do not count: a
-//! damaged line at the top hides nothing.
+//! name (`csv`), and numbers in the last field are no flags.
+//!
+//! A format is certain if it is the only one that fits all lines at the top that fit any format, or if the trace begins
+//! with its header. Lines that fit no format do not count: a damaged line at the top hides nothing.
 
 use super::cursor::Fields;
 use super::error::TraceError;

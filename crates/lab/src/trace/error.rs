@@ -46,7 +46,7 @@ pub enum TraceError {
     /// The content is of no known format.
     #[error("not a trace in a known format")]
     UnknownFormat,
-    /// The content could be of these formats, and it is not certain of which.
+    /// The content could be of any of these formats.
     #[error("the format is not certain: by its first lines it may be {}", alternatives(candidates))]
     UncertainFormat {
         /// All that it may be; several, or one below a header that is not its own.

@@ -1,10 +1,10 @@
 //! fio's iologs, versions 2 and 3 (fio HOWTO, "Trace file format"; fio's iolog.c).
 //!
 //! Version 2: `file action [offset length]`; it carries time only in `wait T 0`. The manual says that this waits for T
-//! microseconds; fio (3.33) waits until T milliseconds after its own start, and not at all when they are over, so that
-//! is what is read and written here. Version 3 puts a time before each line: microseconds since the start, as fio's
-//! `log_io_u` writes them; fio reads over its waits. Files are devices. A `trim` is a discard; `add`, `open`, `close`
-//! and the syncs hold no request.
+//! microseconds. But fio (3.33) waits until T milliseconds after its own start, and not at all if they are over.
+//! Reading and writing here follow the program. Version 3 puts a time before each line: microseconds since the start,
+//! as fio's `log_io_u` writes them; fio ignores its waits. Files are devices. A `trim` is a discard; `add`, `open`,
+//! `close` and the syncs hold no request.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

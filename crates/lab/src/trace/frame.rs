@@ -13,13 +13,13 @@ const CAPACITY: usize = 512 << 10;
 pub(super) enum Framing {
     /// Into lines.
     Lines,
-    /// Into records that say how long they are.
+    /// Into records that name their own length.
     Sized {
-        /// So many bytes of a record say it.
+        /// Number of bytes at the start of a record that are enough to know its length.
         prefix: usize,
-        /// How; nothing if it is no record.
+        /// The length, from those bytes; `None` if it is no record.
         bytes: fn(&[u8]) -> Option<usize>,
-        /// What comes first is a text that this byte ends.
+        /// The stream begins with a text that this byte ends.
         text_until: Option<u8>,
     },
 }
@@ -31,7 +31,7 @@ pub(super) struct Frames {
     start: usize,
     end: usize,
     ended: bool,
-    /// An error of the source that is told of when its place is reached.
+    /// An error of the source, which is reported when its place is reached.
     failure: Option<io::Error>,
     /// The byte of the stream at the start of the buffer.
     base: u64,
@@ -211,7 +211,7 @@ impl Frames {
         Ok(Frame::Unit(position, unit))
     }
 
-    /// Reads until so many bytes are in memory, or there are no more.
+    /// Reads until `bytes` bytes are in memory, or there are no more.
     fn fill_to(&mut self, bytes: usize) -> io::Result<()> {
         while self.end - self.start < bytes && !self.ended {
             self.fill()?;

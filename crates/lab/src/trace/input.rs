@@ -1,4 +1,4 @@
-//! Where a trace's bytes come from: plain, gzip or Zstandard, told by the first bytes and not by the name.
+//! Where a trace's bytes come from: plain, gzip or Zstandard, detected by the first bytes and not by the name.
 
 use std::fs::{File, FileType};
 use std::io::{self, BufReader, Read};
@@ -42,7 +42,7 @@ pub(super) fn decompress(mut source: impl Read + Send + 'static) -> io::Result<(
     ))
 }
 
-/// Counts what is read of a source, for a progress bar.
+/// Counts the bytes read from a source, for a progress bar.
 #[derive(Debug)]
 pub(super) struct Counted<R> {
     pub(super) source: R,

@@ -1,9 +1,9 @@
-//! Block traces: what was asked of a real device, and when.
+//! Block traces: the requests to a real device, and their times.
 //!
-//! Traces come in many formats and are large, old and damaged. So a reader streams (memory does not grow with the
-//! file), finds out by itself what it reads ([`Format::detect`], also through gzip and Zstandard), and answers anything
-//! odd with a typed error that names line and byte. Formats, one file each: [`Format`]. Steps of a read: decompress,
-//! cut into lines or fixed records, parse, put into the order of time, count times from the first record.
+//! Traces come in many formats and are large, old and damaged. So a reader streams (memory does not grow with the file)
+//! and detects the format itself ([`Format::detect`], also through gzip and Zstandard). It answers anything odd with a
+//! typed error that names line and byte. Each [`Format`] has its own file. Steps of a read: decompress, cut into lines
+//! or fixed records, parse, sort by time, count times from the first record.
 
 mod alibaba;
 mod ascii;

@@ -20,7 +20,7 @@ pub struct Pages {
     end: u64,
 }
 
-/// The pages that a request touches; none if it has no bytes.
+/// The pages that a request touches; there are none if it has no bytes.
 pub fn pages(record: &Record) -> Pages {
     Pages { start: record.offset.0, end: record.offset.0.saturating_add(record.size.0) }
 }

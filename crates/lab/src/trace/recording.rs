@@ -59,7 +59,7 @@ impl Next {
         Ok(())
     }
 
-    /// Reads until there are so many bytes, or no more.
+    /// Reads until there are `bytes` bytes, or no more.
     fn fill(&mut self, bytes: usize) -> io::Result<()> {
         let missing = bytes.saturating_sub(self.bytes.len()) as u64;
         self.source.by_ref().take(missing).read_to_end(&mut self.bytes).map(drop)

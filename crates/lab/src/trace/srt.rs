@@ -1,10 +1,22 @@
-//! HP's SRT traces (hplajw, cello, snake: Ruemmler and Wilkes, USENIX 1993), as DiskSim's validation set has them. Read
-//! only.
+//! HP's SRT traces (hplajw, cello, snake: Ruemmler and Wilkes, USENIX 1993), as in DiskSim's validation set. Read only.
 //!
-//! A text that describes the system ends with a form feed. Big-endian records follow, of 14 words: size in bytes, kind,
-//! seconds, microseconds, until the start and until the end (us), bytes, sector, device (bits 8 to 15: the disk),
-//! driver, cylinder, flags (bit 0: a read), information, length of the queue. Sectors are as large as the text says
-//! (`sectorsize = 256`), counted on their disk.
+//! A text that describes the system ends with a form feed. Big-endian records of 14 words follow:
+//! 1. size in bytes
+//! 2. kind
+//! 3. seconds
+//! 4. microseconds
+//! 5. time until the start (us)
+//! 6. time until the end (us)
+//! 7. bytes
+//! 8. sector
+//! 9. device (bits 8 to 15: the disk)
+//! 10. driver
+//! 11. cylinder
+//! 12. flags (bit 0: a read)
+//! 13. information
+//! 14. length of the queue
+//!
+//! The text gives the size of sectors (`sectorsize = 256`). They are counted on their disk.
 
 use super::devices::Devices;
 use super::parse::{Parse, record};

@@ -9,7 +9,7 @@ use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 use super::cursor::{Cursor, decimal, whole};
 use super::{TraceOp, blkparse};
 
-/// A request that the kernel told of.
+/// A request that the kernel reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEvent {
     /// By the kernel's trace clock.

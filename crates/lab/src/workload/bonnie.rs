@@ -1,10 +1,10 @@
 //! Bonnie++ on one file: written by character, written by block, rewritten, read by character, read by block, then
 //! random seeks. MRAM, section 4.3: Bonnie++ 1.03a, 1 GB.
 //!
-//! Of Bonnie++ 1.0: blocks of 8 KiB, 8000 seeks by 3 processes, a tenth of the blocks that were sought is written back;
-//! by character means through the C library, whose buffer makes 4 KiB calls of it and whose loop takes time (`char-ns`,
-//! assumed). The file is emptied between the two writes. Its last test makes, looks at and deletes small files, in
-//! order and then at random; MRAM does not report it, so that it is off unless `files` is given.
+//! From Bonnie++ 1.0: blocks of 8 KiB, 8000 seeks by 3 processes, a tenth of the sought blocks written back. By
+//! character means through the C library, whose buffer turns that into 4 KiB calls and whose loop takes time
+//! (`char-ns`, assumed). The file is emptied between the two writes. The last test makes, looks at and deletes small
+//! files, in order and then at random. MRAM does not report it, so it is off unless `files` is given.
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
@@ -109,7 +109,7 @@ impl Bonnie {
             return false;
         };
         self.seeks_left = left;
-        // Each seek has its own, so that the work is the same whoever makes it.
+        // Each seek has its own generator, so that the work is the same whichever client makes it.
         let mut rng = Rng::new(self.seed, ENTRY.name, 1 + left);
         let (offset, size) = (ByteSize(rng.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
         script.step(Step::Read { file: self.file, offset, size });
@@ -257,7 +257,7 @@ impl Play for Bonnie {
         self.away.len() as u32
     }
 
-    /// By tests, of which each counts alike.
+    /// By tests; each counts alike.
     fn progress(&self) -> Option<f64> {
         Some(f64::from(self.test as u8) / f64::from(Test::End as u8))
     }

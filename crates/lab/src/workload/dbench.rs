@@ -1,11 +1,12 @@
-//! dbench: clients that each do, over and over, what an office program did to a file server, as fast as they can.
-//! UmbrellaFS, chapter V: 100 clients, 300 s; the load file is the one that comes with dbench.
+//! dbench: each client repeats the requests of an office program to a file server, as fast as it can. UmbrellaFS,
+//! chapter V: 100 clients, 300 s; the load file is the one that comes with dbench.
 //!
-//! That file is not ours to hand out: it is read from where Debian's package `dbench` puts it. Where it is missing, a
-//! stand-in of the same mix is used, with a warning; `load=stand-in` asks for that. Of dbench 4: a flush waits until
-//! the file is on disk (version 3 ignored it; `flush=false`), names do not mind case, the tree is removed at the end of
-//! a round. A renaming costs nothing here but the removal of a file that had the new name. Reads are cut at the end of
-//! the file.
+//! That file is not ours to distribute: it is read from where Debian's package `dbench` puts it. If it is missing, a
+//! stand-in of the same mix is used, with a warning; `load=stand-in` asks for that.
+//!
+//! As in dbench 4, a flush waits until the file is on disk (version 3 ignored it; `flush=false`). Names ignore case,
+//! and the tree is removed at the end of a round. A rename costs nothing here except the removal of a file that had the
+//! new name. Reads are cut at the end of the file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -264,7 +265,7 @@ impl Play for Dbench {
         let round_ends = client.at == 0;
         client.call(call, &self.load, &mut self.ids, self.flush, script);
         if round_ends {
-            // A round of which nothing was left to do would never end.
+            // A round with no work left would never end.
             script.think(Nanos::from_micros(1));
         }
         Act::On

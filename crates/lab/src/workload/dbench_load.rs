@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::draw::{Rng, Seed};
 use super::error::LoadError;
 
-/// A name that a client uses, by number. Numbers of parents are smaller than those of what is in them.
+/// A name that a client uses, by number. The number of a parent is smaller than those of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PathNo(pub(super) u32);
 
@@ -193,12 +193,13 @@ fn call(line: &mut Line<'_>, names: &mut Names, open: &mut FxHashMap<u64, PathNo
 /// Documents of the stand-in, each with a temporary file of its own.
 const DOCUMENTS: u32 = 67;
 
-/// Edits of the stand-in; each ends with a deletion, of which the load file has as many.
+/// Edits of the stand-in. Each ends with a deletion; the load file has the same number of deletions.
 const EDITS: u32 = 16_000;
 
-/// A load like that of Debian's `client.txt`, from what can be counted in it: 16,000 deletions, 124,000 reads of 12 KB
-/// and 39,500 writes of 26 KB on average, 5,550 flushes, 3,360 renamings; two thirds of the reads are of 4 KiB, an
-/// eighth of 60 KiB; a third of the writes is of 64 KiB, a fourth of 4 KiB, a fifth of one byte.
+/// A load like that of Debian's `client.txt`, built from counts in that file:
+/// - 16,000 deletions, 5,550 flushes, 3,360 renames
+/// - 124,000 reads of 12 KB on average: two thirds of 4 KiB, an eighth of 60 KiB
+/// - 39,500 writes of 26 KB on average: a third of 64 KiB, a fourth of 4 KiB, a fifth of one byte
 pub(super) fn stand_in() -> Load {
     let mut rng = Rng::new(Seed(0), "dbench stand-in", 0);
     let mut names = Names::default();

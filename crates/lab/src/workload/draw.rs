@@ -1,8 +1,8 @@
 //! Chance: one stream of numbers per client, the same on every machine and for every version of this program.
 //!
-//! The generator is ChaCha8, whose output is defined by its key and stream number, and not the `SplitMix64` of the
-//! other crates: the golden hashes of the workloads, which stand in the repository, are of its numbers. Everything made
-//! of them (ranges, distributions) is made here, with arithmetic that does not depend on the platform's C library.
+//! The generator is ChaCha8, whose output is defined by its key and stream number. It is not the `SplitMix64` of the
+//! other crates, because the golden hashes of the workloads in the repository depend on its numbers. Ranges and
+//! distributions are computed here, with arithmetic that does not depend on the platform's C library.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

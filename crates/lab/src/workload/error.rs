@@ -104,7 +104,7 @@ pub enum LoadError {
         /// The line, or its beginning.
         text: String,
     },
-    /// Nothing to do.
+    /// The load has no work.
     #[error("no call in it succeeded (NT_STATUS_OK)")]
     NoCall,
 }

@@ -1,10 +1,10 @@
 //! A file server: each thread makes a file and writes it, appends to another, reads a third, deletes a fourth and looks
-//! at a fifth. filebench's `fileserver.f`, as TESA used it (section IV.A: 10,000 files of 128 KB on average, 1 MB a
-//! read or write call, appends of 16 KB, 60 s).
+//! at a fifth. This is filebench's `fileserver.f`, as TESA used it in section IV.A: 10,000 files of 128 KB on average,
+//! 1 MB a read or write call, appends of 16 KB, 60 s.
 //!
-//! Of filebench: 50 threads, 80 % of the files exist in the beginning, directories have 20 entries, an append adds from
-//! 1 byte to the size of an append, sizes are gamma distributed (its default shape is 1.5). A file that one thread
-//! works on is not given to another. Assumed: any file is as likely as another.
+//! From filebench: 50 threads, 80 % of the files exist in the beginning, and directories have 20 entries. An append
+//! adds from 1 byte to the size of an append. Sizes are gamma distributed (its default shape is 1.5). No two threads
+//! work on one file. Assumed: all files are equally likely.
 
 use umbrella_units::{FileId, Nanos};
 

@@ -1,9 +1,9 @@
-//! Updates with locality x/y: x % of them go to the y % of the files that are hot, the rest to cold ones, which are
-//! half of the other files; the other half is only there. R-LFS, section 5.1: files of 100 KB in 100 directories fill
-//! 85 % of a disk of 40 GB, 50,000 of them are updated, each as a whole.
+//! Updates with locality x/y: x % of them go to the y % of the files that are hot, the rest to cold ones. Half of the
+//! other files are cold; the other half is never updated. R-LFS, section 5.1: files of 100 KB in 100 directories fill
+//! 85 % of a disk of 40 GB, and 50,000 of them are updated, each as a whole.
 //!
-//! Assumed: 90/10, the locality of the Sprite LFS study that the paper refers to; hot, cold and read-only files are
-//! mixed at random; 64 KiB a write.
+//! Assumed: 90/10, the locality of the Sprite LFS study that the paper refers to. Hot, cold and read-only files are
+//! mixed at random. Each write has 64 KiB.
 
 use umbrella_units::{FileId, Nanos};
 

@@ -1,11 +1,11 @@
 //! IOzone's throughput test as UmbrellaFS changed it (chapter V, "Page Cache Evaluation"): 16 processes, each on a file
-//! of its own; some write at places drawn from a Zipf distribution, the others go through their file in order, reading
-//! and writing alike. 2, 4 or 8 of the 16 are Zipf writers.
+//! of its own. Some write at places drawn from a Zipf distribution; the others go through their file in order, both
+//! reading and writing. 2, 4 or 8 of the 16 are Zipf writers.
 //!
 //! The text gives neither the size of the files nor the skew. Assumed: 256 MiB, so that the 16 files are twice the
-//! machine's memory of 2 GB; theta 1; the popular places are scattered over the file; a Zipf writer makes as many
-//! writes as its file has records. 4 KiB records are IOzone's default. The files exist when time begins, those of the
-//! Zipf writers first.
+//! machine's memory of 2 GB, and theta 1. The popular places are scattered over the file, and a Zipf writer makes as
+//! many writes as its file has records. Records of 4 KiB are IOzone's default. The files exist when time begins, those
+//! of the Zipf writers first.
 
 use std::ops::Range;
 

@@ -1,13 +1,18 @@
-//! A kernel is compiled by several jobs: each reads a source and its headers, computes, and writes an object and a list
-//! of what it depended on; when a directory is done its objects are linked into one, and all of those into the kernel.
+//! Several jobs compile a kernel: each reads a source and its headers, computes, and writes an object and a list of its
+//! dependencies. When a directory is done, its objects are linked into one, and all of those into the kernel.
 //! UmbrellaFS, chapter V: Fedora's kernel 2.6.25 with the configuration of the test machine, said to be bound by the
 //! processor.
 //!
-//! The text gives no counts. Assumed: 6,000 sources of 20 KB and 8,000 headers of 6 KB on average (lognormal, deviation
-//! 1.2), 150 headers a source, popular ones more often (Zipf, theta 0.8), 20 sources a directory, 0.5 s of computing a
-//! source (lognormal, deviation 0.5), objects of 100 KB on average (with debugging information), 4 jobs. Sources and
-//! headers are read whole in one call, as the compiler does; outputs are written through the C library's 4 KiB buffer.
-//! The order is that of the tree.
+//! The text gives no counts. Assumed:
+//! - 6,000 sources of 20 KB and 8,000 headers of 6 KB on average (lognormal, deviation 1.2)
+//! - 150 headers a source, popular ones more often (Zipf, theta 0.8)
+//! - 20 sources a directory
+//! - 0.5 s of computing a source (lognormal, deviation 0.5)
+//! - objects of 100 KB on average (with debugging information)
+//! - 4 jobs
+//!
+//! Sources and headers are read whole in one call, as the compiler does; outputs are written through the C library's 4
+//! KiB buffer. The order is that of the tree.
 
 use umbrella_units::{FileId, Nanos};
 

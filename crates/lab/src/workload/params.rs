@@ -1,5 +1,5 @@
-//! Parameters of workloads: what each one is called, what it may be, where its default comes from; and the values that
-//! a user gave, checked once, so that a workload reads them without errors.
+//! Parameters of workloads: their names, valid values, and the sources of their defaults. Also the values that a user
+//! gave, checked once, so that a workload reads them without errors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -233,12 +233,12 @@ impl Scale {
         self.0
     }
 
-    /// So many fewer, rounded; never none, unless there were none.
+    /// A scaled count, rounded; never zero, unless `n` is.
     pub fn count(self, n: u64) -> u64 {
         if n == 0 { 0 } else { ((n as f64 * self.0).round() as u64).max(1) }
     }
 
-    /// So much less; at least `unit` and a multiple of it, unless it is whole.
+    /// A scaled size; at least `unit` and a multiple of it, unless the scale is full.
     pub fn size(self, size: ByteSize, unit: ByteSize) -> ByteSize {
         if self == Scale::FULL {
             return size;

@@ -1,10 +1,11 @@
-//! The mail server benchmark PostMark 1.5 (Katcher 1997), as its program does it: make the files, then transactions,
-//! each of them a read of a whole file or an append, followed by a creation or a deletion, then remove what is left.
+//! The mail server benchmark PostMark 1.5 (Katcher 1997), as its program does it: make the files, then run
+//! transactions, then remove the remaining files. Each transaction is a read of a whole file or an append, followed by
+//! a creation or a deletion.
 //!
-//! Of the program: sizes are drawn from `low` to below `high`; an append adds up to what is missing to `high`, and
-//! nothing to a file that has reached it; a creation does nothing while there are twice as many files as in the
-//! beginning; biases are tenths; directories exist before time begins and each file gets a random one. Files are
-//! removed in the order they were made, where the program goes through its table.
+//! From the program: sizes are drawn from `low` to below `high`. An append fills a file up to at most `high`, and adds
+//! nothing to a file that has reached it. A creation does nothing while there are twice as many files as in the
+//! beginning. Biases are tenths. Directories exist before time begins, and each file gets a random one. Files are
+//! removed in the order in which they were made; the program goes through its table instead.
 //!
 //! TESA: 100,000 files, 100 directories, 200,000 transactions (the defaults here). UmbrellaFS, chapter V:
 //! `files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000`. MRAM, 4.4.2.1: `files=5000..55000,dirs=0`; 4.4.2.2:

@@ -1,5 +1,5 @@
-//! From what a program does (write this whole file in blocks, then read that one) to single steps, one at a time, so
-//! that a file of many gigabytes takes no memory.
+//! Turns what a program does (write this whole file in blocks, then read that one) into single steps, one at a time. So
+//! a file of many gigabytes takes no memory.
 
 use std::collections::VecDeque;
 
@@ -129,7 +129,7 @@ pub(super) enum Act {
 
 /// A program with several clients: fills their scripts when they run out.
 pub(super) trait Play {
-    /// Adds some of what exists before time begins; [`Act::Done`] when all of that has been said.
+    /// Adds some of the files that exist before time begins; [`Act::Done`] when all are added.
     fn set_up(&mut self, script: &mut Script) -> Act;
 
     /// How many clients there are.

@@ -1,8 +1,8 @@
-//! Directory trees for workloads that unpack or copy one: how directories hang together and how many files each has, in
+//! Directory trees for workloads that unpack or copy one: how directories are nested and how many files each has, in
 //! path order.
 //!
-//! Assumed, for lack of a published shape: directories are met depth first, each new one hangs at the last one or at
-//! one of its three ancestors, and file counts of directories are lognormal with a deviation of 1.
+//! Assumed, for lack of a published shape: directories come depth first. The parent of each new one is the last one or
+//! one of its three ancestors. The numbers of files in directories are lognormal with a deviation of 1.
 
 use super::draw::{Rng, lognormal_sizes};
 
@@ -21,7 +21,7 @@ pub(super) struct Branch {
     pub(super) files: u64,
 }
 
-/// So many directories with so many files in all, parents before children, depth first.
+/// `dirs` directories with `files` files in all, parents before children, depth first.
 pub(super) fn grow(rng: &mut Rng, dirs: u64, files: u64) -> Vec<Branch> {
     let counts = lognormal_sizes(rng, dirs.max(1), files, 1.0);
     let mut path: Vec<usize> = Vec::new();

@@ -1,13 +1,13 @@
-//! A kernel tree that was built is unpacked: tar reads an archive and writes files and directories in path order. MRAM,
+//! tar unpacks a kernel tree that was built: it reads an archive and writes files and directories in path order. MRAM,
 //! section 4.4.1: Linux 2.6.12 with kernel image, sources and objects, 540,802,444 bytes.
 //!
-//! tar reads records of 10 KiB (20 blocks of 512 bytes) and hands on what the record still has, so that a file is
+//! tar reads records of 10 KiB (20 blocks of 512 bytes) and writes the rest of each record at once. So a file is
 //! written in pieces of at most 10 KiB. Every file and directory has a header block, and data is padded to whole blocks
 //! (the ustar format).
 //!
-//! The thesis gives the size of the archive only, which is no multiple of 512: it was compressed, or it is the files'
-//! sum; here it is the files' sum, and decompression costs nothing. Assumed: 21,000 files (the sources of 2.6.12 are
-//! about 17,000; the rest objects) in 1,100 directories, lognormal sizes with a deviation of 1.5.
+//! The thesis gives only the size of the archive, which is no multiple of 512: it was compressed, or it is the files'
+//! sum. Here it is the files' sum, and decompression costs nothing. Assumed: 21,000 files in 1,100 directories, of
+//! which about 17,000 are the sources of 2.6.12 and the rest objects. Sizes are lognormal with a deviation of 1.5.
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 

@@ -1,9 +1,9 @@
 //! A video server: readers, each going through one film from its beginning to its end, again and again. TESA, section
-//! IV.A: 4 files of 1 GB, made before and then read by 4 threads, 60 s; filebench's `videoserver.f`: 256 KB a read.
+//! IV.A: 4 threads read 4 files of 1 GB that were made before, for 60 s. filebench's `videoserver.f`: 256 KB a read.
 //!
-//! filebench's program also has a writer that replaces a film of a second, passive set every 10 s, 1 MB a write; TESA
-//! does not mention one, so that it is off unless `passive` is given. (TESA's table I has some memory for dirty pages
-//! in this workload: something was written.)
+//! filebench's program also has a writer that replaces a film of a second, passive set every 10 s, with 1 MB a write.
+//! TESA does not mention one, so it is off unless `passive` is given. (TESA's table I has some memory for dirty pages
+//! in this workload, so something was written.)
 
 use umbrella_units::{FileId, Nanos};
 

@@ -205,13 +205,13 @@ fn check_length(replay: &ReplayOptions, summary: &Summary) -> Result<(), LabErro
     Err(LabError::BadValue { name: "speed".to_owned(), value: speed.to_string(), expected })
 }
 
-/// Below it the few pages that policies are asked for at a time decide more than what they are good at.
+/// Below this, the few pages that policies are asked for at a time decide more than their quality does.
 const LEAST_TELLING: f64 = 0.1;
 
-/// Aging takes time and memory by the block: the largest disk that is aged has so many of them (512 GiB).
+/// The most blocks of a disk that is aged (512 GiB): aging takes time and memory for each block.
 const MOST_AGED: u64 = 128 << 20;
 
-/// A step may need so many pages at once for what it changes besides its own.
+/// A step may need this many pages at once for the blocks that it changes besides its own.
 const LEAST_MEMORY: ByteSize = ByteSize(64 * PAGE_BYTES);
 
 /// What the registry says of a spec's policy.
@@ -296,7 +296,7 @@ impl WriteBackCell {
         warnings
     }
 
-    /// How many pages a policy is asked for at a time, shrunk as the workload is.
+    /// The number of pages that a policy chooses at a time, shrunk as the workload is.
     fn batch(&self) -> u64 {
         (PageCacheConfig::default().batch as f64 * self.share()).ceil() as u64
     }

@@ -73,7 +73,7 @@ pub fn capacity(profile: &Profile) -> ByteSize {
     ByteSize(profile.build(&Options::default()).capacity().0 * SECTOR_BYTES)
 }
 
-/// The names of the disks of such a size, with commas between them.
+/// The names of the disks whose size fits, with commas between them.
 pub(super) fn disks_of(fits: impl Fn(ByteSize) -> bool) -> String {
     let all = profiles();
     let names: Vec<&str> = all.iter().filter(|profile| fits(capacity(profile))).map(|profile| profile.name).collect();

@@ -1,9 +1,9 @@
 //! A trace as a workload: its requests at their times, or as fast as the machine takes them.
 //!
-//! So many requests may be under way at once; a request that comes later than its time counts from its time. Each
-//! device of the trace gets an area of its own on the modelled disk, one behind the other. What is not aligned is split
-//! on page borders; a page that is written in part counts as written, nothing is read for it: what the rest of the page
-//! was, the recorded machine's own cache knew. Discards change nothing here.
+//! A limited number of requests may be under way at once; a request that starts late still counts from its own time.
+//! Each device of the trace gets an area of its own on the modelled disk, one behind the other. Unaligned requests are
+//! split on page borders. A page that is written in part counts as written, and nothing is read for it: the recorded
+//! machine's own cache knew the rest of the page. Discards change nothing here.
 
 use std::collections::VecDeque;
 
@@ -16,13 +16,13 @@ use crate::workload::{ClientId, Step, Workload};
 /// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ReplaySpeed {
-    /// At their recorded times, so many times as fast.
+    /// At their recorded times, this many times as fast.
     Times(f64),
     /// Each as soon as one before it is done.
     Max,
 }
 
-/// Slower than this a run would mostly wake up to find nothing to do.
+/// Below this speed a run would mostly wake up with no work.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 
 impl std::str::FromStr for ReplaySpeed {

@@ -205,7 +205,7 @@ fn set_own(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, La
     Ok(false)
 }
 
-/// A spec with one parameter set, in place of what it said of it.
+/// A spec with one parameter set, which replaces the spec's own value.
 fn with_parameter(spec: &str, name: &str, value: &str) -> String {
     let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
     let mut parts: Vec<String> = rest

@@ -25,7 +25,7 @@ impl Shown {
     }
 
     fn count(&self, what: &str) -> usize {
-        // The style sheet speaks of what it styles.
+        // The style sheet names the same words, so it does not count.
         let (head, body) = self.dom.split_once("<body").unwrap_or_else(|| panic!("no page in {}", self.dom));
         let title = head.split("<style>").next().unwrap_or_default();
         title.matches(what).count() + body.matches(what).count()

@@ -1,5 +1,5 @@
-//! Every workload, run to its end against a plain model of a file system: nothing is used that is not there, the
-//! papers' parameters come out, one seed gives one sequence of steps, a scale keeps the proportions.
+//! Every workload, run to its end against a plain model of a file system. It uses only files that exist, the papers'
+//! parameters come out, one seed gives one sequence of steps, and a scale keeps the proportions.
 
 mod dbench;
 mod model;

@@ -151,7 +151,7 @@ pub(crate) fn build(spec: &str, seed: u64, scale: f64) -> BoxedWorkload {
     build_workload(spec, Seed(seed), Scale::new(scale).unwrap()).unwrap_or_else(|error| panic!("{spec}: {error}"))
 }
 
-/// Runs it to its end, or to so many steps; the client whose step ends first goes next, as on a machine with no
+/// Runs it to its end, or for at most `most` steps. The client whose step ends first goes next, as on a machine without
 /// contention.
 pub(crate) fn run_for(mut workload: BoxedWorkload, speed: Speed, holes: bool, most: u64) -> Seen {
     let mut seen = Seen { model: Model::new(holes), ..Seen::default() };

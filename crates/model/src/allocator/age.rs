@@ -68,10 +68,10 @@ struct Writer {
 }
 
 impl Ext2 {
-    /// Ages the file system, and gives the metadata blocks that hold something then: what the old files dirtied is
-    /// taken to be on disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four
-    /// bytes of memory for each used block. `go_on` is asked now and then; where it says no, there is nothing to give,
-    /// and the file system is of no use.
+    /// Ages the file system, and returns the metadata blocks in use: the blocks that the old files dirtied count as on
+    /// disk. The same seed gives the same layout. Stops early when inodes run out. Costs time and four bytes of memory
+    /// for each used block. `go_on` is called now and then; if it says no, there is nothing to return, and the file
+    /// system is of no use.
     pub fn age(
         &mut self,
         seed: u64,
@@ -116,7 +116,7 @@ impl Ext2 {
         }
     }
 
-    /// Writes files until at most `free` blocks are free; false when it was told to end before.
+    /// Writes files until at most `free` blocks are free; false when `go_on` ended it before.
     fn fill_up(&mut self, ager: &mut Ager, free: u64, go_on: &mut dyn FnMut() -> bool) -> Result<bool, AllocError> {
         let mut writers: [Option<Writer>; WRITERS as usize] = std::array::from_fn(|_| None);
         while self.layout.free_blocks > free {

@@ -56,9 +56,14 @@ pub(super) fn clear(bits: &mut [u64], at: usize) {
     bits[at / 64] &= !(1 << (at % 64));
 }
 
-/// Where a new block goes in a group of `size` blocks, near `goal` (`grab_block`, Linux 2.6.12 `fs/ext2/balloc.c`): the
-/// goal; else the next free block among the 64 around the goal; else the next eight free ones in a row, from their
-/// beginning; else the next free one. Never before the goal.
+/// Where a new block goes in a group of `size` blocks, near `goal` (`grab_block`, Linux 2.6.12 `fs/ext2/balloc.c`). The
+/// first of these that is free:
+/// 1. the goal
+/// 2. the next block in the goal's group of 64
+/// 3. the next aligned eight blocks in a row, from the beginning of their free run
+/// 4. the next block
+///
+/// Never before the goal.
 pub(super) fn grab(bits: &[u64], size: usize, goal: usize) -> Option<usize> {
     if !is_set(bits, goal) {
         return Some(goal);

@@ -1,16 +1,16 @@
 //! Delayed allocation: a page is promised a block when it is written, and gets its own when it goes to disk.
 //!
-//! A promise is a block that nobody else gets meanwhile, so that no two dirty pages claim one address and a write that
-//! was accepted never finds the disk full. It costs no metadata: it is in memory only. When a run of pages goes to disk
-//! its promises are taken back and one run of blocks is looked for, first behind the page before, as ext4's allocator
-//! does for a whole request.
+//! A promise is a block that no other page gets meanwhile. So no two dirty pages claim one address, and an accepted
+//! write never finds the disk full. A promise costs no metadata: it is only in memory. When a run of pages goes to
+//! disk, its promises are taken back and one run of blocks is looked for, first behind the page before. The allocator
+//! of ext4 does the same for a whole request.
 
 use umbrella_units::{BlockNo, Extent, FileId, PageIndex};
 
 use super::map::{HOLE, Map, PROMISED};
 use super::{AllocError, Ext2, touch};
 
-/// Promises without a neighbour begin where so many blocks in a row are free.
+/// Number of consecutive free blocks at a place where promises without a neighbour begin.
 const STRETCH: u64 = 16;
 
 impl Ext2 {

@@ -13,8 +13,8 @@ const INODE_COST: u32 = 64;
 const BLOCK_COST: u64 = 256;
 
 impl Layout {
-    /// Where a directory of the root goes: from a random group on, the one with fewest directories that has not less
-    /// than its share of what is free.
+    /// The group of a directory of the root. From a random group on, it is the one with fewest directories among those
+    /// with at least the average of free inodes and blocks.
     pub(super) fn group_for_top_directory(&self, random: &mut SplitMix64) -> Option<u32> {
         let first = random.below(u64::from(self.len())) as u32;
         let (inodes, blocks) = self.average_free();

@@ -39,9 +39,9 @@ pub(super) struct Layout {
     pub(super) blocks: u64,
     /// Blocks that hold no files: what is not free on an empty file system.
     pub(super) metadata_blocks: u64,
-    /// Bitmaps of groups in which a block was taken; a large disk has 65,000 groups, of which a run uses few.
+    /// Bitmaps of groups in which a block was taken. A large disk has 65,000 groups, but a run uses few of them.
     block_bits: Vec<Option<Box<[u64]>>>,
-    /// Those of all others: without and with a copy of the superblock.
+    /// The bitmaps of all other groups: without and with a copy of the superblock.
     fresh: [Box<[u64]>; 2],
     inode_bits: Vec<u64>,
 }

@@ -1,30 +1,31 @@
 //! Where files lie on disk: an allocator that fragments as the real ones do.
 //!
-//! [`Ext2`] follows the ext2 of Linux 2.6.12, the file system under MRAM (and, but for its journal, ext3 under TESA):
+//! [`Ext2`] follows the ext2 of Linux 2.6.12, the file system under MRAM. Except for its journal, this is also the ext3
+//! under TESA:
 //!
-//! - block groups with their bitmaps and inode tables; top directories are spread, others stay near their parents
-//!   (Orlov), a file's inode is the first free one in its directory's group;
-//! - a file's next block is the one behind its last if that is free, and seven more behind a newly found one are set
-//!   aside for it until it is closed: writers that take turns alternate in windows of eight. Nobody says when a file is
-//!   closed: when its writer goes on to another file ([`Ext2Config::close_on_switch`]);
-//! - the first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
-//!   colour, [`Ext2::set_writer`]);
-//! - twelve direct blocks, then indirect ones, each allocated just before the first block it points to;
-//! - a full group spills to the next.
+//! - Block groups have bitmaps and inode tables. Top directories are spread, others stay near their parents (Orlov). A
+//!   file's inode is the first free one in its directory's group.
+//! - A file's next block is the one behind its last if that is free. Behind a newly found block, seven more are
+//!   reserved for the file until it is closed: writers that take turns alternate in windows of eight. A file counts as
+//!   closed when its writer goes on to another file ([`Ext2Config::close_on_switch`]).
+//! - The first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
+//!   colour, [`Ext2::set_writer`]).
+//! - There are twelve direct blocks, then indirect ones, each allocated just before the first block it points to.
+//! - A full group spills to the next.
 //!
-//! With [`Ext2Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]), and the
-//! blocks of a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such
-//! a place is free anywhere. As in ext4 there are no indirect blocks then; the blocks of an extent tree, needed beyond
+//! With [`Ext2Config::delayed`] a page is only promised some block when it is written ([`Ext2::reserve`]). The blocks
+//! of a whole run of pages are chosen together when it goes to disk ([`Ext2::allocate_run`]): contiguous if such a
+//! place is free anywhere. As in ext4 there are no indirect blocks then. The blocks of an extent tree, needed beyond
 //! four extents, are left out.
 //!
-//! With [`Ext2Config::growing_windows`] the blocks behind a newly found one are set aside as ext3 reserves them (Linux
-//! 2.6.12, fs/ext3/balloc.c: `alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`): eight
-//! at first, twice as many each time that a window is used up, at most 1,024. The next window of a file keeps its size.
-//! Here a window ends before the next block in use; there it may go on behind it.
+//! With [`Ext2Config::growing_windows`] the blocks behind a newly found one are reserved as in ext3. A window has eight
+//! blocks at first, and twice as many each time that one is used up, at most 1,024. The next window of a file keeps its
+//! size. Here a window ends before the next block in use; in ext3 it may go on behind it. Source: Linux 2.6.12,
+//! fs/ext3/balloc.c (`alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`).
 //!
-//! Every operation adds the metadata blocks that it dirties to `touched`, so that a driver can dirty them in its page
-//! cache ([`umbrella_units::PageKey::device`]), and tells by [`Ext2::forgotten`] which ones need not be written any
-//! more. Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
+//! Every operation adds the metadata blocks that it dirties to `touched`. So a driver can dirty them in its page cache
+//! ([`umbrella_units::PageKey::device`]). The method [`Ext2::forgotten`] names those that need not be written any more.
+//! Left out: the superblock, symbolic and hard links, reserved blocks for the administrator.
 
 mod age;
 mod bitmap;
@@ -59,18 +60,19 @@ use map::{HOLE, Map, PROMISED};
 pub struct Ext2Config {
     /// Blocks of the disk.
     pub blocks: u64,
-    /// One inode for so many bytes (`mke2fs -i`; 8,192 was its default for 4 KiB blocks in 2005).
+    /// Bytes of the disk for each inode (`mke2fs -i`; 8,192 was its default for 4 KiB blocks in 2005).
     pub inode_bytes: u64,
     /// Bytes of a directory entry: eight and the name, rounded up to four. Assumed: names of up to sixteen letters.
     pub entry_bytes: u64,
-    /// Blocks are chosen when pages go to disk, not when they are written.
+    /// Whether blocks are chosen when pages go to disk instead of when they are written.
     pub delayed: bool,
-    /// A client ([`Ext2::set_writer`]) that gets blocks for another file has closed the one before. Without this, only
+    /// Whether a client ([`Ext2::set_writer`]) that gets blocks for another file closes the one before. If not, only
     /// [`Ext2::close`] closes a file.
     pub close_on_switch: bool,
-    /// Windows as in ext3 ([`Ext2`]): of eight blocks, and twice as many each time that one is used up, to 1,024.
+    /// Whether windows grow as in ext3 ([`Ext2`]): eight blocks, and twice as many each time that one is used up, to
+    /// 1,024.
     pub growing_windows: bool,
-    /// A file that got no new window of blocks while so many others were given out counts as closed.
+    /// The most files that count as open. A file closes when it got no new window while this many others got one.
     pub open_files: usize,
 }
 
@@ -211,13 +213,13 @@ impl Ext2 {
         self.layout.metadata_blocks
     }
 
-    /// Blocks of the file system: those of the disk, but for an end that is too small for a group.
+    /// Blocks of the file system: those of the disk, except an end that is too small for a group.
     pub fn blocks(&self) -> u64 {
         self.layout.blocks
     }
 
-    /// Which client writes from now on: new files of different clients start at different places of their group (by the
-    /// process number, modulo sixteen).
+    /// Sets the client that writes from now on. New files of different clients start at different places of their group
+    /// (by the process number, modulo sixteen).
     pub fn set_writer(&mut self, client: u32) {
         if client == self.writer {
             return;
@@ -229,7 +231,7 @@ impl Ext2 {
         self.open = self.open_of_others.remove(&client);
     }
 
-    /// Adds the metadata blocks that were freed since it was last asked: what is dirty of them need not be written.
+    /// Adds the metadata blocks that were freed since the last call. Dirty ones among them need not be written.
     pub fn forgotten(&mut self, out: &mut Vec<BlockNo>) {
         out.append(&mut self.forgotten);
     }
@@ -331,7 +333,7 @@ impl Ext2 {
         }
     }
 
-    /// Cuts the file to so many pages; a shorter one stays as it is.
+    /// Cuts the file to `pages` pages; a shorter one stays as it is.
     pub fn truncate(&mut self, file: FileId, pages: PageIndex, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
         let place = self.file(file)?;
         self.cut(place, pages.0, touched);

@@ -449,7 +449,7 @@ fn step() -> impl Strategy<Value = AllocatorStep> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Against a map of what was said: blocks are stable, of one owner, and nothing is lost, also on a full disk.
+    /// Against a map of all answers: blocks are stable, of one owner, and nothing is lost, also on a full disk.
     #[test]
     fn blocks_are_stable_and_of_one_owner(delayed: bool, steps in prop::collection::vec(step(), 1..120)) {
         let mut disk = small(1024 + 600, delayed);

@@ -85,10 +85,10 @@ pub struct Completion {
     pub at: Nanos,
 }
 
-/// Something that serves requests in virtual time.
+/// A device that serves requests in virtual time.
 ///
-/// No input makes it panic: sectors beyond its end are not transferred, requests beyond its room wait, and a `now` that
-/// goes back counts as the latest time it was told. Each request completes exactly once.
+/// No input makes it panic: sectors beyond its end are not transferred, and requests beyond its room wait. A `now` that
+/// goes back counts as the latest time that it was given. Each request completes exactly once.
 pub trait Device {
     /// How many more requests it takes now; a submitter never exceeds it.
     fn room(&self) -> usize;

@@ -12,7 +12,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// So many sectors from `first` on; what lies beyond the device's end is cut off.
+    /// `sectors` sectors from `first` on, cut off at the device's end.
     pub fn new(device: Box<dyn Device>, first: Lba, sectors: Lba) -> Part {
         let room = device.capacity().0.saturating_sub(first.0);
         Part { device, first, sectors: Lba(sectors.0.min(room)) }

@@ -1,4 +1,4 @@
-//! What the tests of devices share: numbers from a seed, and a client that keeps so many requests under way.
+//! Shared by the tests of devices: numbers from a seed, and a client that keeps a number of requests under way.
 
 use umbrella_units::{Lba, Nanos};
 

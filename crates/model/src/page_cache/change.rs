@@ -15,7 +15,7 @@ pub enum Access {
     Full,
 }
 
-/// Something that happened to a page; only dirty pages are told of, but for [`Change::Dropped`].
+/// An event of a page. All except [`Change::Dropped`] concern dirty pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A clean page, or one on its way to disk, was written: it is dirty now.
@@ -78,7 +78,7 @@ pub struct Demand {
     pub throttled: bool,
 }
 
-/// There is no room that could be had without writing. It is there once so many pages are written.
+/// No room can be had without writing. There is room once `pages` pages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{pages} dirty pages must be written to make room, {on_their_way} more are being written")]
 pub struct NeedsWriteBack {

@@ -35,8 +35,8 @@ pub struct PageCacheConfig {
     pub expire_after: Option<Nanos>,
     /// What the time of expiry is counted for.
     pub expire_by: ExpireBy,
-    /// The background write-back goes on in units of so many pages; of fewer in a memory so small that they were more
-    /// than a quarter of the background threshold ([`PageCacheConfig::batch_pages`]).
+    /// Number of pages in a unit of the background write-back. It is smaller in a memory so small that the unit were
+    /// more than a quarter of the background threshold ([`PageCacheConfig::batch_pages`]).
     pub batch: u64,
 }
 
@@ -56,8 +56,8 @@ impl Default for PageCacheConfig {
 }
 
 impl PageCacheConfig {
-    /// The background threshold, in pages. As in the kernel it is half the foreground threshold when it is not below
-    /// it, but for 100 %: then there is none.
+    /// The background threshold, in pages. As in the kernel, it is half the foreground threshold if it is not below
+    /// that one. At 100 % there is no background threshold.
     pub fn background_pages(&self) -> u64 {
         if self.background_percent >= 100 {
             return self.pages;

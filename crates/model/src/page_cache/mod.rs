@@ -6,16 +6,17 @@
 //!
 //! - A page enters the inactive list. Its use is noted once; the second use moves it to the active list
 //!   (`mark_page_accessed`). Only reclaim moves pages back.
-//! - Dirty pages above the background threshold are to be written, in batches; which ones is not decided here: whoever
-//!   drives the cache asks a policy. Dirty pages and those on their way to disk above the foreground threshold hold up
-//!   the writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
+//! - Dirty pages above the background threshold are to be written, in batches. The driver of the cache asks a policy
+//!   which ones. When dirty pages and those on their way to disk are above the foreground threshold, they hold up the
+//!   writers ([`PageCache::demand`]). Pages that others hold ([`PageCache::set_held`]) count for both.
 //! - Every 5 s the files that are dirty for 30 s or more are written whole ([`PageCache::expired`]); on a block device
 //!   whose files are unknown, the pages that are.
 //! - Reclaim takes clean pages from the back of the inactive list. A dirty one goes once around the list; when there
-//!   are only such pages, somebody must write some ([`NeedsWriteBack`]).
+//!   are only such pages, some must be written ([`NeedsWriteBack`]).
 //!
-//! What it does is told as a list of [`Change`]s, in order, so that write-back policies can follow. Left out: mapped
-//! pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write here).
+//! The cache reports all it does as a list of [`Change`]s, in order, so that write-back policies can follow. Left out:
+//! mapped pages, zones of memory, and the rate at which the kernel looks at its thresholds (it looks at every write
+//! here).
 
 mod change;
 mod config;
@@ -101,8 +102,8 @@ impl PageCache {
         self.slab.bytes() + self.files.bytes()
     }
 
-    /// Says that others hold so many pages of the memory that are nowhere on disk (staged files). They count as dirty
-    /// for both thresholds; the cache has as many fewer from now on, and gives back what is too much with the next
+    /// Sets the number of pages of the memory that others hold and that are nowhere on disk (staged files). They count
+    /// as dirty for both thresholds. The cache has as many fewer from now on, and gives back the surplus with the next
     /// [`PageCache::make_room`].
     pub fn set_held(&mut self, pages: u64) {
         self.held = pages;
@@ -210,8 +211,8 @@ impl PageCache {
         self.drop_page(id);
     }
 
-    /// A dirty page goes to disk from now on; false if it is not dirty, or still on its way from before (stable pages
-    /// are off: it may be written again meanwhile, and is dirty then, but goes to disk once at a time).
+    /// A dirty page goes to disk from now on. False if it is not dirty, or is still on its way from before. Stable
+    /// pages are off: the page may be written again meanwhile, and is dirty then, but goes to disk once at a time.
     pub fn begin_write_back(&mut self, page: PageKey) -> bool {
         let Some(id) = self.slab.find(page) else { return false };
         let flags = self.slab.at(id).flags;
@@ -293,11 +294,11 @@ impl PageCache {
     }
 
     /// Adds the dirty pages of all files that are dirty for too long: files in the order in which they became dirty,
-    /// pages in index order. Whoever asks writes them all. A file counts as dirty since `now` if it stays dirty or
-    /// becomes so again. But for [`PageCache::written_in_part`], no page waits for longer than the time of expiry and
-    /// one wake-up.
+    /// pages in index order. The caller writes them all. A file counts as dirty since `now` if it stays dirty or
+    /// becomes so again. Except after [`PageCache::written_in_part`], no page waits for longer than the time of expiry
+    /// and one wake-up.
     ///
-    /// With [`ExpireBy::Pages`] it is each page's own time that counts, and nothing puts it off.
+    /// With [`ExpireBy::Pages`] each page's own time counts, and nothing puts it off.
     pub fn expired(&mut self, now: Nanos, out: &mut Vec<PageKey>) {
         let Some(expire_after) = self.config.expire_after else { return };
         match self.config.expire_by {
@@ -336,9 +337,9 @@ impl PageCache {
         }
     }
 
-    /// Background write-back wrote some of the file's pages and leaves others dirty: it counts as dirty since `now`,
-    /// and goes behind all other dirty files, "so that other inodes on this superblock will get some writeout"
-    /// (`__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew).
+    /// Background write-back wrote some of the file's pages and leaves others dirty. The file counts as dirty since
+    /// `now`, and goes behind all other dirty files, "so that other inodes on this superblock will get some writeout".
+    /// Source: `__sync_single_inode` of Linux 2.6.12, which sets `dirtied_when` anew.
     pub fn written_in_part(&mut self, file: FileId, now: Nanos) {
         let Some(place) = self.files.find(file) else { return };
         if self.files.at(place).dirty_pages > 0 && self.files.at(place).since < now {

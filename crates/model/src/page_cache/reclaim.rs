@@ -67,9 +67,9 @@ impl PageCache {
         Ok(())
     }
 
-    /// Moves pages from the active list as the scan of one inactive page asks for: both lists are scanned at a rate in
-    /// proportion to their length, so that one page is deactivated for each `inactive / active` pages of the inactive
-    /// list that reclaim looked at (Linux 2.6.12, `shrink_zone`).
+    /// Moves pages off the active list to match the scan of one inactive page. Both lists are scanned at a rate in
+    /// proportion to their length. So one page is deactivated for each `inactive / active` pages of the inactive list
+    /// that reclaim looked at (Linux 2.6.12, `shrink_zone`).
     fn balance(&mut self, changes: &mut Vec<Change>) {
         let (active, inactive) = (self.active(), self.inactive());
         self.owed += active;

@@ -1,5 +1,5 @@
-//! The pages of a page cache: one slab of 48-byte records that are chained three ways by their positions: in a hash
-//! table (which page is where), in an LRU list, and in a list of their file.
+//! The pages of a page cache: one slab of 48-byte records. Their positions chain them in three ways: in a hash table
+//! (to find a page), in an LRU list, and in a list of their file.
 //!
 //! Neighbouring pages of a file stand in neighbouring buckets, so that sequential access stays in the processor's
 //! cache.
@@ -16,7 +16,7 @@ pub(super) const NONE: Id = u32::MAX;
 pub(super) const INACTIVE: Id = 0;
 pub(super) const ACTIVE: Id = 1;
 
-/// What is known of a page.
+/// The flags of a page.
 pub(super) mod flag {
     /// It is on the active list (`PG_active`).
     pub(in super::super) const ACTIVE: u8 = 1;
@@ -30,11 +30,11 @@ pub(super) mod flag {
     pub(in super::super) const WRITE_BACK: u8 = 16;
     /// Reclaim wanted it when it was busy (`PG_reclaim`).
     pub(in super::super) const RECLAIM: u8 = 32;
-    /// It is dirty, and somebody has queued it to be written.
+    /// It is dirty, and has been queued to be written.
     pub(in super::super) const QUEUED: u8 = 64;
 }
 
-/// One page. What a hit looks at comes first, so that it is most often in one line of the processor's cache.
+/// One page. The fields that a hit reads come first, so that they are most often in one line of the processor's cache.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Record {

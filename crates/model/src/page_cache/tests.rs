@@ -440,8 +440,8 @@ fn compare(cache: &PageCache, naive: &Naive) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Order of use, states, files in order of dirtying and all that is told agree with plain lists. As a dirty page
-    /// leaves the plain lists by write-back, truncation, deletion and forgetting only, none is lost here either.
+    /// Order of use, states, files in order of dirtying and all reports agree with plain lists. A dirty page leaves the
+    /// plain lists only by write-back, truncation, deletion and forgetting, so none is lost here either.
     #[test]
     fn agrees_with_plain_lists(
         pages in 4u64..40,
@@ -462,7 +462,8 @@ proptest! {
         }
     }
 
-    /// If all that is told as expired is written at once, no page is dirty for longer than the expiry and one wake-up.
+    /// If all pages reported as expired are written at once, no page is dirty for longer than the expiry and one
+    /// wake-up.
     #[test]
     fn no_page_is_dirty_for_longer_than_the_expiry_and_a_wake_up(
         writes in prop::collection::vec((1u64..6, 0u64..20, 0u64..8), 1..300),

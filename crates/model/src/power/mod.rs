@@ -1,8 +1,8 @@
 //! Power states of a disk, and the energy that they take.
 //!
-//! [`PowerSpec`] holds what a data sheet says; [`Powered`] puts a motor before any [`Device`](crate::device::Device):
-//! it can be sent to sleep, is woken by what needs the platters, and measures the time in each state. Energy follows
-//! from that time.
+//! The figures of a data sheet are in [`PowerSpec`]. A [`Powered`] puts a motor before any
+//! [`Device`](crate::device::Device). The motor can be sent to sleep, wakes for requests that need the platters, and
+//! measures the time in each state. Energy follows from that time.
 
 mod powered;
 mod spec;

@@ -86,7 +86,7 @@ impl Powered {
         }
     }
 
-    /// Sends it to sleep, once it has written out what it holds. Does nothing to a device without a motor.
+    /// Sends it to sleep, once it has written out its buffer. Does nothing to a device without a motor.
     pub fn standby(&mut self, now: Nanos) {
         self.run(now);
         if self.spec.spindle.is_none() || !self.held.is_empty() {
@@ -115,7 +115,7 @@ impl Powered {
         }
     }
 
-    /// What it does, as of the latest time it was told.
+    /// Its state at the latest time that it was given.
     pub fn state(&self) -> PowerState {
         match self.motor {
             Motor::Spinning | Motor::Finishing | Motor::Flushing { .. } if self.device.next_event().is_some() => {
@@ -139,7 +139,7 @@ impl Powered {
         undisturbed && self.held.is_empty()
     }
 
-    /// The latest time it was told.
+    /// The latest time that it was given.
     pub fn now(&self) -> Nanos {
         self.now
     }
@@ -149,7 +149,7 @@ impl Powered {
         &self.spec
     }
 
-    /// What its motor did, until the latest time it was told.
+    /// The figures of its motor, until the latest time that it was given.
     pub fn power_stats(&self) -> PowerStats {
         self.stats
     }

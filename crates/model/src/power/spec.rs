@@ -20,7 +20,7 @@ impl Milliwatts {
 impl Mul<u32> for Milliwatts {
     type Output = Milliwatts;
 
-    /// So many of them; never wraps.
+    /// `times` times this power; never wraps.
     fn mul(self, times: u32) -> Milliwatts {
         Milliwatts(self.0.saturating_mul(times))
     }
@@ -95,11 +95,11 @@ pub struct PowerSpec {
     pub active: Milliwatts,
     /// While it waits, its platters turning.
     pub idle: Milliwatts,
-    /// Its motor; none in flash, which has nothing to stop.
+    /// Its motor; `None` for flash, which has none.
     pub spindle: Option<SpindleSpec>,
 }
 
-/// What a motor takes that is not on.
+/// The power of a motor that is not on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpindleSpec {
     /// While the platters stand still.
@@ -136,7 +136,7 @@ impl PowerSpec {
         Some(Nanos(time).max(spin_down.time))
     }
 
-    /// That of so many devices that do everything together.
+    /// The power of `count` devices that do everything together.
     #[must_use]
     pub fn times(self, count: u32) -> PowerSpec {
         let phase = |phase: Phase| Phase { power: phase.power * count, ..phase };

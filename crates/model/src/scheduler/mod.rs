@@ -1,8 +1,8 @@
 //! Request schedulers: what the block layer does between the page cache and a device. Each is itself a device.
 //!
-//! What they share is here: requests wait in a queue of limited length, a request that touches a waiting one of the
-//! same kind is merged with it (up to 512 KiB, Linux's `max_sectors_kb`; a larger request goes through as it is), and
-//! whenever the device has room the order says which one is next. A flush is never held back. The orders differ in that
+//! Their common part is here. Requests wait in a queue of limited length. A request that touches a waiting one of the
+//! same kind is merged with it (up to 512 KiB, Linux's `max_sectors_kb`; a larger request goes through as it is).
+//! Whenever the device has room, the order chooses the next one. A flush is never held back. The orders differ in that
 //! choice alone; see [`noop`], [`elevator`], [`deadline`].
 
 pub mod deadline;

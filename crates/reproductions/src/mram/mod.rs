@@ -1,11 +1,11 @@
 //! MRAM: the master's thesis on a buffer cache of non-volatile memory, with Temporary-ramfs (staging of new files) and
 //! the WASL write-back algorithms. Chapter 4: figures 4.1 to 4.12.
 //!
-//! - `setting.rs`: the machine, what is compared, and what performance is.
+//! - `setting.rs`: the machine, the compared methods, and the measure of performance.
 //! - `overhead.rs`: figure 4.1; `single.rs`: 4.2 and 4.3; `postmark.rs`: 4.4 to 4.8; `sizes.rs`: 4.9 to 4.12.
 //!
-//! Most figures are pictures without numbers; what is held against the runs is what the text says of them: the claims
-//! of the frozen list. docs/reproductions/mram.md has the outcome and says why what fails does.
+//! Most figures are pictures without numbers. So the runs are compared with the text about them: the claims of the
+//! frozen list. docs/reproductions/mram.md has the outcome and explains failures.
 
 mod overhead;
 mod postmark;

@@ -1,9 +1,12 @@
-//! Figure 4.1: what staging costs when files are only created.
+//! Figure 4.1: the cost of staging when files are only created.
 //!
-//! The processor's part of it is the scan of the directory: making a file in ext2 looks for its name in vain and then
-//! for room, making one in staging looks for its name among those on disk, and moving it looks for room. What else
-//! moving takes, such as copying the fields of an inode, is not charged; it would hold of any time that moving a large
-//! file takes little beside making it.
+//! The processor's part of it is the scan of the directory:
+//! - Making a file in ext2 searches for its name in vain, and then for room.
+//! - Making one in staging searches for its name among those on disk.
+//! - Moving it searches for room.
+//!
+//! Other costs of moving, such as copying the fields of an inode, are not charged. With any such cost, moving a large
+//! file takes little compared with making it.
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;

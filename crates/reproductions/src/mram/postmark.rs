@@ -12,12 +12,12 @@ use crate::{Effort, Measured, VISIBLE};
 /// Files in the beginning.
 pub(super) const FILES: [u64; 6] = [5_000, 15_000, 25_000, 35_000, 45_000, 55_000];
 
-/// PostMark with so many small files: its defaults otherwise.
+/// PostMark with `files` small files, and otherwise its defaults.
 pub(super) fn small_files(files: u64) -> String {
     format!("postmark:files={files},dirs=0")
 }
 
-/// All four methods with each number of files. Figures 4.4 to 4.7 are of these runs.
+/// All four methods with each number of files. These runs give figures 4.4 to 4.7.
 pub(super) fn small(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(FILES.into_iter().flat_map(|files| all_methods(&small_files(files), effort)).collect())
 }
@@ -110,8 +110,8 @@ pub(super) fn measure_hybrid(outcomes: &[Outcome]) -> Vec<Measured> {
     by_files(outcomes).flat_map(|(files, outcomes)| of(files, outcomes)).collect()
 }
 
-/// Figure 4.8: 500 files of 2 MB to at most so many. A quick run has the files and the memory of the paper, as a file
-/// is large only against staging's limit of 1 MB, but few transactions.
+/// Figure 4.8: 500 files of 2 MB to at most 4 or 6 MB. A quick run has the files and the memory of the paper, but few
+/// transactions: staging's limit of 1 MB decides which file is large.
 pub(super) fn large(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     let (sizes, transactions): (&[u64], u64) = match effort {
         Effort::Full => (&[4, 6], 200_000),

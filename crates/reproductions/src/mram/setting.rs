@@ -1,8 +1,9 @@
-//! What chapter 4 says of the machine, the four ways that it compares, and what it calls performance.
+//! The machine of chapter 4, the four methods that it compares, and its measure of performance.
 //!
-//! Known (table 4.2): Athlon 64 3000+, 512 MB, a Maxtor of 80 GB and 7200 rpm, Linux 2.6.12, so thresholds of 10 % and
-//! 40 %, ext2. The original is Linux as it is: by file, and what is dirty for 30 s is written (section 3.2.1 speaks of
-//! this periodic check as something that only non-volatile memory can do without). Zones have 2048 pages (section 4.3).
+//! Known (table 4.2): Athlon 64 3000+, 512 MB, a Maxtor of 80 GB and 7200 rpm, and ext2. Linux is 2.6.12, so the
+//! thresholds are 10 % and 40 %. The original method is Linux as it is: it writes by file, and writes pages that are
+//! dirty for 30 s. (Section 3.2.1 speaks of this periodic check as something that only non-volatile memory can do
+//! without.) Zones have 2048 pages (section 4.3).
 
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
@@ -47,7 +48,7 @@ pub(super) enum Method {
 pub(super) const METHODS: [Method; 4] = [Method::Original, Method::Staging, Method::Wasl, Method::Hybrid];
 
 impl Method {
-    /// The policy, with zones of so many pages.
+    /// The policy, with zones of `zone` pages.
     fn policy(self, zone: u64) -> String {
         match self {
             Method::Original | Method::Staging => kernel::by_files("file"),

@@ -56,7 +56,7 @@ fn took(time_s: f64) -> Outcome {
     Outcome { time_s, ..Outcome::default() }
 }
 
-/// The time with which performance is so many percent better than in 100 s.
+/// The time with which performance is `percent` percent better than in 100 s.
 fn gains(percent: f64) -> Outcome {
     took(100.0 / (1.0 + percent / 100.0))
 }

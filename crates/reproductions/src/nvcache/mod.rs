@@ -1,13 +1,13 @@
-//! NVCache: the paper on flushing the flash of a hybrid disk. Figures 3 to 5, what section 2.1 says of spin-ups, and
-//! tables of ours.
+//! NVCache: the paper on flushing the flash of a hybrid disk. Figures 3 to 5, the statements of section 2.1 about
+//! spin-ups, and tables of ours.
 //!
-//! - `runs.rs`: what is run, and how its outcomes are found again.
+//! - `runs.rs`: the runs, and how to find their outcomes.
 //! - `cached.rs`: figures 3 and 4; `flushing.rs`: figure 5; `waking.rs`: section 2.1; `ours.rs`: every choice, and the
 //!   sweeps.
 //!
-//! Of the paper's machines one has a public week, hplajw of 1992. It is another week than the paper's, and stands in
-//! for it: each claim is held against each trace of the frozen list, and shown beside for that week.
-//! docs/reproductions/nvcache.md has the outcome and says why what fails does.
+//! Of the paper's machines, only hplajw has a public week, in 1992. It is another week than the paper's, and stands in
+//! for it. Each claim is compared with each trace of the frozen list, and that week is shown beside them.
+//! docs/reproductions/nvcache.md has the outcome and explains failures.
 
 mod cached;
 mod flushing;
@@ -118,7 +118,7 @@ pub fn weeks_of(folder: &Path) -> Vec<PathBuf> {
     on_inputs::traces_in(folder, &WEEKS)
 }
 
-/// The synthetic week and these traces, laid out on the paper's disk. Two of one name are told apart by a number.
+/// The synthetic week and these traces, laid out on the paper's disk. Inputs of the same name get a number.
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions) -> Result<Vec<Arc<HybridInput>>, LabError> {
     let capacity = HybridSetup::default().capacity()?;
     let inputs = vec![HybridInput::desktop_week(SEED)];

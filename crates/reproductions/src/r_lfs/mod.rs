@@ -1,13 +1,13 @@
 //! R-LFS: the paper on a log whose regions are laid out as an organ pipe. Figures 3 to 6, the simulator's, and tables
 //! of ours.
 //!
-//! - `runs.rs`: what is run, and how its outcomes are found again.
+//! - `runs.rs`: the runs, and how to find their outcomes.
 //! - `cleaning.rs`: figures 3 and 4; `seeks.rs`: figures 5 and 6; `schemes.rs`: every placement scheme.
 //!
-//! Of the paper's traces a week of one is public, hplajw of 1992; the paper has two months. Each claim is held against
-//! each input of the frozen list, and shown beside for that week. A trace is run twice: each of its disks as a log of
-//! its own (the primary reading), and all as one log. docs/reproductions/r-lfs.md has the outcome and says why what
-//! fails does.
+//! Of the paper's traces only hplajw has a public part: one week of 1992, where the paper has two months. Each claim is
+//! compared with each input of the frozen list, and that week is shown beside them. A trace is run twice: each of its
+//! disks as a log of its own (the primary reading), and all as one log. docs/reproductions/r-lfs.md has the outcome and
+//! explains failures.
 
 mod cleaning;
 mod runs;
@@ -99,7 +99,7 @@ pub fn traces_of(folder: &Path) -> Vec<PathBuf> {
     on_inputs::traces_in(folder, &TRACES)
 }
 
-/// The synthetic inputs and these traces. Two of one name are told apart by a number.
+/// The synthetic inputs and these traces. Inputs of the same name get a number.
 pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<Vec<Arc<LogInput>>, LabError> {
     let blocks = match effort {
         Effort::Full => Pages(1 << 17),
@@ -119,7 +119,7 @@ pub fn inputs(traces: &[PathBuf], open: &OpenOptions, effort: Effort) -> Result<
         traces,
         |input| &mut input.name,
         |path| {
-            // What is touched of small traces is too little for a log; their disks may do.
+            // Small traces touch too few blocks for a log; their disks may have enough.
             let joined = match LogInput::trace(path, open) {
                 Err(LabError::Log(LogError::TooSmall { .. })) => None,
                 joined => Some(joined?),

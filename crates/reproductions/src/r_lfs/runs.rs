@@ -31,7 +31,7 @@ pub(super) fn utilisations(effort: Effort) -> &'static [u32] {
     }
 }
 
-/// R-LFS with so many regions.
+/// R-LFS with `regions` regions.
 pub(super) fn regions(regions: u32, victim: Victim, utilisation: u32) -> LogSetup {
     setup(&format!("r_lfs:regions={regions}"), victim, utilisation)
 }

@@ -1,4 +1,4 @@
-//! What the paper has not: every placement scheme beside R-LFS, and a log that is told the future.
+//! Not in the paper: every placement scheme beside R-LFS, and a log that knows the future.
 
 use std::sync::Arc;
 

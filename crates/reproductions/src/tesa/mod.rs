@@ -1,12 +1,12 @@
 //! TESA: Huang and Chang, "TESA: a Temporal and Spatial Information Aware Writeback Policy for Home Network-Attached
 //! Storage Devices". Section IV: figures 4 to 9, table I, and the share of section IV-B.
 //!
-//! - `setting.rs`: the machine, the six workloads, and what the paper calls performance.
+//! - `setting.rs`: the machine, the six workloads, and the paper's measure of performance.
 //! - `zones.rs`: figures 4 to 7, TESA against itself; `policies.rs`: figures 8 and 9, TESA against others;
 //!   `flushes.rs`: section IV-B and table I.
 //!
-//! The figures themselves are pictures without numbers; what is held against the runs is what the text says of them:
-//! the claims of the frozen list. docs/reproductions/tesa.md has the outcome and says why what fails does.
+//! The figures themselves are pictures without numbers. So the runs are compared with the text about them: the claims
+//! of the frozen list. docs/reproductions/tesa.md has the outcome and explains failures.
 
 mod flushes;
 mod policies;

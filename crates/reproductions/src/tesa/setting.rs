@@ -1,8 +1,8 @@
-//! What section IV-A says of the machine and the workloads, and what the paper calls performance (section IV-C).
+//! The machine and the workloads of section IV-A, and the paper's measure of performance (section IV-C).
 //!
-//! Known: 1 GB of memory, a disk of 500 GB and 7200 rpm, Linux 2.6.12, so thresholds of 10 % and 40 %, a periodic
-//! write-back after 30 s, and an elevator before the disk. Not known: which disk, and how much of the memory is left to
-//! file pages.
+//! Known: 1 GB of memory, a disk of 500 GB and 7200 rpm, and an elevator before the disk. Linux is 2.6.12, so the
+//! thresholds are 10 % and 40 %, and the periodic write-back comes after 30 s. Not known: which disk, and how much of
+//! the memory is left to file pages.
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
@@ -67,10 +67,11 @@ pub(super) const WORKLOADS: &[Work] = &[
 ];
 
 impl Work {
-    /// Operations where the time is fixed, the inverse of the time where the work is: section IV-C says so.
+    /// The number of operations if the time is fixed, the inverse of the time if the work is (section IV-C).
     ///
-    /// Operations are not divided by the time of the run: it is the same for all policies, and the run's own end is
-    /// that of the one step that the slowest client was in when the time was up, which the benchmark does not wait for.
+    /// Operations are not divided by the time of the run, which is the same for all policies. The run itself ends
+    /// later, with the step that the slowest client was in when the time was up; the benchmark does not wait for that
+    /// step.
     pub(super) fn performance(self, outcome: &Outcome) -> f64 {
         if self.timed { outcome.operations as f64 } else { ratio(1.0, outcome.time_s) }
     }
@@ -81,8 +82,8 @@ impl Work {
     }
 }
 
-/// Every policy on each of the workloads, where throttled writers write by file and then where they ask the policy;
-/// outcomes of one workload stand together, in the order of the policies.
+/// Every policy on each of the workloads: once with throttled writers that write by file, and once with writers that
+/// ask the policy. Outcomes of one workload stand together, in the order of the policies.
 pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),

@@ -73,8 +73,8 @@ fn both_schemes() -> [String; 2] {
     [zone(8), zone_segment(50, 8)]
 }
 
-/// File systems on which the two schemes are compared besides a new one on the whole disk: the part of the disk, and
-/// the share that old files take, in percent. Chosen before the first run of any of them.
+/// More file systems on which the two schemes are compared, besides a new one on the whole disk. Each has a part of the
+/// disk, and the share that old files take, in percent. They were chosen before the first run of any of them.
 const LAYOUTS: [(&str, u32); 6] = [
     ("60GB@start", 0),
     ("60GB@middle", 0),

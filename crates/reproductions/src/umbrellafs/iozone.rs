@@ -33,8 +33,8 @@ pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, La
     Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[disk], &workload(*writers))).collect())
 }
 
-/// The text gives the time of `two_queue` with 8 Zipf writers, says of all runs but one that they are not slower, and
-/// that both ways gain with the share of Zipf writers, so with each step.
+/// The text gives the time of `two_queue` with 8 Zipf writers. It says of all runs except one that they are not slower,
+/// and that both ways gain with the share of Zipf writers, so with each step.
 pub(super) fn measure(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
     let time = |policy, writers: u32| Runs::new(outcomes, disk, &workload(writers)).time(policy);
     let mut measured = times(disk, outcomes);

@@ -3,12 +3,12 @@
 //! The machine is the dissertation's: 2 GB of memory, Linux 2.6.24's thresholds of 5 and 10 %, ext2, one test drive.
 //! Every scheme is compared with `file`, the unmodified kernel. The claims are those of the frozen list.
 //!
-//! What the text says of writes, reads and their order is of the time that a benchmark runs, so that the write-out
-//! after it is left out; but for the optimum (figures 40 and 41), where what is dirty in the end is written under all
-//! policies.
+//! The text's statements about writes, reads and their order concern the time that a benchmark runs, so the write-out
+//! after it is left out. The exception is the optimum (figures 40 and 41): there the last dirty pages are written under
+//! all policies.
 //!
-//! Figures 29 and 30 plot how often each block was written. That sorting clusters the writes is judged by the distance
-//! between them; that some blocks are rewritten much more often is not, as the lab does not record writes by block.
+//! Figures 29 and 30 plot how often each block was written. The distance between writes shows that sorting clusters
+//! them. That some blocks are rewritten much more often is not judged, as the lab does not record writes by block.
 
 mod bench;
 mod dbench;

@@ -1,10 +1,13 @@
-//! How far from the optimum (figures 40 and 41): boundary crossings and data written under a clairvoyant policy, which
-//! writes only what has to leave memory, under one that writes little within 30 s, under the kernel's and the
-//! dissertation's.
+//! The distance from the optimum (figures 40 and 41): boundary crossings and data written under four kinds of policies:
 //!
-//! Both bounds run on a machine without thresholds, as the dissertation's simulations do; the clairvoyant one without
-//! the 30 s rule too. What is dirty at the end is written under all policies. Both loads do a fixed amount of work; a
-//! load that runs for a fixed time would do more of it under the bounds, and so be another load.
+//! - a clairvoyant policy, which writes only pages that have to leave memory
+//! - one that writes little within 30 s
+//! - the kernel's
+//! - the dissertation's
+//!
+//! Both bounds run on a machine without thresholds, as the dissertation's simulations do; the clairvoyant one also runs
+//! without the 30 s rule. Pages that are dirty at the end are written under all policies. Both loads do a fixed amount
+//! of work. A load that runs for a fixed time would do more of it under the bounds, and so be another load.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

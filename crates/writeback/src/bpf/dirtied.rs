@@ -10,7 +10,7 @@ use crate::file::PageRange;
 pub(super) struct Dirtied {
     places: FxHashMap<FileKey, usize>,
     files: Vec<(FileKey, Vec<PageRange>)>,
-    /// How many pages were told, repeated ones each time.
+    /// How many pages were reported, repeated ones each time.
     pub(super) pages: u64,
 }
 

@@ -84,7 +84,7 @@ pub enum WatchError {
         /// Why not.
         source: io::Error,
     },
-    /// A device instead of what is mounted.
+    /// A device instead of a mount point.
     #[error("{path}: a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
     Device {
         /// The path.

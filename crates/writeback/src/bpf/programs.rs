@@ -37,7 +37,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Watches this device, through a ring of so many bytes.
+    /// Watches this device, through a ring of `ring` bytes.
     pub(super) fn attach(device: Dev, ring: ByteSize) -> Result<Programs, BpfError> {
         set_print(Some((PrintLevel::Warn, |_, words| SAID.with_borrow_mut(|said| said.push_str(&words)))));
         SAID.take();

@@ -16,10 +16,10 @@ pub struct FileKey {
     pub generation: u32,
 }
 
-/// What the kernel told.
+/// A report of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// Pages that were clean, or not in memory, are dirty. A write to pages that are dirty already is not told.
+    /// Pages that were clean, or not in memory, are dirty. A write to pages that are already dirty is not reported.
     Dirtied {
         /// Of which file.
         file: FileKey,
@@ -39,7 +39,7 @@ pub enum Seen {
     },
 }
 
-/// What could not be told since the begin.
+/// Events that could not be reported since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Records for which the ring had no room.

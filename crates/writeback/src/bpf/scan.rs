@@ -1,5 +1,5 @@
-//! Which pages of a file are dirty, when nobody told: cachestat(2) counts them in a range, halves of ranges tell them
-//! apart.
+//! Finds the dirty pages of a file without reports: cachestat(2) counts them in a range, and halving the range finds
+//! each.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

@@ -24,7 +24,7 @@ pub struct Source {
 
 impl Source {
     /// Watches the file system with this device number (`s_dev`, as `/proc/self/mountinfo` shows it) through a ring of
-    /// at least so many bytes.
+    /// at least `ring` bytes.
     pub fn watch(device: Dev, ring: ByteSize) -> Result<Source, BpfError> {
         let page = rustix::param::page_size() as u64;
         let programs = Programs::attach(device, ByteSize(ring.0.clamp(page, 1 << 30).next_power_of_two()))?;
@@ -57,7 +57,7 @@ impl Source {
         Ok(counters.and_then(|counters| record::lost(&counters)).unwrap_or_default())
     }
 
-    /// Takes up to `most` of the files of which something was lost.
+    /// Takes up to `most` of the files that lost events.
     pub fn overflowed(&mut self, most: usize) -> Result<Vec<FileKey>, BpfError> {
         let noted = self.programs.map(OVERFLOWED)?;
         let mut files = Vec::new();

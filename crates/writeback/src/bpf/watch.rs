@@ -1,22 +1,22 @@
-//! Ordered write-back of a file system that is in no pool: what the kernel tells to be dirty is given to a [`Flusher`].
+//! Ordered write-back of a file system that is in no pool: the pages that the kernel reports as dirty go to a
+//! [`Flusher`].
 //!
 //! A step of [`Watch::step`]:
-//! 1. What the ring holds is given on: the files in the order in which they come, the pages of each in the order of the
-//!    file, neighbours in one piece. The order of what happened within one step, some hundredths of a second, is lost
-//!    by that; but the places of a file in many pieces are asked for one after the other, and the more so the more
-//!    there is to do. A file whose inode was used again is a new file, and what was known of the old one is forgotten.
-//! 2. Files of which something was lost are looked through with cachestat(2), and their dirty pages given on.
-//! 3. Files that the kernel wrote to, then the others in turn, are compared with what is so: deleted, shortened, or
-//!    clean by now. So much time is spent on it and no more.
-//!
+//! 1. The contents of the ring go to the flusher: files in the order in which they come, the pages of each file in file
+//!    order, neighbours in one piece. This loses the order of events within one step, some hundredths of a second. But
+//!    it asks for the places of a file in many pieces one after the other, and the more so the more work there is. A
+//!    file whose inode was reused is a new file, and the knowledge of the old one is forgotten.
+//! 2. Files with lost events are looked through with cachestat(2), and their dirty pages go to the flusher.
+//! 3. Files that the kernel wrote to, then the others in turn, are compared with the file system: they may be deleted,
+//!    shortened, or clean by now. The time for this is limited.
 //! 4. While the kernel has more dirty than its background threshold, its own flusher is at work, and nothing is written
 //!    back here.
 //!
-//! Nothing here can harm: the flusher starts writes that were due anyway. What is not seen, not remembered or believed
-//! wrongly costs order, or a system call that finds nothing to write. Errors of a write-back stay for the programs
-//! whose files those are ([`Flusher::start_for_others`]). Memory is bounded: beyond [`MOST_FILES`] files and
-//! [`MOST_PAGES`] pages, what becomes dirty is left to the kernel. Source: BPF takes the place of the hooks that TESA
-//! has in the kernel.
+//! Nothing here can do harm: the flusher only starts writes that were due anyway. Unseen, forgotten or wrong
+//! information costs only order, or a system call that finds nothing to write. Errors of a write-back stay for the
+//! programs that own the files ([`Flusher::start_for_others`]). Memory is bounded: pages that become dirty beyond
+//! [`MOST_FILES`] files and [`MOST_PAGES`] pages are left to the kernel. Source: BPF takes the place of TESA's hooks in
+//! the kernel.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -67,7 +67,7 @@ pub struct WatchStatus {
     pub flusher: Status,
     /// Records that came out of the ring.
     pub events: u64,
-    /// What they told to be dirty.
+    /// The size of the pages that they reported as dirty.
     pub dirtied: ByteSize,
     /// Records that the ring had no room for.
     pub lost: u64,
@@ -75,7 +75,7 @@ pub struct WatchStatus {
     pub scanned: u64,
     /// What was dirty but not remembered, since there was too much of it.
     pub ignored: ByteSize,
-    /// Files of which something is believed to be dirty.
+    /// Files that are believed to have dirty pages.
     pub files: u64,
     /// Whether the kernel writes back by itself now, since too much is dirty.
     pub gives_way: bool,
@@ -107,7 +107,7 @@ struct Turn {
     life: u64,
 }
 
-/// What is known of a file.
+/// The state of a file.
 struct Known {
     generation: u32,
     life: u64,
@@ -130,7 +130,7 @@ enum Found {
 }
 
 impl Watch {
-    /// Watches the file system mounted at `path`, with a ring of so many bytes, and orders its write-back. `run_dir`
+    /// Watches the file system mounted at `path`, with a ring of `ring` bytes, and orders its write-back. `run_dir`
     /// holds the lock that keeps a second flusher away.
     pub fn start(path: &Path, settings: Settings, ring: ByteSize, run_dir: &Path) -> Result<Watch, WatchError> {
         let mounted = Mounted::at(path)?;
@@ -331,7 +331,7 @@ impl Watch {
         }
     }
 
-    /// Compares what is believed of a file with what is so.
+    /// Compares the noted state of a file with the file system.
     fn compare(&mut self, turn: Turn) {
         let Some(known) = self.known(turn) else { return };
         known.checked = Instant::now();

@@ -80,7 +80,7 @@ fn in_a_file_in_many_pieces_any_page_is_found_with_two_questions_at_most() {
 }
 
 proptest! {
-    /// Pages are asked for in any order, at most `most` extents an answer; each page that has a place is found there.
+    /// Queries in any order, with at most `most` extents an answer, find the place of each page that has one.
     #[test]
     fn every_page_is_found_where_it_is(
         lengths in prop::collection::vec((1u64..40, any::<bool>()), 1..60),

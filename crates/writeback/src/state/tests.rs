@@ -1,5 +1,5 @@
-//! What a flusher makes of events, against the plainest page cache there can be: a list of dirty pages, each with its
-//! uses, whose policy is told by hand what happened.
+//! The effect of events on a flusher, compared with the plainest possible page cache: a list of dirty pages with their
+//! uses, whose policy gets each event by hand.
 
 use std::collections::BTreeMap;
 

@@ -58,7 +58,7 @@ fn told_if_missing<T>(got: Result<T, BpfError>) -> Option<T> {
     }
 }
 
-/// All pages that were told to be dirty by now, of all files; and whether the kernel has written back some.
+/// All pages of all files that were reported dirty by now, and whether the kernel has written back some.
 fn seen(source: &mut Source) -> (BTreeSet<(u64, u64)>, bool) {
     let (mut pages, mut wrote) = (BTreeSet::new(), false);
     while source.drain(1 << 16, |seen| match seen {
@@ -72,13 +72,13 @@ fn seen(source: &mut Source) -> (BTreeSet<(u64, u64)>, bool) {
     (pages, wrote)
 }
 
-/// All pages that were told to be dirty by now, to be compared with those `found` dirty; nothing when the kernel wrote
-/// some back meanwhile, so that the two need not be the same.
+/// All pages that were reported dirty by now, to compare with the pages `found` dirty. `None` if the kernel wrote some
+/// back meanwhile, so that the two may differ.
 fn comparable(source: &mut Source, found: &BTreeSet<(u64, u64)>) -> Option<BTreeSet<(u64, u64)>> {
     let (pages, mut wrote) = seen(source);
     let differ = pages.iter().filter(|(ino, _)| *ino >= FIRST_FILE).ne(found.iter());
     if differ && !wrote {
-        // It is told at the end of a write-back.
+        // The report comes at the end of a write-back.
         eventually(Duration::from_secs(3), || {
             wrote = seen(source).1;
             wrote
@@ -97,7 +97,7 @@ fn pages_of(file: &Path) -> BTreeSet<(u64, u64)> {
     dirty_pages(file).into_iter().map(|page| (ino, page)).collect()
 }
 
-/// A file of so many pages, on disk and clean.
+/// A file of `pages` pages, on disk and clean.
 fn clean_file(path: &Path, pages: u64) -> File {
     let file = OpenOptions::new().create(true).read(true).write(true).truncate(true).open(path).expect("opens");
     file.write_all_at(&vec![7; (pages * PAGE) as usize], 0).expect("writes");
@@ -286,14 +286,14 @@ fn files_deleted_shortened_or_synced_by_others_are_forgotten() {
             fs::write(name, vec![1; 100 * PAGE as usize]).expect("writes");
         }
         watch.step().expect("steps");
-        // All 400 pages, but for those that the kernel has written back already.
+        // All 400 pages, except those that the kernel has written back already.
         let known = watch.status().flusher.dirty.0 / PAGE;
         assert!(known >= names.iter().map(|name| dirty_count(name)).sum::<u64>(), "{known} pages");
         fs::remove_file(&names[0]).expect("removes");
         OpenOptions::new().write(true).open(&names[1]).and_then(|file| file.set_len(10 * PAGE)).expect("shortens");
         File::open(&names[2]).and_then(|file| file.sync_data()).expect("syncs");
         let left = || names[1..].iter().map(|name| dirty_count(name)).sum::<u64>();
-        // xfs writes what is left of a shortened file, ext4 does not; a machine short of memory writes all.
+        // xfs writes the remaining pages of a shortened file, ext4 does not; a machine short of memory writes all.
         assert!(left() < 200, "{} pages left", left());
         let agreed = || {
             watch.step().expect("steps");

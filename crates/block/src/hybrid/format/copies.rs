@@ -9,10 +9,10 @@ use super::{BLOCK_BYTES, Damage, Header, begin, open, seal};
 
 const MAGIC: [u8; 8] = *b"UMBCOPYS";
 const LABEL_BYTES: usize = 512;
-/// Room for so many copies.
+/// The number of copies that the area has room for.
 pub(in crate::hybrid) const MOST_COPIES: usize = 15;
 
-/// As they are written, with the label in front; at most [`MOST_COPIES`].
+/// The copies as they are written, with the label in front; at most [`MOST_COPIES`].
 pub(in crate::hybrid) fn encode_copies(generation: u64, fillers: &[Header]) -> Vec<u8> {
     let copies: Vec<u8> = fillers.iter().flat_map(Header::encode).collect();
     let mut label = begin(MAGIC);

@@ -70,7 +70,7 @@ pub(in crate::hybrid) struct Header {
     pub(in crate::hybrid) marks: Marks,
     /// Its writes: zeroes first, then those with data in the order of their data.
     pub(in crate::hybrid) entries: Vec<RecordEntry>,
-    /// What the record before it holds, so that it can be told when that is damaged; nothing where it is not known.
+    /// The addresses of the record before it, so that they are known if that is damaged. `None` if they are not known.
     pub(in crate::hybrid) before: Option<Vec<SectorRange>>,
 }
 
@@ -251,7 +251,7 @@ impl Header {
 }
 
 impl RecordEntry {
-    /// What takes the place of so many sectors of data that are lost.
+    /// The entry that takes the place of `sectors` lost sectors of data.
     pub(in crate::hybrid) fn lost(sectors: u64) -> RecordEntry {
         RecordEntry { range: SectorRange { start: Lba(0), sectors }, content: Content::Lost }
     }
@@ -288,7 +288,7 @@ pub(super) fn address(range: SectorRange) -> [u8; ADDRESS_BYTES] {
     (u128::from(range.start.0) | u128::from(range.sectors) << 64).to_le_bytes()
 }
 
-/// Sectors of a record with so many sectors of data.
+/// The size of a record with `data` sectors of data, in sectors.
 pub(in crate::hybrid) fn record_sectors(data: u64) -> u64 {
     BLOCK + data.next_multiple_of(BLOCK)
 }

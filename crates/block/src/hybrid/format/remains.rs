@@ -1,9 +1,9 @@
-//! What is left of the damaged header of a record behind which nothing lies: enough to know that there was one, and
-//! whether a flush had promised it.
+//! The readable remains of the damaged header of the last record: enough to know that there was one, and whether a
+//! flush had promised it.
 //!
-//! A header that a power cut tore has its first sector whole or not at all. So all fields are right together then, and
-//! the promised mark tells what nobody was promised. In a damaged header one of them may be wrong: where the header is
-//! whole with another epoch or mark, it was that one.
+//! If a power cut tore the header, its first sector is whole or absent. Then all fields agree, and the promised mark
+//! shows that nobody was promised anything. If damage hit the header, one field may be wrong. If another epoch or mark
+//! makes the header whole, that field was the wrong one.
 
 use super::{BLOCK_BYTES, Epoch, LogSector, RecordNo, Uuid, record};
 

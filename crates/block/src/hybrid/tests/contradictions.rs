@@ -1,4 +1,4 @@
-//! Labels and records that no program wrote, their checksums right: each is refused with a name, or told.
+//! Labels and records that no program wrote, with right checksums: each is refused with a name, or reported.
 
 use super::super::format::{
     BLOCK, Content, DiskTag, Epoch, FlashSuperblock, Header, PairState, TagState, correct_checksum,

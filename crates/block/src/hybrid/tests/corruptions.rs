@@ -1,5 +1,5 @@
-//! One damaged place anywhere in a pair that was killed, or is open: what is read is what was flushed last or written
-//! since, or somebody is told.
+//! One damaged place anywhere in a pair that was killed, or is open: reads return what was flushed last or written
+//! since, or the damage is reported.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ impl Killed {
         Pair { disk: half("disk", bed.clone()), flash, bed }
     }
 
-    /// Reads all of it; how many blocks were refused. What is read must be allowed, or somebody told.
+    /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
     fn refused(&self, device: &dyn BlockDevice, told: &Losses, label: &str) -> usize {
         let mut found = fill(0, BLOCK);
         let blocks = (0..).zip(&self.allowed).filter(|(block, values)| {

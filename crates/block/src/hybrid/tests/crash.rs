@@ -117,8 +117,8 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     assert!(states >= 1500 * seeds as usize, "{states} states: the work leaves too little in question");
 }
 
-/// Turns over a bit of a record of the log. Nothing where only the last header of all is there, which cannot be told
-/// from one that was cut off.
+/// Flips a bit of a record of the log. `None` if there is only the last header of all, which looks like one that was
+/// cut off.
 fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()> {
     let read_block = |number: u64| read(flash, LOG_START.0 + number * format::BLOCK, format::BLOCK);
     let headers: Vec<u64> =
@@ -388,7 +388,7 @@ fn detaching_can_be_interrupted_and_done_again() {
     assert!(attached > 0 && apart > 0);
 }
 
-/// A disk whose next write waits until somebody lets it go on.
+/// A disk whose next write waits for the test to release it.
 struct Gate {
     inner: Arc<Bed<Wrapped>>,
     closed: AtomicBool,

@@ -18,7 +18,7 @@ fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// A log of two writes with 200 sectors of data, and buffers of which each holds one of them and a part of the other.
+/// A log of two writes with 200 sectors of data. Each buffer holds one of them and a part of the other.
 fn two_chunks(house: &House, algorithm: Algorithm) -> Hybrid {
     let memory = sectors(256 * algorithm.buffers());
     let hybrid = house.open(Options { memory, ..by_hand(algorithm) }, None);
@@ -104,7 +104,7 @@ fn under_full_a_disk_that_is_woken_to_read_is_not_drained() {
     assert_eq!(read(&house.disk().inner, 1000, 8), fill(0, 8));
 }
 
-/// How many reads find time between the writes of a drain, each of which took a moment.
+/// The number of reads that find time between the writes of a drain, each of which takes a moment.
 fn reads_between_writes(share: u8) -> u64 {
     let house = House::new();
     let hybrid = house.open(Options { drain_share: Percent(share), ..by_hand(Algorithm::Alg1) }, None);

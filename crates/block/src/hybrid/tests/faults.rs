@@ -12,7 +12,7 @@ use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 
-/// A pair whose halves fail as told from the first call after they were joined; the rules of each.
+/// A pair whose halves follow these rules from the first call after they were joined.
 fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed<Faulty<Memory>>>) {
     let pair = Pair::new(4000);
     let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
@@ -181,7 +181,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
 
 #[test]
 fn a_header_that_nothing_follows_may_have_been_cut_by_the_end() {
-    // Nothing behind it says that it had been durable: it cannot be told from one that was being written.
+    // Nothing behind it says that it had been durable: it looks like one that was being written.
     let (pair, opened) = damaged(32);
     opened.expect("the other two count");
     assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 2);
@@ -271,7 +271,7 @@ fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
     assert_eq!(read(&bed.inner, 2900, 90), fill(30, 90));
 }
 
-/// The log, but for its first record, which cannot be read behind its header.
+/// Fails reads of the first record's data; its header and the rest of the log can be read.
 fn unreadable_data() -> Rule {
     Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + 8, 8))
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// A write to the disk by somebody who does not know of its flash.
+/// A write to the disk by a program that does not know of its flash.
 fn change(pair: &Pair) {
     pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
 }

@@ -1,5 +1,5 @@
-//! Labels that are damaged in both copies, and flash that cannot be read: somebody is told what to do, and what can be
-//! read is got out.
+//! Labels that are damaged in both copies, and flash that cannot be read: the error says what to do, and readable data
+//! can be rescued.
 
 use super::super::format::BLOCK;
 use super::*;

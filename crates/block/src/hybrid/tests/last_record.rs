@@ -1,4 +1,4 @@
-//! The last record of the log, of which nothing behind it speaks: its header is damaged after its flush was answered.
+//! The last record of the log, which no later record mentions: its header is damaged after its flush was answered.
 
 use super::super::format::BLOCK;
 use super::*;

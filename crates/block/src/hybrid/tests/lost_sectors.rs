@@ -31,7 +31,7 @@ fn damaged(pair: &Pair) -> DamagedPair {
     DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair")
 }
 
-/// Twenty blocks, of which the fourth has damaged data and the eleventh a damaged header; skipped.
+/// Twenty blocks. The fourth has damaged data and the eleventh a damaged header; both are skipped.
 fn skipped() -> Pair {
     let pair = Pair::new(DISK);
     blocks(&pair, 20);

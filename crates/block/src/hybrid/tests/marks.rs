@@ -1,4 +1,4 @@
-//! Damage near the end of the log: what a flush had promised is told from what nobody was promised.
+//! Damage near the end of the log: promised records are distinguished from those that nobody was promised.
 
 use std::collections::BTreeMap;
 
@@ -157,7 +157,7 @@ fn of_several_damaged_records_in_a_row_only_the_last_is_known() {
 
 #[test]
 fn records_on_both_sides_of_the_logs_end_are_mended() {
-    // Records of 1 MiB and a header: three fill the smallest log but for its end, and the fourth begins at its start
+    // Records of 1 MiB and a header: three fill the smallest log except for its end, and the fourth begins at its start
     // again.
     for damaged in 0..4 {
         let pair = Pair::new(16_000);
@@ -286,8 +286,8 @@ fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     assert_eq!(pair.bed.disturbed(), 0, "the disk slept");
 }
 
-/// Random writes and flushes, a kill, and one bit that turns over anywhere in the log: each sector reads as what was
-/// flushed last or written since, or the opening is refused, or says that it is perhaps lost.
+/// Random writes and flushes, a kill, and one flipped bit anywhere in the log. Then each sector reads as it was flushed
+/// last or written since; or the opening is refused, or reports that the sector is perhaps lost.
 #[test]
 fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
     let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
@@ -367,7 +367,7 @@ fn last_header(pair: &Pair, used: u64) -> u64 {
     headers.last().unwrap_or(0)
 }
 
-/// Zeroes and marks are records of one block: such a record may be the last before the log's end, and such a one the
+/// Zeroes and marks are records of one block. One of them may be the last record before the log's end, and one the
 /// first behind it.
 #[test]
 fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {

@@ -119,7 +119,7 @@ fn behind_a_header_that_is_lost_what_may_be_a_leftover_is_lost_too() {
 #[test]
 fn a_leftover_behind_a_lost_header_is_not_taken_for_data() {
     let pair = three_records();
-    // A power cut took the second, which nobody had been told was durable, and left the third.
+    // A power cut took the second, which was never reported as durable, and left the third.
     pair.flash.device.write(Lba(LOG_START.0 + RECORD), &fill(0, RECORD), Durability::Cached).expect("memory");
     let mut third = read(&*pair.flash.device, LOG_START.0 + 2 * RECORD, 8);
     third[56..72].fill(0);

@@ -55,7 +55,7 @@ impl Gated {
         self.gate.lock().broken = Some(range);
     }
 
-    /// Returns when so many calls stand at the gate.
+    /// Returns when `calls` calls wait at the gate.
     pub(super) fn holds(&self, calls: usize) {
         let mut gate = self.gate.lock();
         self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, PATIENCE);
@@ -138,7 +138,7 @@ impl House {
         Hybrid::open(disk, flash, self.bed.clone(), options, spin_down).expect("the pair can be opened")
     }
 
-    /// Opened, with so many sectors of `byte` there, which only the log has.
+    /// An open pair with `count` sectors of `byte` at `start`, which only the log holds.
     pub(super) fn asleep_with(&self, algorithm: Algorithm, start: u64, count: u64, byte: u8) -> Hybrid {
         let hybrid = self.hybrid(algorithm);
         hybrid.sleep().expect("it sleeps");
@@ -418,7 +418,7 @@ fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
         let read = starts(scope, || read(&hybrid, 1000, 8));
         house.flash.holds(1);
         house.flash.gate.lock().closed = None;
-        // Not told that the gate is open, it waits on, while the log is drained and goes around.
+        // It does not notice the open gate and waits on, while the log is drained and goes around.
         hybrid.drain().expect("the disk is well");
         hybrid.sleep().expect("it sleeps");
         for round in 0..5 {
@@ -454,8 +454,8 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
 }
 
-/// A device whose failed flush is told to one of those who flush at once, and after a while: the others hear that all
-/// is well.
+/// A device that reports a failed flush only to one of several callers, and after a while: the others hear that all is
+/// well.
 struct TellsOne {
     inner: Memory,
     is_failing: std::sync::atomic::AtomicBool,

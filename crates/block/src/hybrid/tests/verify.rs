@@ -1,4 +1,4 @@
-//! What is read of the log is what was written to it, or an error; and nothing else is brought to the disk.
+//! A read of the log returns what was written to it, or an error; and nothing else is copied to the disk.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -85,7 +85,7 @@ fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
     assert_eq!((hybrid.lost(), hybrid.stats().drains), (vec![], 1));
 }
 
-/// One superblock can list so many, and the drain that finds one more leaves it in the log.
+/// One superblock can list [`MOST_LOST`] ranges. A drain that finds one more leaves it in the log.
 #[test]
 fn a_drain_that_finds_more_damage_than_can_be_listed_leaves_it_in_the_log() {
     let pair = Pair::new(DISK);

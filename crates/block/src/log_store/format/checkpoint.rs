@@ -115,7 +115,7 @@ pub struct CheckpointHeader {
     pub counters: Counters,
     /// Length and checksum of the payload.
     pub payload: PayloadSum,
-    /// Blocks of the map that are lost: so many are, or were on pages that cannot be used.
+    /// Number of lost blocks in the map. Blocks on pages that cannot be used count as well.
     pub lost: u64,
     /// Whether nothing was written after it, and the store was closed in order.
     pub clean: bool,

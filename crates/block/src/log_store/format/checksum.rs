@@ -12,7 +12,7 @@ impl Checksum {
         Checksum(crate::checksum::crc32c(bytes))
     }
 
-    /// That of what this is the checksum of, with `bytes` behind it.
+    /// The checksum of the same bytes with `bytes` appended.
     #[must_use]
     pub fn append(self, bytes: &[u8]) -> Checksum {
         Checksum(crc32c::crc32c_append(self.0, bytes))

@@ -1,5 +1,5 @@
-//! The header of a chunk: whose blocks lie behind it. One block, and its data blocks in the same segment, written in
-//! one piece.
+//! The header of a chunk: it names the blocks behind it. A chunk is a header of one block and its data blocks in the
+//! same segment, written in one piece.
 //!
 //! ```text
 //! offset  bytes
@@ -23,17 +23,19 @@
 //!      12     4  value
 //!
 //! kind                block                checksum    value
-//!    0  dead          0                    0           0              its data block was overwritten before it was written; nobody reads it
+//!    0  dead          0                    0           0              its data block was overwritten before it was
+//!                                                                     written; nobody reads it
 //!    1  data          logical block        of the data stamp
 //!    2  copy          logical block        of the data stamp          copied by the cleaner
 //!    3  map page      number of the page   of the page 0
 //!    4  unmapped      first logical block  0           blocks, >= 1   has no data block
-//!    5  mark          last chunk flushed   0           chunks         has no data block; with the incompatible feature of marks
+//!    5  mark          last chunk flushed   0           chunks         has no data block; with the incompatible feature
+//!                                                                     of marks
 //! ```
 //!
-//! A mark says how far the log was whole at the last flush of the device that had ended when the chunk was completed,
-//! and how many more chunks the flush under way promises: a damaged chunk up to the first held flushed data, one up to
-//! the second perhaps, and of later ones nobody was told that they are durable.
+//! A mark sets two limits. The first is how far the log was whole at the last device flush that had ended when the
+//! chunk was completed. The second adds the chunks that the flush under way promises. A damaged chunk up to the first
+//! limit held flushed data; one up to the second perhaps did. Nobody was told that later ones are durable.
 //!
 //! Version 2, with the incompatible feature of repeats, where there was a chunk before it:
 //!
@@ -443,7 +445,7 @@ impl ChunkBuilder {
         Some(Slot(self.data_blocks))
     }
 
-    /// Makes the entry of a data block dead. Returns what it was; nothing if there is no such slot.
+    /// Makes the entry of a data block dead. Returns the former entry; `None` if there is no such slot.
     pub fn kill(&mut self, slot: Slot) -> Option<Entry> {
         let nth = usize::try_from(slot.0).ok()?.checked_sub(1)?;
         let entry = self.entries.iter_mut().filter(|entry| entry.has_data()).nth(nth)?;

@@ -27,7 +27,7 @@ pub enum Structure {
     MapPage,
 }
 
-/// A field of a structure; those of a list say of which item.
+/// A field of a structure; those of a list also name the item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {
     /// Version.
@@ -58,7 +58,7 @@ pub enum Field {
     Clean,
     /// Something that is counted since the store was made: checkpoints, chunks, blocks.
     Count,
-    /// A loss that was not told yet.
+    /// A loss that was not reported yet.
     PendingLoss,
     /// Number of heads.
     Heads,

@@ -1,5 +1,5 @@
-//! A map page: where 512 adjacent logical blocks lie in the log. The data of a chunk's block, under the checksum of its
-//! entry there; who looks for the page knows it by its entry in the map index of a checkpoint.
+//! A map page: the places of 512 adjacent logical blocks in the log. It is the data of a block of a chunk, with its
+//! checksum in the chunk's entry. Its own place is in the map index of a checkpoint.
 //!
 //! ```text
 //! offset  bytes
@@ -8,15 +8,17 @@
 //!    ...
 //!   4088      8  entry of logical block 512 n + 511; behind the last logical block of the store, 0
 //!
-//! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped. Bit 40 alone: it is lost, until it is written again
-//! index entry     bits 0 to 39: place of the map page + 1; bits 40 to 63: the lower ones of the CRC32C of the page. All zero: nothing in the page was ever written
+//! entry           bits 0 to 39: place + 1; bits 40 to 63: stamp. All zero: the block was never written, or unmapped.
+//!                 Bit 40 alone: it is lost, until it is written again
+//! index entry     bits 0 to 39: place of the map page + 1; bits 40 to 63: the lower ones of the CRC32C of the page.
+//!                 All zero: nothing in the page was ever written
 //! ```
 //!
-//! No room is left in a page for its checksum, and 24 bits of it fit where the place is looked up: any change of a
-//! single byte shows, of others all but one in 2²⁴, and so does an older page, or another one, at that place. A page
-//! has no room for its own number either: if an index names two pages in each other's place, with valid checksums, only
-//! a check tells. No damage does that. A block that such a page places is not mistaken for another one, because the
-//! header of its chunk names its number.
+//! A page has no room for its checksum, so 24 bits of it are kept beside its place in the index. Any change of a single
+//! byte is found, and all but one in 2²⁴ of other changes, such as an older or another page at that place. A page has
+//! no room for its own number either. If an index exchanges two pages and their checksums are valid, only a check finds
+//! it; no damage does that. A block that such a page places is not mistaken for another one, because the header of its
+//! chunk names its number.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -157,18 +159,18 @@ impl MapPage {
         Ok(block)
     }
 
-    /// What is known of a logical block of this page.
+    /// The entry of a logical block of this page.
     pub fn get(&self, block: BlockNo) -> Option<MapEntry> {
         self.entries.get(index(block)).copied().and_then(MapEntry::of)
     }
 
-    /// Replaces what is known of a logical block of this page; returns what it was.
+    /// Replaces the entry of a logical block of this page, and returns the one before.
     pub fn set(&mut self, block: BlockNo, entry: Option<MapEntry>) -> Option<MapEntry> {
         let word = entry.map_or(0, |entry| entry.0.get());
         self.entries.get_mut(index(block)).and_then(|own| MapEntry::of(std::mem::replace(own, word)))
     }
 
-    /// A logical block of this page is lost.
+    /// Marks a logical block of this page as lost.
     pub fn lose(&mut self, block: BlockNo) {
         if let Some(own) = self.entries.get_mut(index(block)) {
             *own = LOST;

@@ -1,5 +1,5 @@
-//! The format on disk, version 1, and version 2 of the headers of chunks: what each structure looks like, and whether
-//! bytes are one. No I/O.
+//! The format on disk, version 1, and version 2 of the headers of chunks: how each structure is laid out, and whether
+//! given bytes are valid. No I/O.
 //!
 //! All numbers are little-endian, all checksums CRC32C, all blocks 4096 bytes.
 //!
@@ -17,21 +17,24 @@
 //!
 //! How a store is found (each step needs the one before it):
 //! 1. [`choose`] takes the superblock from its two copies. It says where segments and checkpoint areas lie.
-//! 2. The header of each area is parsed; the one with the higher number whose [`Payload`] is whole is where the store
-//!    was.
-//! 3. From its heads on, [`ChunkHeader`]s are followed while they are of this store, this checkpoint, and the next
-//!    sequence number.
+//! 2. The header of each area is parsed. The store is at the checkpoint with the higher number whose [`Payload`] is
+//!    whole.
+//! 3. From the heads of that checkpoint on, [`ChunkHeader`]s are followed while they have this store, this checkpoint,
+//!    and the next sequence number.
 //!
-//! What is lost at the end of the log is told by marks of flushes in the headers of chunks ([`Entry::Mark`]), and by
-//! what each repeats of the one before it ([`Repeat`]). Stores that were made without have both features since they
-//! were first written by a program that knows them.
+//! Headers of chunks show losses at the end of the log: by marks of flushes ([`Entry::Mark`]), and by repeating the
+//! header before them ([`Repeat`]). A store that was made without these two features gets both when a program that
+//! knows them first writes to it.
 //!
-//! Common rules. Magic and version stand at the front and keep their place in all versions, as does the checksum: so a
-//! newer version is told from damage. Superblock and checkpoint header use the first 512 bytes of their block, so that
-//! a power cut leaves the old or the new one. Reserved bytes are zero, and whoever finds another value refuses the
-//! structure. Only the superblock has feature flags; they speak for the whole store: with an unknown *compatible* flag
-//! a store may be read and written (the flag is kept), with an unknown *incompatible* one it may not be touched. What
-//! is encoded is checked first: nothing is written that would not be read.
+//! Common rules:
+//! - Magic, version and checksum keep their place in all versions, magic and version at the front. So a newer version
+//!   is not mistaken for damage.
+//! - Superblock and checkpoint header use the first 512 bytes of their block, so that a power cut leaves the old or the
+//!   new one.
+//! - Reserved bytes are zero; a structure with another value there is refused.
+//! - Only the superblock has feature flags; they hold for the whole store. With an unknown *compatible* flag a store
+//!   may be read and written, and the flag is kept. With an unknown *incompatible* one it may not be touched.
+//! - Structures are checked before they are encoded: nothing is written that would not be read.
 
 #![cfg_attr(not(test), deny(clippy::panic))]
 

@@ -174,7 +174,7 @@ where
         filled
     }
 
-    /// Length and checksum of what was encoded, for the header.
+    /// Length and checksum of the encoded bytes, for the header.
     pub fn sum(&self) -> PayloadSum {
         self.sum
     }

@@ -1,9 +1,9 @@
-//! What an opening found out of the end of the log, in the superblock: that it is to be told, and what says so is about
-//! to be written over.
+//! A loss that an opening found at the end of the log, in the superblock. It has to be reported, and the evidence for
+//! it is about to be overwritten.
 //!
-//! An opening writes it before it changes anything else, and removes it when it has told the loss and its checkpoint
+//! An opening writes it before it changes anything else. It removes it when it has reported the loss and its checkpoint
 //! counts. An opening that a power cut ends leaves it to the next one. It follows the checksum in the block of the
-//! superblock; where there is none that place is zero.
+//! superblock; if there is none, that place is zero.
 //!
 //! ```text
 //! offset  bytes
@@ -12,9 +12,9 @@
 //!    528      8  the chunk before which the log ends
 //!    536      8  the first chunk that is lost, or 1
 //!    544      8  the last chunk that a flush had promised, or 0 if nothing is lost
-//!    552      8  chunks of which nobody knows what they held
+//!    552      8  chunks whose blocks nobody knows
 //!    560      2  runs of lost blocks, together with those of the next field 220 at most
-//!    562      2  ranges of blocks of which only some are lost
+//!    562      2  ranges in which only some blocks are lost
 //!    564      4  reserved
 //!    568   3520  runs, then ranges, 16 bytes each: the first block, and the block behind the last
 //!   4088      8  reserved
@@ -31,7 +31,7 @@ use super::repeat::{fewer, joined};
 pub(super) const MOST_RUNS: usize = 220;
 const THIS: Structure = Structure::Superblock;
 
-/// A loss at the end of the log that was not told yet, and how far the log had been flushed.
+/// A loss at the end of the log that was not reported yet, and how far the log had been flushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingLoss {
     /// The checkpoint that the log was followed from.
@@ -44,16 +44,16 @@ pub struct PendingLoss {
     pub first: Sequence,
     /// The last one that a flush had promised; the one before `first` if nothing is lost.
     pub last: Sequence,
-    /// Chunks of which nobody knows what they held.
+    /// Chunks whose blocks nobody knows.
     pub unknown: u64,
     /// Blocks that were written or discarded in the others.
     pub blocks: Vec<Range<u64>>,
-    /// Ranges of blocks of which only some were.
+    /// Ranges in which only some blocks were.
     pub among: Vec<Range<u64>>,
 }
 
 impl PendingLoss {
-    /// The same with no more runs than there is room for: where there are more, they become ranges of which only some
+    /// The same with no more runs than there is room for. If there are more, they become ranges in which only some
     /// blocks are lost.
     pub(in crate::log_store) fn fitting(mut self) -> PendingLoss {
         if self.blocks.len() + self.among.len() > MOST_RUNS {
@@ -91,7 +91,7 @@ impl PendingLoss {
         }
     }
 
-    /// Whether a store of so many logical blocks can have lost it.
+    /// Checks that a store of `advertised` logical blocks can have lost it.
     pub(super) fn check(&self, advertised: u64) -> Result<(), FormatError> {
         let field = Field::PendingLoss;
         check(THIS, field, (self.blocks.len() + self.among.len()) as u64, Limit::AtMost(MOST_RUNS as u64))?;

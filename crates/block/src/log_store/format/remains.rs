@@ -1,8 +1,9 @@
-//! What is left of a damaged header of a chunk: enough to know that there was one, and whether a flush had promised it.
+//! The readable remains of a damaged header of a chunk: enough to know that there was one, and whether a flush had
+//! promised it.
 //!
-//! A header that a power cut tore has its first sector whole or not at all. So magic, store, epoch, number and mark are
-//! right together, and the mark tells what nobody was promised. In a damaged header one of them may be wrong: where the
-//! header is whole with another epoch or mark, it was that one.
+//! If a power cut tore the header, its first sector is whole or absent. Then magic, store, epoch, number and mark
+//! agree, and the mark shows that nobody was promised anything. If damage hit the header, one of them may be wrong. If
+//! another epoch or mark makes the header whole, that field was the wrong one.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -27,13 +28,13 @@ pub(in crate::log_store) struct Wanted {
 /// How many chunks before it may be the last that its mark says to be flushed, where that is tried.
 const MOST_UNFLUSHED: u64 = 4096;
 
-/// A block that was the header of a chunk, or of which a part was written.
+/// A block that was the header of a chunk, or that had a part of one.
 struct Remains<'a> {
     bytes: &'a Block,
     version: u16,
 }
 
-/// The number of the chunk whose header this was, if somebody may have been told that it is durable.
+/// The number of the chunk whose header this was, if it may have been reported as durable.
 pub(in crate::log_store) fn promised_in(bytes: &Block, superblock: &Superblock, wanted: &Wanted) -> Option<Sequence> {
     let remains = Remains { bytes, version: u16::from_le_bytes(field(bytes, 4)) };
     if remains.is_whole() || !superblock.incompat.has(Incompat::MARKS) {

@@ -1,5 +1,5 @@
-//! What a chunk repeats of the chunk before it, of whichever stream: if the header of that one is damaged it is still
-//! known which blocks it held, though not what was in them.
+//! The part of a chunk's header that repeats the chunk before it, of whichever stream. If that chunk's own header is
+//! damaged, its block numbers are still known, though not their contents.
 //!
 //! ```text
 //! offset  bytes
@@ -11,11 +11,12 @@
 //!     16      1  bits of a gap, 0 to 41
 //!     17      1  bits of a length, 0 to 41
 //!     18      2  runs
-//!     20    736  runs of blocks: the gap behind the run before, and the length less one, in as many bits; the lowest bits first; then zeroes
+//!     20    736  runs of blocks: the gap behind the run before, and the length less one, in as many bits; the lowest
+//!                bits first; then zeroes
 //! ```
 //!
-//! Runs are in order, and do not touch. Where there is no room for all of them those that lie nearest are joined, with
-//! what lies between.
+//! Runs are in order, and do not touch. If they do not all fit, the nearest ones are joined across the blocks between
+//! them.
 
 use std::ops::Range;
 

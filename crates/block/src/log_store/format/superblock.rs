@@ -6,8 +6,8 @@
 //!      0      8  magic "UMBLGSUP"
 //!      8      4  version, 1
 //!     12      4  compatible features: none in version 1
-//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat what the one before held, and blocks may be lost;
-//!                bit 2, a loss was not told yet
+//!     16      4  incompatible features: bit 0, chunks may have marks of flushes; bit 1, chunks repeat the one before,
+//!                and blocks may be lost; bit 2, a loss was not reported yet
 //!     20      4  bytes of a block, 4096
 //!     24      8  generation: grows with each superblock written
 //!     32     16  uuid of the store
@@ -26,7 +26,7 @@
 //!    100    256  the placement scheme, UTF-8, filled with zeroes
 //!    356    152  reserved
 //!    508      4  CRC32C of all other bytes of the block
-//!    512   3584  the loss that was not told yet ([`PendingLoss`](super::PendingLoss)); reserved where there is none
+//!    512   3584  the loss that was not reported yet ([`PendingLoss`](super::PendingLoss)); reserved if there is none
 //! ```
 
 use std::fmt;
@@ -74,9 +74,9 @@ impl Incompat {
     /// Chunks repeat what the one before held, and blocks of the map may be lost. Stores that were made before do not
     /// have it.
     pub const REPEATS: Incompat = Incompat(2);
-    /// A loss was not told yet: set where [`Superblock::pending_loss`] is.
+    /// A loss was not reported yet: set where [`Superblock::pending_loss`] is.
     const PENDING_LOSS: Incompat = Incompat(4);
-    /// What the stores of this program have.
+    /// The features of the stores that this program makes.
     pub const ALL: Incompat = Incompat(Incompat::MARKS.0 | Incompat::REPEATS.0);
 
     /// Whether it has all of `other`.
@@ -123,7 +123,7 @@ pub struct Superblock {
     pub areas: [Area; 2],
     /// How blocks are placed.
     pub scheme: Scheme,
-    /// What an opening has not told yet.
+    /// The loss that no opening has reported yet.
     pub pending_loss: Option<PendingLoss>,
 }
 

@@ -1,5 +1,5 @@
-//! What cleaning costs: how much is read for what is moved. Segments of 1 MiB, of which reading a part can be worth
-//! while.
+//! The cost of cleaning: how much is read for the blocks that are moved. With segments of 1 MiB, reading only a part
+//! can be worth it.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,8 +51,8 @@ struct Cost {
 }
 
 impl Cost {
-    /// Of filling so many hundredths of a store, and writing `count` blocks of it over, nine of ten of them in the
-    /// first tenth.
+    /// The cost of filling `used` hundredths of a store, and then writing `count` blocks again, nine of ten of them in
+    /// the first tenth.
     fn of_hot_and_cold(used: u64, count: u64) -> Cost {
         Cost::of_hot_and_cold_on(&large(256, false), used, count)
     }

@@ -1,5 +1,5 @@
-//! Structures that no program wrote, their checksums right: each is refused with a name or told, and no block is wrong
-//! in silence.
+//! Structures that no program wrote, with right checksums: each is refused with a name or reported, and no block is
+//! wrong in silence.
 
 use super::*;
 use crate::log_store::format::{
@@ -244,7 +244,7 @@ fn what_contradicts_itself_is_refused_with_a_name_or_told() {
                 let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), access) else { continue };
                 for (block, held) in (0..).zip(held.chunks(4096)) {
                     let mut found = fill(0, 8);
-                    // That a page of the map hides a block is told by the check alone.
+                    // Only the check finds a block that a page of the map hides.
                     let is_empty = |found: &[u8]| found.iter().all(|byte| *byte == 0);
                     let is_wrong = store.read(Lba(block * 8), &mut found).is_ok() && found != held && !is_empty(&found);
                     assert!(!is_wrong, "{label}: block {block} is wrong in silence");

@@ -1,5 +1,5 @@
-//! One damaged bit anywhere in a store that was killed: what is read is what was flushed last or written since, or
-//! somebody is told.
+//! One damaged bit anywhere in a store that was killed: reads return what was flushed last or written since, or the
+//! damage is reported.
 
 use std::collections::BTreeMap;
 

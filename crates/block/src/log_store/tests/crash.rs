@@ -134,23 +134,23 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     assert!(cleaned >= seeds, "{cleaned} segments cleaned");
 }
 
-/// What comes of a power cut and a damaged bit.
+/// The result of a power cut and a damaged bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The store is not used, and `check` says why; nor is it when asked to skip what is lost.
+    /// The store is refused, and `check` says why. It is refused as well with the order to skip lost data.
     Refused,
-    /// It is not used, but when asked to skip what is lost.
+    /// The store is refused, except with the order to skip lost data.
     GivenUp,
-    /// It is used, and says that something was damaged, or is perhaps lost.
+    /// The store is used, and reports damage or a possible loss.
     Told,
-    /// It is used; what is damaged cannot be read.
+    /// The store is used; damaged blocks cannot be read.
     Errors,
-    /// It is used, and all is there.
+    /// The store is used, and nothing is lost.
     Whole,
 }
 
-/// Turns over a bit of something that was written, half of the time of a structure of the store's own; what it was.
-/// Nothing where only the last header of all is there, which cannot be told from one that was never written.
+/// Flips a bit of something that was written, half of the time in a structure of the store's own. Returns the name of
+/// that structure. `None` if there is only the last header of all, which looks like one that was never written.
 fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
     let bytes = whole_of(disk);
     let superblock = Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512))
@@ -192,7 +192,8 @@ fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
     Some(what)
 }
 
-/// What is read of each block is what it may be, or an error, or `is_told`; how many errors there are.
+/// Checks that each block reads as something it may hold, or as an error, unless `is_told`. Returns the number of
+/// errors.
 fn errors(
     store: &LogStore,
     (expected, recording): (&Medium, &Recording),

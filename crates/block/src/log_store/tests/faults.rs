@@ -6,7 +6,7 @@ use super::*;
 use crate::error::{BlockError, Operation};
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 
-/// A store with something in it, whose device fails as told from then on.
+/// A store with some contents, whose device follows this rule from then on.
 fn faulty(rule: Rule) -> LogStore {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
@@ -87,7 +87,7 @@ fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_goes_on() {
     store.flush().expect("it is flushed");
     let place = device_block(&store, 5).0;
     device.write(Lba(place * 8), &fill(0xaa, 1), Durability::Through).expect("memory takes it");
-    // All of its segment but the damaged block is replaced, so that it is the best victim.
+    // All of its segment except the damaged block is replaced, so that it is the best victim.
     for block in
         (0..blocks).filter(|block| *block != 5).chain((0..blocks).filter(|block| *block != 5 && block % 3 == 0))
     {

@@ -11,7 +11,7 @@ const STORES: [&[u8]; 2] = [
     include_bytes!("../../../tests/fixtures/log_v2_store.img.zst"),
 ];
 const SEGMENTS: u64 = 80;
-/// So many blocks are promised.
+/// Number of blocks that the store promises.
 const BLOCKS: u64 = 826;
 
 /// What the store went through, and what its blocks hold afterwards; 0 where one was discarded.

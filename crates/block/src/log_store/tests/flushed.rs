@@ -297,8 +297,8 @@ fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
     assert_eq!(read(&open(device, by_hand()), 0, 8), numbered(1));
 }
 
-/// A store with segments of 1024 blocks, killed after much had been written in a row and flushed for certain; where the
-/// headers of full chunks lie, in the order in which they were written.
+/// A store with segments of 1024 blocks, killed after long sequential writes and a certain flush. Also returns the
+/// positions of the headers of full chunks, in the order in which they were written.
 fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
     const FULL: u32 = super::super::buffer::CHUNK_BLOCKS;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(130 << 20)));

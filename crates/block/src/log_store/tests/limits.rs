@@ -152,7 +152,7 @@ fn a_disk_with_sectors_of_4_kib_is_never_asked_for_less() {
     store.close().expect("it can be closed");
 }
 
-/// A disk of which more is seen later.
+/// A disk that grows later.
 struct Growing {
     inner: Memory,
     sectors: AtomicU64,

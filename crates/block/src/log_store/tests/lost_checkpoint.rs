@@ -1,5 +1,5 @@
-//! The newest checkpoint is gone: its header is empty, or it stands as it was before, as a disk leaves it that loses a
-//! write. What was flushed since is found in the log, or told to be lost.
+//! The newest checkpoint is gone: its header is empty, or is the former one, as on a disk that loses a write. Data
+//! flushed since is found in the log, or reported as lost.
 
 use super::*;
 use crate::log_store::format::{CheckpointHeader, Superblock};
@@ -46,7 +46,7 @@ fn without_newest(bytes: &[u8], before: &[u8], gone: Gone) -> Arc<dyn BlockDevic
 enum Outcome {
     /// It is served with all that was flushed.
     Whole,
-    /// It is not served before somebody gives up what is lost, and a check says so.
+    /// It is not served until the lost data is given up, and a check says so.
     Told,
 }
 

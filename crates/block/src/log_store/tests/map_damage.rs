@@ -1,5 +1,5 @@
-//! Pages of the map that are not what was written: each is rebuilt, or whatever has to do with it is refused, by an
-//! error that names it; the rest is as ever.
+//! Damaged pages of the map. Each is rebuilt, or everything that needs it fails with an error that names it; the rest
+//! works as usual.
 
 use rustix::io::Errno;
 use umbrella_policy::log_layout::MapPage;

@@ -181,7 +181,7 @@ fn the_map_keeps_to_its_memory_and_is_right() {
     use rand::{Rng, SeedableRng};
 
     for threads in [false, true] {
-        // 76 pages of map, of which 32 may be in memory: the least with segments of 16 blocks.
+        // 76 pages of map. At most 32 are in memory: the least with segments of 16 blocks.
         let device = made(2600, "r_lfs");
         let options = Options { threads, map_memory: ByteSize(1), ..Options::default() };
         let store = open(&device, options);

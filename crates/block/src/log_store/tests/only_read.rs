@@ -1,4 +1,4 @@
-//! What only looks at a store writes nothing to it, whatever is damaged.
+//! A store that is only looked at is never written to, whatever is damaged.
 
 use super::*;
 use crate::error::BlockError;

@@ -183,8 +183,8 @@ fn a_segment_is_full_when_all_of_its_chunks_are_written_in_whichever_order() {
     assert_eq!(core.layout.table()[segment].state, SegmentState::Full);
 }
 
-/// What a power cut left of a store: block 2 was flushed after the last checkpoint; of what came behind it the first
-/// chunk is lost, and the next one, with block 1, is there.
+/// A store after a power cut. Block 2 was flushed after the last checkpoint. Of the chunks behind it the first is lost,
+/// and the next one, with block 1, is there.
 fn with_a_gap() -> Vec<u8> {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());

@@ -1,5 +1,5 @@
-//! What is got out of a damaged store: the newest copy of each block, and a word on each that may not be it, whatever
-//! was damaged.
+//! Rescued data of a damaged store: the newest copy of each block, and a report on each block that may not be it,
+//! whatever was damaged.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -30,7 +30,8 @@ fn got_out(bytes: &[u8]) -> Result<GotOut, LogStoreError> {
     Ok((held, why, report.missing_chunks))
 }
 
-/// Of what is not told every block is the newest; returns how many are told: all of them when chunks are missing.
+/// Checks that every block without a report is the newest. Returns the number of reports: all blocks when chunks are
+/// missing.
 fn assert_told(bytes: &[u8], truth: &[u64], label: &str) -> usize {
     let (held, why, missing) = got_out(bytes).unwrap_or_else(|error| panic!("{label}: {error}"));
     if missing > 0 {
@@ -452,7 +453,7 @@ fn what_is_left_of_a_device_that_was_cut_is_got_out_and_told() {
         assert!(told.starts_with("disk ends before its store does: it has"), "{left} blocks: {told}");
         let held = got_out(cut).expect("there is a store").0;
         assert!(held.iter().zip(&truth).any(|(held, truth)| held == truth && *truth != 0), "{left} blocks");
-        // Without a checkpoint nothing is proved; that is told.
+        // Without a checkpoint nothing is proved; the report says so.
         if salvage.has_map() {
             assert_told(cut, &truth, &format!("{left} blocks"));
         }

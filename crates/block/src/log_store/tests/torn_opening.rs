@@ -22,7 +22,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens a store for writing; nothing if it is only looked at.
+    /// Opens a store for writing; `None` if it can only be looked at.
     fn open(device: Arc<dyn BlockDevice>, access: OpenMode) -> Result<Option<Opened>, LogStoreError> {
         let store = LogStore::open(device, "disk", by_hand(), access)?;
         if store.is_read_only() {

@@ -202,7 +202,7 @@ fn a_checkpoint_waits_for_chunks_that_are_being_written() {
     assert!(waits_for_its_chunks(|store| store.checkpoint().expect("there is room")));
 }
 
-/// As with Linux, where one of two that flush at once is told of a loss, and the other is not.
+/// As on Linux, where only one of two flushes at the same time reports a loss.
 #[test]
 fn what_one_flush_loses_no_other_says_is_durable() {
     let hooked = Hooked::new(made(60, "r_lfs"));
@@ -401,8 +401,8 @@ fn segment_start(store: &LogStore, block: u64) -> BlockNo {
     BlockNo(first + (place.0 - first) / segment * segment)
 }
 
-/// A segment is cleaned in which block 0 and blocks behind 10 are live; while the page of the map is read that says so,
-/// this block is written until it is back where it was.
+/// Cleans a segment in which block 0 and the blocks behind 10 are live. While the cleaner reads the page of the map
+/// that says so, block `back` is written until it is back at its old place.
 fn comes_back_while_a_page_is_read(back: u64) {
     let disk = made(60, "sepgc");
     let store = open(&disk, by_hand());
@@ -465,9 +465,11 @@ fn live_in(store: &LogStore, segment: umbrella_policy::log_layout::SegmentNo) ->
     live.into_iter().map(|(_, block)| block).collect()
 }
 
-/// A segment that the cleaner has filled since users last wrote is read, to be cleaned; meanwhile it is emptied by
-/// discards, freed and opened again before anything is written, and filled by users. What a block that lies where it
-/// lay holds then, and what was written to it last; nothing if another stream has taken the segment.
+/// Reads a segment for cleaning that the cleaner has filled since users last wrote. Meanwhile discards empty the
+/// segment, it is freed and opened again before anything is written, and users fill it.
+///
+/// Returns the contents of a block that lies at its old place again, and what was last written to it. Returns `None` if
+/// another stream has taken the segment.
 fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     use umbrella_policy::log_layout::{Goal, SegmentNo, State};
     let hooked = Hooked::new(made(130, "r_lfs"));

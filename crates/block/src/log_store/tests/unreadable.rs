@@ -133,8 +133,8 @@ impl BlockDevice for Sparse {
     }
 }
 
-/// Rewrites a store on a file that may have so many blocks; those that it had when something failed or all was done,
-/// whether something did, and how many segments were cleaned by then.
+/// Rewrites a store on a file that may have `most` blocks. Returns the number of blocks that the file had at the first
+/// failure or the end, whether there was a failure, and how many segments had been cleaned by then.
 fn rewrite(most: usize) -> (usize, bool, u64) {
     let inner = Memory::new(ByteSize((2 << 20) + 60 * SEGMENT));
     let sparse = Arc::new(Sparse { inner, present: Mutex::default(), most: AtomicUsize::new(most) });

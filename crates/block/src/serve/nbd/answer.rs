@@ -37,7 +37,7 @@ impl Session<'_> {
         }
     }
 
-    /// Answers a read with nothing to it.
+    /// Answers a read that has no data.
     pub(super) fn answer_empty(&self, output: &mut Output<'_>, cookie: Cookie) -> Result<(), Ended> {
         if self.structured {
             output.push(&chunk(More::Done, ChunkType::None, cookie, 0))

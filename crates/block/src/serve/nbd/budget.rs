@@ -1,8 +1,8 @@
 //! The memory that large requests may hold at once.
 //!
-//! Each connection has a share of its own, which nobody else can use up; what is larger than what is left of it comes
-//! out of what all have in common. So clients that announce large transfers and do not go on hold up others of their
-//! kind alone.
+//! Each connection has a share of its own, which nobody else can use up. A request that is larger than the free part of
+//! the share takes its memory from a common reserve. So clients that announce large transfers and do not go on hold up
+//! only others of their kind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::wire::MAX_TRANSFER;
 
-/// Requests up to this size come out of what each thread has anyway.
+/// Requests up to this size use memory that each thread has anyway.
 pub(super) const FREE: usize = 256 << 10;
 /// The least share of a connection.
 const LEAST_SHARE: usize = 1 << 20;
@@ -23,9 +23,9 @@ const LARGEST: usize = MAX_TRANSFER as usize;
 pub(super) struct Budget {
     /// What each connection has for itself: half of all, divided.
     share: usize,
-    /// What one connection may have of the rest.
+    /// The most that one connection may take of the common reserve.
     most: usize,
-    /// What is left of the rest.
+    /// The free part of the common reserve.
     left: Mutex<usize>,
     freed: Condvar,
 }
@@ -48,15 +48,15 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Account<'b> {
     budget: &'b Budget,
-    /// What is left of its share.
+    /// The free part of its share.
     own: AtomicUsize,
-    /// What it has of the rest.
+    /// The part of the common reserve that it holds.
     borrowed: AtomicUsize,
 }
 
 impl Account<'_> {
-    /// Waits until so many bytes are free, and takes them until the permit is dropped. More than the largest request
-    /// means that.
+    /// Waits until `bytes` bytes are free, and takes them until the permit is dropped. A larger number than that of the
+    /// largest request counts as the largest request.
     pub(super) fn take(&self, bytes: usize) -> Permit<'_> {
         if bytes <= FREE {
             return Permit { account: self, own: 0, borrowed: 0 };

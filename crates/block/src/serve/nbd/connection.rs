@@ -49,7 +49,7 @@ fn go_on(
             socket.set_send_limit(shared.limits.pause)?;
             Ok(Transmission::new(session, socket, shared, input).run())
         }
-        // Whoever could write between the two may have sent it.
+        // Someone who can write between the two may have sent it.
         Agreed::Encrypt(_) if !input.buffered().is_empty() => Err(Ended::Protocol(Broken::AfterStartTls)),
         Agreed::Encrypt(tls) => {
             drop(input);

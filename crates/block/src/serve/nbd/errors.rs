@@ -33,7 +33,7 @@ pub enum ServeError {
         /// Which name.
         name: String,
     },
-    /// Somebody listens there already.
+    /// A server listens there already.
     #[error("{}: a server listens there already", path.display())]
     InUse {
         /// The socket.
@@ -110,7 +110,7 @@ pub(super) enum Broken {
     LongWrite(u32),
 }
 
-/// What the client is told of an error of the device.
+/// The error code that the client gets for an error of the device.
 pub(super) fn error_code(error: &BlockError) -> ErrorCode {
     match error {
         BlockError::BeyondEnd { .. } | BlockError::Unaligned { .. } => ErrorCode::Invalid,
@@ -126,7 +126,7 @@ pub(super) fn error_code(error: &BlockError) -> ErrorCode {
     }
 }
 
-/// The same for people who look at the client: no path of the server is told.
+/// The same in words, for people who look at the client. No path of the server is revealed.
 pub(super) fn words(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Perm => "the export is read-only",

@@ -87,7 +87,7 @@ impl Export {
         self.device.has_extents()
     }
 
-    /// What clients are told that it can do.
+    /// The abilities that clients are offered.
     pub(super) fn flags(&self, structured: bool) -> ExportFlags {
         let mut flags = ExportFlags::HAS_FLAGS | ExportFlags::FLUSH | ExportFlags::FUA | ExportFlags::MULTI_CONN;
         if self.is_read_only() {

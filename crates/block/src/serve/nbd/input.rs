@@ -37,17 +37,17 @@ impl Input {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The front of it, if so many bytes are there.
+    /// The first `N` bytes, if they are there.
     pub(super) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.buffered().first_chunk()
     }
 
-    /// Tells how many requests were answered since the last wait.
+    /// Notes how many requests were answered since the last wait.
     pub(super) fn note(&mut self, answered: u32) {
         self.watch.note(answered);
     }
 
-    /// Drops so many bytes from the front.
+    /// Drops up to `bytes` bytes from the front.
     pub(super) fn consume(&mut self, bytes: usize) {
         self.start = (self.start + bytes).min(self.end);
         if self.start == self.end {

@@ -19,7 +19,7 @@ use super::errors::ServeError;
 /// How many clients the kernel holds for us before we have accepted them.
 const BACKLOG: i32 = 128;
 
-/// How long a silent client is left alone before it is asked whether it is still there.
+/// How long a client may be silent before a probe checks whether it is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Where to listen.
@@ -88,7 +88,7 @@ impl Listener {
         Ok(client)
     }
 
-    /// Wakes whoever waits for a client, and lets no more in.
+    /// Wakes the thread that waits for a client, and lets no more in.
     pub(super) fn close(&self) {
         let _ = shutdown(self.socket.as_fd(), Shutdown::Both);
         if let (Address::Unix(path), Some(file)) = (&self.address, self.file) {

@@ -25,7 +25,7 @@ impl<'c> Output<'c> {
         Output { socket, buffer: vec![0; CAPACITY], filled: 0 }
     }
 
-    /// Room for so many bytes, at most [`CAPACITY`]; they count once they are [`kept`](Output::keep).
+    /// Room for `bytes` bytes, at most [`CAPACITY`]; they count once they are [`kept`](Output::keep).
     pub(super) fn room(&mut self, bytes: usize) -> Result<&mut [u8], Ended> {
         if self.buffer.len() - self.filled < bytes {
             self.flush()?;
@@ -33,7 +33,7 @@ impl<'c> Output<'c> {
         Ok(self.buffer.get_mut(self.filled..self.filled + bytes).ok_or(Errno::NOBUFS)?)
     }
 
-    /// So many bytes of the room are part of the output.
+    /// Makes the first `bytes` bytes of the room part of the output.
     pub(super) fn keep(&mut self, bytes: usize) -> Result<(), Ended> {
         self.filled = (self.filled + bytes).min(self.buffer.len());
         if self.filled >= ENOUGH { self.flush() } else { Ok(()) }

@@ -90,7 +90,7 @@ impl Session<'_> {
         done.map_or_else(|error| RequestOutcome::Failed(self.failed(&error)), |()| RequestOutcome::Done)
     }
 
-    /// Notes an error of the device for people here, and says what the client is told.
+    /// Logs an error of the device, and returns the code for the client.
     pub(super) fn failed(&self, error: &BlockError) -> ErrorCode {
         if let Some(untold) = self.export.failures.tell() {
             tracing::warn!(export = self.export.name(), %error, untold, "a request failed");

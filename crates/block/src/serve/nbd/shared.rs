@@ -1,4 +1,4 @@
-//! What the connections of a server have in common: limits, counters, and who is connected.
+//! The common state of a server's connections: limits, counters, and the open connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl ServerShared {
         }
     }
 
-    /// Takes a connection in; nothing if there are too many or the server stops.
+    /// Takes a connection in; `None` if there are too many or the server stops.
     pub(super) fn admit(self: &Arc<ServerShared>, socket: Socket) -> Option<Admitted> {
         let mut connections = self.connections.lock();
         if connections.len() >= self.limits.connections || self.is_stopping() {
@@ -144,7 +144,7 @@ impl ServerShared {
         self.connections.lock().values().for_each(|socket| call(socket));
     }
 
-    /// Waits until nobody is connected; false if that took too long.
+    /// Waits until no connection is left; false if that took too long.
     pub(super) fn wait_until_empty(&self, limit: Option<Duration>) -> bool {
         let mut connections = self.connections.lock();
         match limit {

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 
-/// What is asked of the kernel to hold for a client that reads slower than we write: a few large answers.
+/// The send buffer asked of the kernel, for a client that reads slower than we write: a few large answers.
 const SEND_BUFFER: usize = 2 << 20;
 
 /// See the module.

@@ -199,7 +199,7 @@ impl Pump<'_> {
         self.to_inner.is_empty() && !self.ended.client
     }
 
-    /// What has happened on both sides, of what is waited for.
+    /// Waits, and returns the events on both sides.
     fn wait(&self, sending: bool) -> io::Result<(PollFlags, PollFlags)> {
         let when = |wanted: bool, flags: PollFlags| if wanted { flags } else { PollFlags::empty() };
         let handshaking = self.session.is_handshaking();
@@ -207,11 +207,11 @@ impl Pump<'_> {
         let client = when(self.reads_client(), PollFlags::IN) | when(sending, PollFlags::OUT);
         let inner = when(reads_inner, PollFlags::IN) | when(!self.to_inner.is_empty(), PollFlags::OUT);
         let mut sides = [PollFd::new(self.client, client), PollFd::new(&self.inner, inner)];
-        // A side that is gone wakes whoever looks at it at once and for ever: look only where something is waited for.
+        // A side that is gone ends every poll at once: include a side only if something is expected from it.
         let first = usize::from(client.is_empty());
         let end = if handshaking || !inner.is_empty() { 2 } else { 1 };
         let watched = sides.get_mut(first..end).unwrap_or_default();
-        // Whoever has nothing to send may be silent: the connection inside knows for how long.
+        // A side with nothing to send may be silent: the connection inside knows for how long.
         let limit = Timespec::try_from(self.pause).ok().filter(|_| sending);
         match poll(watched, limit.as_ref()) {
             Err(Errno::INTR) => return Ok((PollFlags::empty(), PollFlags::empty())),
@@ -242,7 +242,7 @@ impl Pump<'_> {
             Err(error) => return Err(error),
         }
         let state = self.session.process_new_packets().map_err(|error| {
-            // The client is told why, if it listens.
+            // Tells the client why, if it listens.
             let _ = self.session.write_tls(&mut Now(self.client));
             io::Error::other(error)
         })?;

@@ -29,7 +29,7 @@ const CHUNK: u64 = FREE as u64;
 const SPARSE: u32 = 64 << 10;
 /// A write to the page cache that took this long was held back, or had to read.
 const HELD_BACK: Duration = Duration::from_millis(1);
-/// So many writes are then handed on, before one is tried at once again.
+/// Number of writes that are handed on afterwards, before one is tried at once again.
 const HAND_ON: u32 = 64;
 
 /// A request whose thread does not lead any more, with the memory that it may use.

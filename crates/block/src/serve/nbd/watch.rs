@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use super::errors::Ended;
 use super::socket::{Socket, Until};
 
-/// So many requests that came alone, one after another, show such a client.
+/// Number of consecutive requests that came alone after which the client counts as of that kind.
 const ALONE: u32 = 16;
-/// So many are wanted at most, after looking in vain again and again.
+/// The most of them that are needed, after looking in vain again and again.
 const MOST: u32 = 4096;
 /// How long the next request is looked for: several times what a waking client takes to ask again.
 const MOMENT: Duration = Duration::from_micros(30);
@@ -34,7 +34,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// So many requests were answered since the last wait.
+    /// Notes how many requests were answered since the last wait.
     pub(super) fn note(&mut self, answered: u32) {
         self.alone = if answered == 1 { self.alone.saturating_add(1) } else { 0 };
     }

@@ -15,7 +15,7 @@ use bitflags::bitflags;
 /// The longest name or description that the protocol allows, in bytes.
 pub const MAX_STRING: usize = 4096;
 
-/// The longest read or write that is answered, in bytes; told to clients as the maximum block size.
+/// The longest read or write that is answered, in bytes; clients get it as the maximum block size.
 pub const MAX_TRANSFER: u32 = 32 << 20;
 
 /// A place on an export, in bytes.
@@ -125,7 +125,7 @@ impl<'b> Cursor<'b> {
         Some(first)
     }
 
-    /// A length and so many bytes of UTF-8, no more than the protocol allows.
+    /// A string: a length and as many bytes of UTF-8, no more than the protocol allows.
     pub(super) fn string(&mut self) -> Option<&'b str> {
         let len = self.u32()? as usize;
         if len > MAX_STRING {

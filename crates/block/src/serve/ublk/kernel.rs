@@ -73,7 +73,7 @@ pub(super) enum RingEvent {
     Request(RequestTag),
     /// There will be none any more, and why if that is not the device's end.
     Ended(Option<i32>),
-    /// Somebody has rung the [`Bell`].
+    /// The [`Bell`] has been rung.
     Rung,
 }
 

@@ -1,5 +1,4 @@
-//! Devices of daemons that were killed: the driver takes such a device away, and keeps its number until somebody says
-//! otherwise.
+//! Devices of daemons that were killed: the driver removes such a device, but keeps its number until it is deleted.
 
 use std::fs;
 

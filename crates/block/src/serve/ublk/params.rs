@@ -1,4 +1,4 @@
-//! What the driver is told of a device (`struct ublk_params`).
+//! The description of a device for the driver (`struct ublk_params`).
 
 use umbrella_units::SECTOR_BYTES;
 
@@ -30,8 +30,9 @@ pub(super) fn queue_depth(geometry: &Geometry) -> u16 {
     if geometry.rotational { geometry.queue_depth.clamp(SHALLOW, u32::from(DEEP)) as u16 } else { DEEP }
 }
 
-/// How many workers call the device; none where one call at a time is all that pays, and the queue's thread makes it.
-/// To hand a request over and back is to wake a thread twice, which costs more than a call that answers at once.
+/// How many workers call the device. There are none if more than one call at a time does not pay; then the queue's
+/// thread calls it. Handing a request over and back wakes a thread twice, which costs more than a call that answers at
+/// once.
 pub(super) fn workers(geometry: &Geometry) -> u32 {
     if geometry.queue_depth > 1 { geometry.queue_depth.min(MOST_THREADS) } else { 0 }
 }

@@ -21,9 +21,9 @@ pub(super) enum Hands {
     Own(Worker<File>),
 }
 
-/// Serves until the driver says that there will be no requests any more. `ready` is told once every tag waits for one.
+/// Serves until the driver says that there will be no more requests. Sends to `ready` once every tag waits for one.
 pub(super) fn serve(queue: &mut Queue, depth: u16, hands: &Hands, ready: &Sender<io::Result<()>>) {
-    // Needs a right that not everybody has; without it, all works but under a shortage of memory.
+    // Needs a right that not every user has. Without it, all works except under a shortage of memory.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let served = match begin(queue, depth) {
         Ok(()) => {

@@ -163,7 +163,7 @@ enum Call {
     Zeroes(SectorRange, Zeroes, Durability),
 }
 
-/// A device that notes what it is told. Its sectors are sevens.
+/// A device that notes its calls. Its sectors are sevens.
 #[derive(Default)]
 struct Told {
     calls: Mutex<Vec<Call>>,

@@ -14,7 +14,7 @@ pub(super) const QUEUE_COMMAND_BYTES: usize = 16;
 const COMMAND_BYTES: usize = 32;
 /// Bytes that io_uring carries for a command to the driver.
 pub(super) const CARRIED_BYTES: usize = 80;
-/// Bytes of what a command to the driver points at. The longest is `struct ublksrv_ctrl_dev_info`.
+/// Bytes of the payload that a command to the driver points at. The longest is `struct ublksrv_ctrl_dev_info`.
 pub(super) const PAYLOAD_BYTES: usize = 64;
 /// Bytes of a request (`struct ublksrv_io_desc`).
 pub(super) const REQUEST_BYTES: usize = 24;
@@ -148,7 +148,7 @@ pub(super) struct DeviceInfo {
     pub(super) device: u32,
     /// Requests under way at most.
     pub(super) queue_depth: u16,
-    /// Whether nobody is offered it: not yet, or no more.
+    /// Whether the device is not offered: not yet, or no more.
     pub(super) dead: bool,
     /// The most bytes in one request.
     pub(super) most_bytes: u32,

@@ -122,7 +122,7 @@ impl<D: Data> Worker<D> {
         }
     }
 
-    /// Carries one out. Returns what the driver is told: bytes, or an error's number below zero.
+    /// Carries one out. Returns the result for the driver: bytes, or an error's number below zero.
     pub(super) fn carry_out(&self, tag: RequestTag, request: &IoRequest, buffer: &mut AlignedBuffer) -> i32 {
         // A panic costs an answer, and not a thread and a tag.
         let performed = catch_unwind(AssertUnwindSafe(|| self.perform(tag, request, buffer)));

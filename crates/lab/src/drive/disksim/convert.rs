@@ -48,7 +48,7 @@ fn sources() -> Sources {
     Sources { measured, assumed, ..Sources::default() }
 }
 
-/// The longest of what disk, controllers and buses say a sector takes.
+/// The longest time of a sector, by disk, controllers and buses.
 fn sector(disk: &Block, blocks: &[Block], key: &str) -> Result<f64, ImportError> {
     let on_disk = disk.millis("Bulk sector transfer time")?;
     blocks.iter().try_fold(on_disk, |longest, block| {

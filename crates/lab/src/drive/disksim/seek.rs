@@ -72,11 +72,11 @@ fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
     distances(far).map(|distance| (distance, at(distance))).collect()
 }
 
-/// A square root near, a line far away (Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994): where the
-/// line begins, two numbers of the root, two of the line, and the time of a single cylinder (negative: the root's).
-/// With `first`, the nearest distances are given one by one.
+/// A square root for near distances, a line for far ones (Ruemmler and Wilkes, "An introduction to disk drive
+/// modeling", 1994). The values are: where the line begins, two numbers of the root, two of the line, and the time of a
+/// single cylinder (if negative, the root gives it). `first` lists the times of the nearest distances.
 ///
-/// Some files leave out where the line begins: it begins where both give the same.
+/// Some files leave out where the line begins. Then it begins where both give the same time.
 fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportError> {
     const KEY: &str = "HPL seek equation values";
     let values = mechanics.numbers(KEY)?;

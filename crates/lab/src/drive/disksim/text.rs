@@ -197,7 +197,7 @@ impl Block {
         }
     }
 
-    /// A number, none if the key is not there.
+    /// A number; `None` if the key is not there.
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>, ImportError> {
         self.get(key).map(|value| value.number(key)).transpose()
     }
@@ -241,7 +241,7 @@ impl Block {
         ImportError::Missing { line: self.line.clone(), block: self.kind.clone(), key: key.to_owned() }
     }
 
-    /// What is said of a value that is not among those known.
+    /// The error for a value that is not among the known ones.
     pub(super) fn unknown(&self, key: &str, value: &str, known: &'static str) -> ImportError {
         ImportError::Unknown { line: self.line_of(key), key: key.to_owned(), value: value.to_owned(), known }
     }

@@ -10,11 +10,11 @@ use super::tracks::Track;
 use super::zones::Map;
 use super::{MeasureError, Timed, elsewhere};
 
-/// Trials of each question, of which most decide.
+/// Trials of each question; the majority decides.
 const TRIALS: usize = 3;
-/// Reading ahead and segments are followed so far, in sectors: 64 MiB.
+/// How far reading ahead and segments are followed, in sectors: 64 MiB.
 const MOST_SECTORS: u64 = 1 << 17;
-/// Streams that are tried at once, at most.
+/// The most streams that are tried at once.
 const MOST_STREAMS: u64 = 256;
 /// How large the reads of a stream are, in sectors.
 const STREAM_READ: u64 = 256;
@@ -26,7 +26,7 @@ const PLACES: usize = 12;
 /// What a disk's buffer does.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct BufferTimings {
-    /// What a read takes that the buffer answers, in milliseconds; nothing if it answers none.
+    /// The time of a read that the buffer answers, in milliseconds; `None` if it answers none.
     pub hit_ms: Option<f64>,
     /// A sector on the bus, in milliseconds.
     pub sector_ms: Option<f64>,
@@ -157,8 +157,8 @@ fn mostly(
     Ok(hits > misses)
 }
 
-/// Whether a block so far behind one that was read a while ago is read ahead; the read is so many quarters of a track
-/// behind its start.
+/// Whether the block `distance` blocks behind a block that was read a while ago has been read ahead. The read is
+/// `quarters` quarters into its track.
 fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let track = some_track(meter, map);
@@ -169,7 +169,7 @@ fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -
     })
 }
 
-/// Whether the first block of a stream of so many is in the buffer when the last one was read.
+/// Whether the first block of a stream of `length` blocks is still in the buffer when the last one was read.
 fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, MeasureError> {
     let read = (STREAM_READ / u64::from(meter.block())).min(length);
     mostly(meter, |meter| {
@@ -183,7 +183,7 @@ fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, M
     })
 }
 
-/// Whether the first of so many streams is in the buffer when the last one was begun.
+/// Whether the first of `streams` streams is still in the buffer when the last one was begun.
 fn follows_streams(meter: &mut Meter<'_>, streams: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let first = meter.anywhere();

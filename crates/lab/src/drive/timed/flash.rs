@@ -23,7 +23,7 @@ pub struct FlashTimings {
     pub latencies: Vec<Latency>,
     /// Of random reads of 4 KiB.
     pub queue: QueueTimings,
-    /// Reading on from one place, in bytes a second; nothing if it was not measured.
+    /// Reading on from one place, in bytes a second; `None` if it was not measured.
     pub sequential_bytes_per_second: Option<f64>,
 }
 

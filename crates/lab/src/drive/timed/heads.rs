@@ -1,9 +1,9 @@
 //! Surfaces: how many tracks make a cylinder.
 //!
-//! As a rule the skew from cylinder to cylinder is larger than from head to head; then the skews of consecutive tracks
-//! show it. Where all are the same, the times of moves show it: from track to track of a cylinder they are head
-//! switches, then suddenly a seek. Where neither does, each track counts as a cylinder, and seeks are measured over as
-//! many tracks: the times of a simulation are the same but for head switches.
+//! Usually the skew from cylinder to cylinder is larger than from head to head, and the skews of consecutive tracks
+//! show the number. If all skews are the same, the times of moves show it: from track to track of a cylinder they are
+//! head switches, then suddenly a seek. If neither shows it, each track counts as a cylinder, and seeks are measured in
+//! tracks. A simulation then has the same times, except those of head switches.
 
 use serde::Serialize;
 

@@ -18,7 +18,7 @@ pub(super) struct Meter<'a> {
     blocks: u64,
     /// A turn, in nanoseconds; 0 until it is known.
     turn: f64,
-    /// What a block from the buffer takes, in nanoseconds; nothing if the buffer keeps none.
+    /// The time of a block from the buffer, in nanoseconds; `None` if the buffer keeps none.
     hit: Option<Hit>,
     evicting: usize,
     begun: Nanos,

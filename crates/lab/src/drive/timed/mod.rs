@@ -1,15 +1,15 @@
-//! Measures a disk by the times that reads of it take. Nothing is written, and the disk is asked for nothing but reads.
+//! Measures a disk by the times of its reads. It only reads, and never writes.
 //!
-//! All follows from one observation. A read that comes from the media ends when its last sector has passed under the
-//! head; so the time of its end, modulo a turn, is the angle of that sector. The steps:
+//! All steps use one observation: a read from the media ends when its last sector has passed under the head. So the
+//! time of its end, modulo a turn, is the angle of that sector. The steps:
 //!
 //! 1. Rotation: the time between two reads of one block is a multiple of the turn, if both came from the media
 //!    (`rotation`).
 //! 2. Tracks: along a track the angle grows evenly, and jumps where the next track begins (`tracks`).
-//! 3. Zones: where tracks of two places differ in length, a border lies between them (`zones`).
+//! 3. Zones: where the tracks at two places differ in length, a border lies between them (`zones`).
 //! 4. Heads: skews, or else the times of moves, repeat from cylinder to cylinder (`heads`).
-//! 5. Seeks: a sector that comes under the head just in time tells how long the way to its track is (`seeks`).
-//! 6. Buffer and queue: what is read again at once, and what many reads at once gain (`buffer`, `queue`).
+//! 5. Seeks: a sector that comes under the head just in time shows how long the way to its track takes (`seeks`).
+//! 6. Buffer and queue: what a repeated read takes, and what many reads at once gain (`buffer`, `queue`).
 //!
 //! Sources: Worthington, Ganger, Patt and Wilkes, "On-line extraction of SCSI disk drive parameters", SIGMETRICS 1995;
 //! Talagala, Arpaci-Dusseau and Patterson, "Microbenchmark-based extraction of local and global disk characteristics"
@@ -48,13 +48,13 @@ use tracks::Track;
 
 /// Smaller devices have no two places far enough apart.
 const SMALLEST: ByteSize = ByteSize(16 << 20);
-/// A disk with so many is to be copied, not measured.
+/// The most unreadable blocks: a disk with more should be copied, not measured.
 const MOST_UNREADABLE: u64 = 200;
 
-/// When a read was asked for, and when its data was there.
+/// When a read was sent, and when its data was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timed {
-    /// Just before it was asked for.
+    /// Just before it was sent.
     pub sent: Nanos,
     /// Just after it was answered.
     pub done: Nanos,
@@ -85,7 +85,7 @@ pub trait TimedReads {
     /// How many sectors it has.
     fn sectors(&self) -> u64;
 
-    /// Reads begin and end at multiples of so many sectors.
+    /// The block size in sectors: reads begin and end at multiples of it.
     fn block_sectors(&self) -> u32;
 
     /// The time.
@@ -143,9 +143,9 @@ pub struct DiskTimings {
     pub seconds: f64,
     /// What the time did not suffice for; what was not measured of it is assumed, or missing.
     pub cut_short: Vec<Step>,
-    /// A disk with platters; nothing if no rotation was found.
+    /// A disk with platters; `None` if no rotation was found.
     pub rotating: Option<RotatingTimings>,
-    /// A device without.
+    /// A device without platters.
     pub flash: Option<FlashTimings>,
 }
 
@@ -227,7 +227,7 @@ impl MeasureError {
     }
 }
 
-/// Nothing if another place of the disk may serve as well.
+/// `None` if the measurement can be tried at another place of the disk.
 fn elsewhere<T>(result: Result<T, MeasureError>) -> Result<Option<T>, MeasureError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -10,7 +10,7 @@ const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Reads at each depth, and more of them for each read that is on its way.
 const READS: usize = 256;
 const MORE_READS: usize = 16;
-/// A depth that gives such a share of the best is enough.
+/// A depth that reaches this share of the best is enough.
 const ENOUGH: f64 = 0.92;
 
 /// Throughput of random reads.
@@ -35,7 +35,7 @@ impl QueueTimings {
         self.measure_reads(meter, |depth| READS + MORE_READS * depth as usize, 1)
     }
 
-    /// The same with so many reads of so many sectors at each depth.
+    /// Like [`QueueTimings::measure`], with `reads` reads of `sectors` sectors at each depth.
     pub(super) fn measure_reads(
         &mut self,
         meter: &mut Meter<'_>,
@@ -52,7 +52,7 @@ impl QueueTimings {
         Ok(())
     }
 
-    /// The least depth that gives nearly as much as any; nothing if fewer than two were measured.
+    /// The least depth that gives nearly as much as any; `None` if fewer than two were measured.
     pub fn enough(&self) -> Option<u32> {
         let best = self.depths.iter().map(|timing| timing.reads_per_second).fold(0.0, f64::max);
         let enough = self.depths.iter().find(|timing| timing.reads_per_second >= best * ENOUGH);

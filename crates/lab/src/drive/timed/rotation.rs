@@ -20,11 +20,11 @@ const ROUNDS: usize = 6;
 /// Turns a second that are searched.
 const SLOWEST: f64 = 25.0;
 const FASTEST: f64 = 400.0;
-/// How well the times must agree, of 1. So well do times that have nothing to do with a turn never agree, at any
+/// How well the times must agree, of 1. Times that have nothing to do with a turn never agree as well, at any
 /// frequency.
 const AGREEMENT: f64 = 0.3;
 
-/// Finds the turn and what an answer from the buffer takes; false if nothing turns.
+/// Finds the turn and the time of an answer from the buffer; false if nothing turns.
 pub(super) fn find(meter: &mut Meter<'_>) -> Result<bool, MeasureError> {
     let mut first = Vec::with_capacity(SAMPLES);
     let mut again = Vec::with_capacity(SAMPLES);
@@ -86,7 +86,7 @@ fn rounds(meter: &mut Meter<'_>, count: usize) -> Result<(Vec<Vec<f64>>, usize),
     Ok((visits, hits))
 }
 
-/// The longest time of which all times between visits are multiples.
+/// The longest time that has all times between visits as multiples.
 fn turn(visits: &[Vec<f64>]) -> Option<f64> {
     let between = |lag: usize| -> Vec<f64> {
         visits.iter().flat_map(|of| of.iter().zip(of.iter().skip(lag)).map(|(from, to)| to - from)).collect()

@@ -43,12 +43,12 @@ pub(super) struct Moves {
     pub(super) to: Track,
 }
 
-/// What is known of a time, in nanoseconds.
+/// Bounds of a time, in nanoseconds.
 #[derive(Debug, Clone)]
 struct Bounds {
-    /// It is longer than each of these, but for those that come from an answer that was late.
+    /// The time is longer than each of these, except those that come from a late answer.
     lows: Vec<f64>,
-    /// It is no longer than this.
+    /// The time is no longer than this.
     high: f64,
 }
 
@@ -166,7 +166,7 @@ impl Seeks {
     }
 }
 
-/// The time of a seek over so many cylinders, in milliseconds.
+/// The time of a seek over `cylinders` cylinders, in milliseconds.
 fn seek(meter: &mut Meter<'_>, map: &Map, base: u32, cylinders: u32) -> Result<Option<f64>, MeasureError> {
     // The longest way begins and ends at the edges.
     let from = base.min(map.cylinders().saturating_sub(1 + cylinders));

@@ -1,8 +1,8 @@
 //! The track that holds a block: where it begins and ends.
 //!
-//! Along a track the angle grows evenly from block to block. A line is put through the angles of a few blocks near each
-//! other and made longer, until a block does not lie on it: it is on another track, whose beginning is shifted (skew).
-//! The border is then found by bisection.
+//! Along a track the angle grows evenly from block to block. A line is put through the angles of a few neighbouring
+//! blocks, and extended until a block does not lie on it. That block is on another track, whose beginning is shifted
+//! (skew). Bisection then finds the border.
 
 use super::MeasureError;
 use super::meter::{Meter, turned};
@@ -72,7 +72,7 @@ impl Line {
         Err(MeasureError::Uneven)
     }
 
-    /// Whether a turn may have so many blocks, by the slope.
+    /// Whether a turn may have `blocks` blocks, by the slope.
     fn is_about(&self, blocks: u64) -> bool {
         (self.slope * blocks as f64 - 1.0).abs() < 0.05
     }
@@ -121,7 +121,7 @@ impl Line {
                     return Ok(on + 1);
                 }
                 if self.slope * on as f64 > 3.0 {
-                    // Tracks that are not shifted against each other cannot be told apart.
+                    // Tracks that are not shifted against each other look like one.
                     return Err(MeasureError::Uneven);
                 }
                 let part = if self.slope > 0.0 { (0.4 / self.slope) as u64 } else { on };

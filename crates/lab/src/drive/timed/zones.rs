@@ -190,7 +190,7 @@ impl Map {
         let zones = spans.iter().map(|span| {
             let track = (span.track * block).max(1);
             let sectors = (span.end - span.start) * block;
-            // What is missing of the last cylinder is taken for spares.
+            // The missing part of the last cylinder counts as spares.
             let cylinders = sectors.div_ceil(track * u64::from(heads)).max(1) as u32;
             let zone = Zone {
                 start: span.start * block,

@@ -38,8 +38,8 @@ impl Group<'_> {
         text
     }
 
-    /// A sentence for runs that say little of the policies: in all that are complete at least half of the pages were
-    /// written because of their age, for a sync, or because the input had ended.
+    /// A sentence for runs that say little about the policies. They say little if age, a sync or the end of the input
+    /// was the reason for at least half of the written pages in every complete run.
     pub fn hardly_asked(&self) -> Option<String> {
         let complete = || self.complete().flat_map(|row| &row.outcomes).map(|outcome| &outcome.written_because);
         let least = complete().map(WrittenBecause::unasked_percent).min()?;
@@ -57,7 +57,7 @@ impl Group<'_> {
         ))
     }
 
-    /// Of a sweep: how often each policy was best, at equal values of what was swept.
+    /// For a sweep: how often each policy was best, at equal values of the swept parameters.
     fn winners(&self, contexts: &[Vec<&Row<'_>>]) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         let mut equal = 0;

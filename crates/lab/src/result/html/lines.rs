@@ -12,7 +12,7 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = 404.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 222.0;
-/// Colours, marks and dashes repeat after so many; together after 84.
+/// Number of colours, marks and dashes before they repeat; together they repeat after 84 lines.
 const COLOURS: usize = 7;
 const SHAPES: usize = 4;
 const DASHES: usize = 3;
@@ -20,7 +20,7 @@ const DASHES: usize = 3;
 const FLAT: f64 = 0.1;
 /// Figures within this share of each other are the same.
 const SAME: f64 = 0.01;
-/// About so many characters fit on the axis.
+/// About this many characters fit on the axis.
 const AXIS_CHARS: usize = 54;
 
 /// Which line is whose.

@@ -1,12 +1,12 @@
 //! Outcomes as one page that needs nothing else: no network, no fonts, no libraries.
 //!
-//! Why hand-made: bars, lines and dots are some lines of SVG each, they take their colours from the page (light and
-//! dark), and everything that is drawn is also said in text. The page is readable without its script, which only sorts
-//! tables. It is well-formed XML as well as HTML, so that a test can hold its structure. Names of policies and inputs
-//! come from outside: they reach the page through `text::Safe` alone, and the page's own policy forbids loading
+//! Why hand-made: bars, lines and dots are a few lines of SVG each, and they take their colours from the page (light
+//! and dark). Everything that is drawn is also said in text. The page is readable without its script, which only sorts
+//! tables. It is well-formed XML as well as HTML, so that a test can check its structure. Names of policies and inputs
+//! come from outside: they reach the page only through `text::Safe`, and the page's own policy forbids loading
 //! anything.
 //!
-//! Colours: Okabe and Ito, "Color Universal Design" (2008), told apart also by shape and dash.
+//! Colours: Okabe and Ito, "Color Universal Design" (2008). Shape and dash distinguish the series as well.
 
 mod bars;
 mod demerit;

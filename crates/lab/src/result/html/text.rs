@@ -43,8 +43,8 @@ pub(super) fn fit(text: &str, longest: usize) -> String {
     chars[..head].iter().chain(&['\u{2026}']).chain(&chars[chars.len() - tail..]).collect()
 }
 
-/// The texts in at most `longest` characters each, so that no two that differ look the same: what they share at both
-/// ends is left out where need be, and if that is not enough they are numbered.
+/// The texts in at most `longest` characters each, so that different texts look different. If necessary, the parts that
+/// they share at both ends are left out. If that is not enough, they are numbered.
 pub(super) fn fit_all(texts: &[&str], longest: usize) -> Vec<String> {
     let fitted: Vec<String> = texts.iter().map(|text| fit(text, longest)).collect();
     if all_differ(&fitted) {

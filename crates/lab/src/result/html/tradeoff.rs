@@ -1,4 +1,4 @@
-//! Settings as dots between two figures, of which each is better the lower it is: what one gains, the other may cost.
+//! Settings as dots between two figures, both better the lower they are: a gain in one may cost the other.
 
 use std::fmt::{self, Write};
 

@@ -45,7 +45,7 @@ pub(super) enum Value<'a> {
 }
 
 impl Column {
-    /// A column of a row group with so many rows.
+    /// A column of a row group with `rows` rows.
     pub(super) fn new(
         pages: &Arc<Pages>,
         chunk: &ColumnChunkMetaData,
@@ -68,7 +68,7 @@ impl Column {
         Ok(Column { meaning, values, levels: Vec::new(), has_gaps, row: 0, value: 0 })
     }
 
-    /// Decodes at most so many rows; how many there were.
+    /// Decodes up to `rows` rows; returns their number.
     pub(super) fn fill(&mut self, rows: usize) -> Result<usize> {
         (self.row, self.value) = (0, 0);
         self.levels.clear();

@@ -1,9 +1,9 @@
 //! Apache Parquet, the columnar format of pandas, Arrow and Spark: a row is a request.
 //!
-//! A column's name says what it is and in which unit ([`schema`]). Rows are read in batches, column by column, so
-//! memory is that of one page for each of five columns, whatever the file's row groups are. The crate `parquet`
-//! decodes; what a hostile file could make it do is bounded by us ([`source`]): the footer, the bytes of a page, and
-//! pages whose rows do not match.
+//! A column's name gives its meaning and unit ([`schema`]). Rows are read in batches, column by column, so memory holds
+//! one page for each of five columns, whatever the file's row groups are. The crate `parquet` decodes. [`source`]
+//! limits what a hostile file could make it do: the size of the footer and of a page, and pages whose rows do not
+//! match.
 
 mod column;
 mod problem;

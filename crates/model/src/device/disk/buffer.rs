@@ -37,14 +37,14 @@ impl ReadSegments {
         }
     }
 
-    /// `segments` of so many sectors each, one of them for what is written.
+    /// `segments` segments of `sectors` sectors each, one of them for written data.
     pub(super) fn with_written(segments: u32, sectors: u64) -> ReadSegments {
         let reads = segments.saturating_sub(1).max(1);
         let shared = segments <= 1;
         ReadSegments { shared, ..ReadSegments::new(reads, sectors * u64::from(reads)) }
     }
 
-    /// Keeps what was written where reads find it, behind what it continues.
+    /// Keeps written data where reads find it, behind the data that it continues.
     pub(super) fn keep_written(&mut self, start: u64, end: u64) {
         if self.shared {
             self.segments.fill(Segment::default());
@@ -118,7 +118,7 @@ struct Run {
     place: Place,
 }
 
-/// The write half: runs of sectors by where they begin. Who makes runs says where on the media a sector is.
+/// The write half: runs of sectors by where they begin. The caller that makes a run says where on the media it is.
 ///
 /// Disks keep a few hundred runs at most: a sorted list is faster than a tree, and its neighbours lie side by side.
 #[derive(Debug, Clone, Default)]

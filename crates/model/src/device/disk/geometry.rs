@@ -1,10 +1,10 @@
 //! Where a sector is: cylinder, head, and the angle at which it passes under the head.
 //!
 //! Sectors fill a track, then the other tracks of the cylinder, then the next cylinder inwards. Each track begins a
-//! little later in the turn than the one before it (skew), by as much as the switch takes, so that a long transfer goes
-//! on without losing a turn. Angles are fractions of a turn in 32 bits, so that they wrap by themselves; divisions by
-//! constants are multiplications by a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder by direct
-//! computation", 2019).
+//! little later in the turn than the one before it (skew). The skew is as long as the switch takes, so that a long
+//! transfer goes on without losing a turn. Angles are fractions of a turn in 32 bits, so that they wrap by themselves.
+//! Divisions by constants are multiplications by a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder
+//! by direct computation", 2019).
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 

@@ -21,15 +21,15 @@ pub enum TrackOrder {
 pub enum Spares {
     /// Nowhere, or behind the last address.
     DiskEnd,
-    /// So many tracks at the end of a band.
+    /// A number of tracks at the end of a band.
     BandTracks,
-    /// So many sectors at the end of a band.
+    /// A number of sectors at the end of a band.
     BandEnd,
-    /// So many sectors at the end of a track.
+    /// A number of sectors at the end of a track.
     TrackEnd,
-    /// So many sectors at the end of a range of cylinders.
+    /// A number of sectors at the end of a range of cylinders.
     RangeEnd,
-    /// So many sectors at the beginning of a cylinder.
+    /// A number of sectors at the beginning of a cylinder.
     CylinderFront,
 }
 

@@ -13,15 +13,15 @@ pub struct Measured {
     pub layout: Option<Layout>,
     /// Seek times before a read: distances in cylinders, rising, and their times. Between them the time is on a line.
     pub seeks: Option<Box<[(u32, Nanos)]>>,
-    /// What settling for a write takes longer than for a read, in nanoseconds, after a seek as after a head switch.
+    /// How much longer settling for a write takes than for a read, in nanoseconds, after a seek as after a head switch.
     pub write_settle: i64,
-    /// Whether the heads settle again on the cylinder where they are: before a write as long as for a head switch,
-    /// before a read that follows a write as long as for a seek to the next cylinder, because reading and writing
-    /// elements stand apart.
+    /// Whether the heads settle again on the cylinder where they are, because reading and writing elements stand apart.
+    /// That takes as long as a head switch before a write. Before a read that follows a write, it takes as long as a
+    /// seek to the next cylinder.
     pub settles_again: bool,
-    /// What commands and the bus take.
+    /// The times of commands and the bus.
     pub commands: Option<CommandTimes>,
-    /// What is kept in the buffer.
+    /// The rules of the buffer.
     pub buffer: Option<BufferRules>,
 }
 
@@ -72,11 +72,10 @@ pub struct CommandTimes {
     pub extra_disconnect: Option<ExtraDisconnect>,
 }
 
-/// A write that leaves the bus between its command and its data, each time in place of what another write takes.
+/// A write that leaves the bus between its command and its data. Each time replaces that of another write.
 ///
-/// Such a drive does so with a write that follows a write which it does not continue. Source: DiskSim 4.0 reference
-/// manual, "Extra write disconnect"; the manual does not say when, DiskSim asks whether the segment of writes was the
-/// last one used.
+/// Such a drive does so when a write follows a write that it does not continue. Source: DiskSim 4.0 reference manual,
+/// "Extra write disconnect". The manual does not say when; DiskSim checks whether the segment of writes was used last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtraDisconnect {
     /// In place of `write_miss`.

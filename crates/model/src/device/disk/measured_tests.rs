@@ -251,7 +251,7 @@ fn a_write_after_another_one_elsewhere_leaves_the_bus_once_more_where_the_drive_
     assert_takes(serve(&mut disk, Op::Write, 20, 8, Nanos(0)), sectors(28 + 1));
     // What continues it, too: it is ready before its sector passes.
     assert_takes(serve(&mut disk, Op::Write, 28, 8, Nanos(0)), sectors(36 + 1));
-    // Another write has its data after 42, and is told of later.
+    // Another write has its data after 42, and is reported later.
     assert_takes(serve(&mut disk, Op::Write, 50, 8, Nanos(0)), sectors(58 + 5));
     assert_takes(serve(&mut disk, Op::Write, 41, 8, Nanos(0)), sectors(149 + 5));
 }

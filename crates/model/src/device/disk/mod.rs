@@ -1,15 +1,15 @@
 //! A rotating disk: heads that seek, a platter that turns, a buffer and a command queue.
 //!
-//! - The mechanism serves one thing at a time: position (seek or head switch, then wait for the sector), then pass over
-//!   the sectors.
+//! - The mechanism serves one thing at a time: it positions (seek or head switch, then wait for the sector), then
+//!   passes over the sectors.
 //! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the
 //!   age limit.
-//! - With the write cache, a write completes once it is in the buffer; the buffer is written out by shortest
-//!   positioning time among the runs nearest to the heads, when nothing is to be read, when the buffer is half full, or
-//!   when somebody waits for it.
-//! - After a read the heads go on reading ahead until something else is to be done or the segment is full.
+//! - With the write cache, a write completes once it is in the buffer. The buffer is written out when nothing is to be
+//!   read, when it is half full, or when a command waits for it. Of the runs nearest to the heads, the one with the
+//!   shortest positioning time is written first.
+//! - After a read the heads go on reading ahead until there is other work or the segment is full.
 //!
-//! Nothing is random: where the platter stands follows from the time alone.
+//! Nothing is random: the position of the platter depends only on the time.
 
 mod buffer;
 mod destage;
@@ -61,9 +61,9 @@ struct Command {
     ready: Nanos,
     /// When the media may take its first sector.
     data: Nanos,
-    /// How long behind the media the host is told of a write.
+    /// How long after the media the host gets the report of a write.
     told: Nanos,
-    /// Sectors at its front that the buffer has.
+    /// Sectors at its front that are in the buffer.
     buffered: u64,
 }
 
@@ -85,7 +85,7 @@ impl Held {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    /// What the host is told `told` after the mechanism is done, and which sectors the buffer then has.
+    /// A command that the host hears of `told` after the mechanism is done, with the sectors that the buffer then has.
     Command {
         id: RequestId,
         told: Nanos,
@@ -222,7 +222,7 @@ impl Disk {
         begin
     }
 
-    /// The host is told at `at`, in the order of the calls.
+    /// Reports to the host at `at`, in the order of the calls.
     fn tell(&mut self, id: RequestId, at: Nanos) {
         let at = at.max(self.interface_free);
         self.interface_free = at;

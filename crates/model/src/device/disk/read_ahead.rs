@@ -1,6 +1,6 @@
 //! Reading ahead: after a read the heads go on behind it until something else is to be done or the segment is full.
 //!
-//! It takes no events. How far it has come is worked out when somebody asks.
+//! It takes no events. Its progress is computed on demand.
 
 use umbrella_units::{Lba, Nanos};
 
@@ -86,7 +86,7 @@ impl Disk {
                 return;
             }
         }
-        // One that stopped goes on when half of what it read is gone and the heads have nothing else to do.
+        // A stopped read-ahead goes on when half of what it read is gone and the heads have nothing else to do.
         let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
         if self.rules.is_none() && self.paused && wanted && self.work.is_none() {
             let from = self.at;

@@ -2,10 +2,12 @@
 //!
 //! The curve is the usual one: `a + b * sqrt(d)` while the arm accelerates and brakes, linear where it coasts (Ruemmler
 //! and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). Both pieces meet with the same
-//! value and the same slope. That leaves one free number, the knee; it is found by bisection so that the mean over all
-//! pairs of cylinders is the data sheet's average. Where even the square root alone stays below that average, as with
-//! some fast arms, a part of a fourth root takes the place of the linear piece, again as much as gives the average.
-//! Only square roots are taken, which every machine rounds alike.
+//! value and the same slope. That leaves one free number, the knee. Bisection finds the knee for which the mean over
+//! all pairs of cylinders is the data sheet's average.
+//!
+//! With some fast arms even the square root alone stays below that average. Then a part of a fourth root takes the
+//! place of the linear piece, again as much as gives the average. Only square roots are taken, which every machine
+//! rounds alike.
 
 use umbrella_units::Nanos;
 
@@ -146,7 +148,7 @@ impl SeekCurve {
         }
     }
 
-    /// The time for so many cylinders; none for zero. Beyond the stroke, the full stroke's.
+    /// The time for `distance` cylinders; none for zero. Beyond the stroke, the full stroke's.
     #[inline]
     pub fn time(&self, distance: u32) -> Nanos {
         if let Some(&near) = self.near.get(distance as usize) {

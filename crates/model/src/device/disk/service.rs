@@ -8,9 +8,9 @@ use super::{Command, Disk, DiskWork, Place, ReadAhead, RequestId};
 /// What a command wants of the media.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wants {
-    /// Sectors, behind so many that the buffer has.
+    /// A read: the first `buffered` sectors are in the buffer, the rest comes from the media.
     Read { buffered: u64 },
-    /// To be written.
+    /// A write.
     Write,
 }
 

@@ -20,7 +20,7 @@ pub struct SeekTimes {
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// So many million bytes a second.
+    /// A rate in million bytes a second.
     pub const fn from_mb(megabytes: u64) -> Rate {
         Rate(megabytes * 1_000_000)
     }

@@ -1,8 +1,8 @@
-//! What a command takes beside the mechanism: until something is done for it, on the bus, and until it is reported.
+//! The times of a command beside the mechanism: until the work for it begins, on the bus, and until it is reported.
 //!
-//! A data sheet gives one overhead and the rate of the interface, and what the media gives goes on to the host at once.
-//! Of a measured drive each case is known, and reads go over the bus behind the media: the bus begins when enough is in
-//! the buffer, and ends no earlier than a sector after the media.
+//! A data sheet gives one overhead and the rate of the interface, and data from the media goes on to the host at once.
+//! For a measured drive each case is known, and reads go over the bus behind the media. The bus begins when enough is
+//! in the buffer, and ends at least one sector after the media.
 
 use umbrella_units::{Nanos, SECTOR_BYTES};
 

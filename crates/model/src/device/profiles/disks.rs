@@ -1,7 +1,7 @@
 //! Rotating disks of the papers, and a modern one.
 //!
-//! Where the maker's document could not be read, a figure is taken from a named disk of the same class and time, or is
-//! assumed; both are said at the figure. No figure was chosen to meet a paper's result.
+//! Figures come from the maker's document. If it could not be read, a figure is taken from a named disk of the same
+//! class and time, or is assumed; its comment says which. No figure was chosen to meet a paper's result.
 
 use umbrella_units::{ByteSize, Nanos};
 
@@ -73,8 +73,9 @@ pub(super) fn cheetah_spec() -> DiskSpec {
         // Assumed: 80 MB/s outside and half of it inside.
         outer_rate: Rate::from_mb(80),
         inner_rate: Rate::from_mb(40),
-        // Average, and full stroke: of the IBM/Hitachi Ultrastar 146Z10 specification, section 4.5.2, also a 10,000 rpm
-        // disk with 4.7 / 5.3 ms; single track: of the Seagate Savvio 10K.4 manual, section 4.2.1, 0.30 / 0.56 ms.
+        // Average and full stroke are those of the IBM/Hitachi Ultrastar 146Z10 specification, section 4.5.2, also a
+        // 10,000 rpm disk with 4.7 / 5.3 ms. Single track is that of the Seagate Savvio 10K.4 manual, section 4.2.1,
+        // 0.30 / 0.56 ms.
         read_seek: seek_us(300, 4700, 10_500),
         write_seek: seek_us(560, 5300, 11_500),
         head_switch: Nanos::from_micros(600),     // assumed

@@ -91,8 +91,8 @@ fn sandisk_ultra2() -> Profile {
     }
 }
 
-/// A drive that maps single pages has no units to merge: each page is a unit of its own, and what the drive does behind
-/// the scenes is in the time of a page.
+/// A drive that maps single pages has no units to merge: each page is a unit of its own. The time of a page includes
+/// the drive's background work.
 fn sata_ssd() -> Profile {
     let spec = SsdSpec {
         capacity: ByteSize(500_107_862_016), // what every maker calls 500 GB (IDEMA LBA1-03)

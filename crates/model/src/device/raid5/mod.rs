@@ -1,11 +1,11 @@
 //! RAID 5 in the way of Linux's md: chunks of 64 KiB, parity left-symmetric.
 //!
-//! In stripe `s` of `n` disks, parity lies on disk `n - 1 - s mod n` and the data chunks follow it, wrapping around, so
-//! that a long read uses all disks. A write is planned stripe by stripe: a full stripe is written without reading;
-//! otherwise whichever needs fewer reads:
+//! In stripe `s` of `n` disks, parity lies on disk `n - 1 - s mod n` and the data chunks follow it, wrapping around. So
+//! a long read uses all disks. A write is planned stripe by stripe. A full stripe is written without reading; another
+//! one in the way that needs fewer reads:
 //!
-//! - read-modify-write: the old data and the old parity of what changes;
-//! - reconstruct-write: what does not change.
+//! - read-modify-write: reads the old data and the old parity of the changed part;
+//! - reconstruct-write: reads the unchanged part.
 //!
 //! Writes are sent when all reads of the request are done; the request is complete when all its parts are. Not
 //! modelled: a stripe cache, locks between requests to one stripe, a failed disk.
@@ -305,7 +305,7 @@ impl Device for Raid5 {
         Lba(self.capacity)
     }
 
-    /// The sum of what its members did; what a request costs in parts shows here.
+    /// The sum over its members; the parts of a request count here.
     fn stats(&self) -> DeviceStats {
         let mut sum = DeviceStats::default();
         for stats in self.members.iter().map(|member| member.stats()) {

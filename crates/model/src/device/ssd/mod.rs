@@ -1,18 +1,18 @@
 //! A flash drive of the first generation: block-mapped, with a few log blocks (Kim et al., "A space-efficient flash
 //! translation layer for CompactFlash systems", IEEE Trans. Consumer Electronics 48(2), 2002).
 //!
-//! Why there is a boundary: the drive stripes over its chips, so that what it maps, allocates and erases as one piece
-//! is a *unit* of one erase block on every chip, 1 MB with eight chips. A write goes to the log unit of its unit. As
-//! long as that is open, it costs its pages alone; the first write to another unit has to open a log for it (its map
-//! entry is read and written), and when all logs are open, the least recently written one is merged first:
+//! Why there is a boundary: the drive stripes over its chips. So a *unit*, which it maps, allocates and erases as one
+//! piece, is one erase block on every chip: 1 MB with eight chips. A write goes to the log unit of its unit. As long as
+//! that is open, the write costs only its pages. The first write to another unit has to open a log for it (its map
+//! entry is read and written). When all logs are open, the least recently written one is merged first:
 //!
 //! - switch: the log holds the whole unit in order, and simply becomes it: one erase;
 //! - partial: it holds the beginning in order; the rest is copied behind it: copies and one erase;
 //! - full: anything else; all pages are copied to a fresh unit: copies and two erases.
 //!
-//! That is the penalty of crossing, and what random writes suffer from. The drive is taken as used: all of its pages
-//! hold data, so merges always copy. It serves one request after another, without a write buffer, and ignores discards,
-//! as drives of that time did.
+//! That is the penalty for crossing a boundary, and the reason why random writes are slow. The drive counts as used:
+//! all of its pages hold data, so merges always copy. It serves one request after another, without a write buffer, and
+//! ignores discards, as drives of that time did.
 
 #[cfg(test)]
 mod tests;

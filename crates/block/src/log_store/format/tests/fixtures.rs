@@ -1,8 +1,8 @@
 //! Structures of released versions, as they were written then. They are never written anew.
 //!
 //! Version 1, `log_v1_*.bin`: a superblock, a checkpoint (header and payload, two blocks), the header of a chunk, a map
-//! page. Version 2, `log_v2_chunk.bin`: the header of a chunk that repeats what was before it; `log_v2_superblock.bin`:
-//! a superblock with a loss that was not told.
+//! page. Version 2, `log_v2_chunk.bin`: the header of a chunk that repeats the one before it; `log_v2_superblock.bin`:
+//! a superblock with a loss that was not reported.
 
 use super::*;
 

@@ -64,7 +64,7 @@ pub struct OptionHeader {
 }
 
 impl OptionHeader {
-    /// Reads the front of an option; nothing if the bytes are not one.
+    /// Reads the front of an option; `None` if the bytes are not one.
     pub fn parse(bytes: &[u8; OPTION_BYTES]) -> Option<OptionHeader> {
         let mut cursor = Cursor(bytes);
         if cursor.bytes(MAGIC.len())? != MAGIC {
@@ -93,7 +93,7 @@ pub struct ExportQuery<'b> {
 }
 
 impl<'b> ExportQuery<'b> {
-    /// Reads the data of INFO and GO; nothing if they are malformed.
+    /// Reads the data of INFO and GO; `None` if they are malformed.
     pub fn parse(data: &'b [u8]) -> Option<ExportQuery<'b>> {
         let mut cursor = Cursor(data);
         let name = cursor.string()?;
@@ -120,12 +120,12 @@ pub struct ContextQuery<'b> {
     pub is_empty: bool,
     /// Whether "base:allocation" is named.
     pub names_allocation: bool,
-    /// Whether all contexts of "base:" are asked for.
+    /// Whether all contexts of "base:" are requested.
     pub names_base: bool,
 }
 
 impl<'b> ContextQuery<'b> {
-    /// Reads the data of the two options; nothing if they are malformed.
+    /// Reads the data of the two options; `None` if they are malformed.
     pub fn parse(data: &'b [u8]) -> Option<ContextQuery<'b>> {
         let mut cursor = Cursor(data);
         let name = cursor.string()?;

@@ -72,7 +72,7 @@ pub fn simple(error: Option<ErrorCode>, cookie: Cookie) -> [u8; SIMPLE_BYTES] {
     bytes
 }
 
-/// The front of a chunk with so many bytes behind it.
+/// The front of a chunk with `length` bytes behind it.
 pub fn chunk(more: More, kind: ChunkType, cookie: Cookie, length: u32) -> [u8; CHUNK_BYTES] {
     let mut bytes = [0; CHUNK_BYTES];
     put(
@@ -96,7 +96,7 @@ pub fn data_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u
     bytes
 }
 
-/// A chunk that stands for so many zeroes.
+/// A chunk that stands for `length` zero bytes.
 pub fn hole_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u8; CHUNK_BYTES + 12] {
     let mut bytes = [0; CHUNK_BYTES + 12];
     let front = chunk(more, ChunkType::OffsetHole, cookie, 12);

@@ -66,7 +66,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a request; nothing if the bytes are not one.
+    /// Reads a request; `None` if the bytes are not one.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let mut cursor = Cursor(bytes);
         if cursor.u32()? != MAGIC {
