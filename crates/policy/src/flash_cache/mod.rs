@@ -1,7 +1,7 @@
 //! The flash cache of a hybrid disk (NVCache): what is in its log, when to flush it, and in which order.
 //!
 //! While the disk sleeps, writes go to a log on flash: data behind metadata that says where it belongs. [`Log`] is the
-//! account of it, [`When`] says when it has to go to the disk, [`Planner`] in which pieces and in which order, and
+//! account of it, [`FlushTrigger`] says when it has to go to the disk, [`FlushPlanner`] in which pieces and in which order, and
 //! [`Options`] at which pace. All of it is pure: the engine of the hybrid disk and the lab run the same code.
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks" (sections 2.1 to 2.3). `whole`,
@@ -18,7 +18,7 @@ mod when;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use log::{Log, Logged, WriteRoute};
-pub use map::{LogMap, LogSector, Piece, Source};
+pub use map::{CachedExtent, LogMap, LogSector, Source};
 pub use options::{DrainRate, MOST_WRITE, MOST_ZEROED_AT_ONCE, Options, frees, pass_end};
-pub use plan::{Chunk, DiskWrite, FlashRead, Part, Planner};
-pub use when::{Fill, Moment, Percent, UnknownWhen, When};
+pub use plan::{DiskWrite, FlashRead, FlushChunk, FlushPlanner, WriteSource};
+pub use when::{Fill, FlushTrigger, Moment, Percent, UnknownWhen};
