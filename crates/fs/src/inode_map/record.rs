@@ -30,7 +30,7 @@ const EVICTED: u8 = 8;
 
 /// What the map knows of one file that does not have the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct InodeEntry {
     /// The number users see.
     pub number: u64,
     /// How often the file moved: of two entries with one number, left by a crash, the one with more moves is right.
@@ -55,7 +55,7 @@ pub enum Record {
         /// Inode number on the branch.
         ino: u64,
         /// What is known of it.
-        entry: Entry,
+        entry: InodeEntry,
     },
     /// The file has the number of its place again, or is gone.
     Forget {
@@ -134,7 +134,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Option<Record> {
         1 => Record::Assign {
             dev,
             ino,
-            entry: Entry {
+            entry: InodeEntry {
                 number,
                 hops: u32_at(body, 4),
                 shared: flags & SHARED != 0,
