@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, FileDevice, OpenOptions};
-use umbrella_block::hybrid::{self, Half, Hybrid};
+use umbrella_block::hybrid::{self, Hybrid, PairHalf};
 use umbrella_block::log_store::{self, CreateOptions, LogStore, OpenMode};
 use umbrella_block::spindle::NoSpindle;
 use umbrella_block::{BlockDevice, BlockError, Durability, forward};
@@ -151,8 +151,8 @@ impl Bed<'_> {
     }
 
     /// The log of a hybrid disk is emptied only when it is full, so that what is read lies on flash.
-    fn halves(&self) -> (Half, Half) {
-        let half = |name: &str, size| Half { name: name.to_owned(), device: self.file(name, size) };
+    fn halves(&self) -> (PairHalf, PairHalf) {
+        let half = |name: &str, size| PairHalf { name: name.to_owned(), device: self.file(name, size) };
         (half("disk", 256 << 20), half("flash", 4 << 30))
     }
 

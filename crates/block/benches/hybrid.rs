@@ -15,7 +15,7 @@ use emulated::{Amount, Factor, PAGE, median, wants};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_block::emulated::EmulatedDisk;
-use umbrella_block::hybrid::{Half, Hybrid, Options, create};
+use umbrella_block::hybrid::{Hybrid, Options, PairHalf, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{NoSpindle, Spindle};
 use umbrella_block::{BlockDevice, Durability};
@@ -64,7 +64,7 @@ impl Args {
     fn hybrid(&self, flash: ByteSize, options: Options) -> (Arc<EmulatedDisk>, Hybrid) {
         let disk = self.bare();
         let flash = self.factor.disk(&self.flash, ByteSize(flash.0 + (1 << 20)));
-        let half = |name: &str, device: Arc<EmulatedDisk>| Half { name: name.to_owned(), device };
+        let half = |name: &str, device: Arc<EmulatedDisk>| PairHalf { name: name.to_owned(), device };
         let (disk_half, flash) = (half("disk", disk.clone()), half("flash", flash));
         create(&disk_half, &flash).expect("they can be joined");
         (disk.clone(), Hybrid::open(disk_half, flash, disk, options, None).expect("it can be opened"))
@@ -170,7 +170,7 @@ fn reads(args: &Args) {
         .map(|_| args.factor.seconds(|| read(&hybrid, count)) / args.factor.seconds(|| read(&*bare, count)));
     println!("  emulated disk          {:.3}", median(ratios.collect()));
     let memory: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(DISK * SECTOR_BYTES)));
-    let half = |name: &str, device| Half { name: name.to_owned(), device };
+    let half = |name: &str, device| PairHalf { name: name.to_owned(), device };
     let (disk, flash) = (half("disk", memory.clone()), half("flash", Arc::new(Memory::new(ByteSize(64 << 20)))));
     create(&disk, &flash).expect("they can be joined");
     let hybrid =

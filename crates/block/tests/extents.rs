@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use umbrella_block::file::{FileDevice, OpenOptions};
-use umbrella_block::hybrid::{self, Half, Hybrid};
+use umbrella_block::hybrid::{self, Hybrid, PairHalf};
 use umbrella_block::log_store::{self, CreateOptions, LogStore};
 use umbrella_block::spindle::NoSpindle;
 use umbrella_block::{Allocation, BlockDevice, Durability, Zeroes};
@@ -70,7 +70,7 @@ fn holes_of_a_hybrid_disk_are_zeroes_before_and_after_it_is_drained() {
     let seed = 5;
     println!("seed {seed}");
     let (folder, mut dice) = (tempfile::tempdir().expect("a folder"), ChaCha8Rng::seed_from_u64(seed));
-    let half = |name: &str, device| Half { name: name.to_owned(), device };
+    let half = |name: &str, device| PairHalf { name: name.to_owned(), device };
     let disk = half("disk", file(&folder, "disk", DISK));
     let flash = half("flash", file(&folder, "flash", 16 << 20));
     hybrid::create(&disk, &flash).expect("they are joined");

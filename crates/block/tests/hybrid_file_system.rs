@@ -14,7 +14,7 @@ use std::time::Duration;
 use support::{Disk, Mount, noise, run};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
-use umbrella_block::hybrid::{Half, Hybrid, HybridStats, Options, check, create};
+use umbrella_block::hybrid::{Hybrid, HybridStats, Options, PairHalf, check, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::AttachOptions;
 use umbrella_model::device::{Options as DeviceOptions, profile};
@@ -27,7 +27,7 @@ const SIZE: ByteSize = ByteSize(256 << 20);
 /// An emulated 7200 rpm disk and emulated flash, a hundred times faster than real ones.
 struct Pair {
     disk: Arc<EmulatedDisk>,
-    halves: [Half; 2],
+    halves: [PairHalf; 2],
 }
 
 impl Pair {
@@ -39,7 +39,7 @@ impl Pair {
             Arc::new(EmulatedDisk::new(&profile, &DeviceOptions::default(), scale, backing).expect("it starts"))
         };
         let (disk, flash) = (emulated("deskstar_500gb", SIZE), emulated("sata_ssd", flash));
-        let half = |name: &str, device: Arc<EmulatedDisk>| Half { name: name.to_owned(), device };
+        let half = |name: &str, device: Arc<EmulatedDisk>| PairHalf { name: name.to_owned(), device };
         let halves = [half("disk", disk.clone()), half("flash", flash)];
         create(&halves[0], &halves[1]).expect("they can be joined");
         Pair { disk, halves }

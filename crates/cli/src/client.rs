@@ -179,9 +179,9 @@ pub(crate) trait Language {
 
 /// That of pools.
 #[derive(Debug, Clone)]
-pub(crate) struct OfPools;
+pub(crate) struct PoolLanguage;
 
-impl Language for OfPools {
+impl Language for PoolLanguage {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
@@ -195,7 +195,7 @@ impl Language for OfPools {
 }
 
 /// The way to a pool's daemon.
-pub(crate) type Client = ClientOf<OfPools>;
+pub(crate) type Client = ClientOf<PoolLanguage>;
 
 /// The way to one daemon.
 #[derive(Debug, Clone)]

@@ -105,7 +105,7 @@ fn is_settled(hidden: &Dir) -> Result<bool, Errno> {
 
 /// Why a copy is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) enum Left {
+pub(crate) enum KeptReason {
     #[error(
         "the branch is read-only, or on a network or FUSE file system, where it cannot be known who has a file open"
     )]
@@ -128,34 +128,34 @@ pub(crate) enum Left {
     Io { errno: i32 },
 }
 
-impl Left {
+impl KeptReason {
     /// Whether something went wrong, and not only is as it is.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Left::Io { .. })
+        matches!(self, KeptReason::Io { .. })
     }
 }
 
-impl From<Errno> for Left {
-    fn from(error: Errno) -> Left {
+impl From<Errno> for KeptReason {
+    fn from(error: Errno) -> KeptReason {
         match error {
             // What is no regular file is refused so.
-            Errno::INVAL | Errno::LOOP => Left::Kind,
-            error => Left::Io { errno: error.raw_os_error() },
+            Errno::INVAL | Errno::LOOP => KeptReason::Kind,
+            error => KeptReason::Io { errno: error.raw_os_error() },
         }
     }
 }
 
-impl From<std::io::Error> for Left {
-    fn from(error: std::io::Error) -> Left {
-        Left::Io { errno: error.raw_os_error().unwrap_or(libc::EIO) }
+impl From<std::io::Error> for KeptReason {
+    fn from(error: std::io::Error) -> KeptReason {
+        KeptReason::Io { errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 }
 
-impl From<NoLease> for Left {
-    fn from(none: NoLease) -> Left {
+impl From<NoLease> for KeptReason {
+    fn from(none: NoLease) -> KeptReason {
         match none {
-            NoLease::InUse => Left::Open,
-            NoLease::Unsupported => Left::NoLeases,
+            NoLease::InUse => KeptReason::Open,
+            NoLease::Unsupported => KeptReason::NoLeases,
         }
     }
 }
@@ -177,15 +177,15 @@ pub(crate) enum Verdict {
     /// Other contents.
     Different,
     /// Neither deleted nor renamed.
-    Left(Left),
+    Left(KeptReason),
 }
 
 /// Opens the copies of a file, the newest first, as the pool chooses. Branches without it are passed over.
-pub(crate) fn open<'a>(branches: &'a [LockedBranch], path: &Path) -> Result<Vec<Copy<'a>>, (&'a str, Left)> {
+pub(crate) fn open<'a>(branches: &'a [LockedBranch], path: &Path) -> Result<Vec<Copy<'a>>, (&'a str, KeptReason)> {
     let (parent, name) = split(path);
     let mut copies = Vec::new();
     for branch in branches {
-        let open = || -> Result<Copy<'a>, Left> {
+        let open = || -> Result<Copy<'a>, KeptReason> {
             let parent = open_below(&branch.root, parent)?;
             let file = open_file(&parent, name)?;
             let stat = rustix::fs::fstat(&file)?;
@@ -193,7 +193,7 @@ pub(crate) fn open<'a>(branches: &'a [LockedBranch], path: &Path) -> Result<Vec<
         };
         match open() {
             Ok(copy) => copies.push(copy),
-            Err(Left::Io { errno: libc::ENOENT | libc::ENOTDIR }) => {}
+            Err(KeptReason::Io { errno: libc::ENOENT | libc::ENOTDIR }) => {}
             Err(left) => return Err((&branch.name, left)),
         }
     }
@@ -219,19 +219,19 @@ impl Copy<'_> {
         self.examine(kept).unwrap_or_else(Verdict::Left)
     }
 
-    fn examine(&mut self, kept: &mut Copy<'_>) -> Result<Verdict, Left> {
+    fn examine(&mut self, kept: &mut Copy<'_>) -> Result<Verdict, KeptReason> {
         if !self.branch.is_writable {
-            return Err(Left::Branch);
+            return Err(KeptReason::Branch);
         }
         if (self.stat.st_dev, self.stat.st_ino) == (kept.stat.st_dev, kept.stat.st_ino) {
-            return Err(Left::SameFile);
+            return Err(KeptReason::SameFile);
         }
         if self.stat.st_size != kept.stat.st_size {
             return Ok(Verdict::Different);
         }
         for copy in [&*self, &*kept] {
             if is_recent(&copy.stat) {
-                return Err(Left::Changed);
+                return Err(KeptReason::Changed);
             }
             // Given back at once: nobody is kept waiting while the copies are read.
             Lease::shared(copy.file.as_fd()).map(drop)?;
@@ -243,16 +243,16 @@ impl Copy<'_> {
             return Ok(Verdict::Different);
         }
         if self.stat.st_nlink > 1 {
-            return Err(Left::OtherNames);
+            return Err(KeptReason::OtherNames);
         }
         if attributes(self)? != attributes(kept)? {
-            return Err(Left::Attributes { kept: kept.branch.name.clone() });
+            return Err(KeptReason::Attributes { kept: kept.branch.name.clone() });
         }
         Ok(Verdict::Equal)
     }
 
     /// Deletes this copy, which [`Copy::compare`] found equal.
-    pub(crate) fn delete(&self, kept: &Copy<'_>, name: &OsStr) -> Result<(), Left> {
+    pub(crate) fn delete(&self, kept: &Copy<'_>, name: &OsStr) -> Result<(), KeptReason> {
         let lease = Lease::exclusive(self.file.as_fd())?;
         let lease_of_kept = Lease::shared(kept.file.as_fd())?;
         for copy in [self, kept] {
@@ -261,7 +261,7 @@ impl Copy<'_> {
         kept.file.sync_all()?;
         rustix::fs::fsync(&kept.parent)?;
         if !lease.is_held() || !lease_of_kept.is_held() {
-            return Err(Left::Open);
+            return Err(KeptReason::Open);
         }
         rustix::fs::unlinkat(&self.parent, name, AtFlags::empty())?;
         rustix::fs::fsync(&self.parent)?;
@@ -269,7 +269,7 @@ impl Copy<'_> {
     }
 
     /// The file is as it was when it was opened, and its name still leads to it.
-    fn is_unchanged(&self, name: &OsStr) -> Result<(), Left> {
+    fn is_unchanged(&self, name: &OsStr) -> Result<(), KeptReason> {
         let what = |stat: &Stat| {
             let times = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
             (stat.st_dev, stat.st_ino, stat.st_size, stat.st_nlink, times)
@@ -277,13 +277,13 @@ impl Copy<'_> {
         let named = rustix::fs::statat(&self.parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let open = rustix::fs::fstat(&self.file)?;
         let is_same = what(&named) == what(&self.stat) && what(&open) == what(&self.stat);
-        if is_same { Ok(()) } else { Err(Left::Changed) }
+        if is_same { Ok(()) } else { Err(KeptReason::Changed) }
     }
 
     /// Gives this copy a name that no branch has in this directory, and says which.
-    pub(crate) fn rename(&self, branches: &[LockedBranch], path: &Path) -> Result<OsString, Left> {
+    pub(crate) fn rename(&self, branches: &[LockedBranch], path: &Path) -> Result<OsString, KeptReason> {
         if !self.branch.is_writable {
-            return Err(Left::Branch);
+            return Err(KeptReason::Branch);
         }
         let (directory, name) = split(path);
         self.is_unchanged(name)?;
@@ -340,7 +340,7 @@ struct Attributes {
     extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-fn attributes(copy: &Copy<'_>) -> Result<Attributes, Left> {
+fn attributes(copy: &Copy<'_>) -> Result<Attributes, KeptReason> {
     let stat = &copy.stat;
     let mut names = vec![0; 64 << 10];
     let length = match rustix::fs::flistxattr(&copy.file, &mut names) {

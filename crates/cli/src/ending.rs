@@ -19,7 +19,7 @@ use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use crate::client::{Client, ClientError};
 use crate::mount::UNMOUNT_PATIENCE;
-use crate::mounts::Leads;
+use crate::mounts::PathLocality;
 use crate::pool::{self, GLANCE, Pool};
 use crate::text::visible_path;
 use crate::{client, mounts, render};
@@ -37,7 +37,7 @@ pub(crate) fn wait_at(mount: &Path) -> anyhow::Result<()> {
 
 /// Whether a daemon has the branch. One that may hang is not asked: a process with a thread in there cannot end.
 fn is_locked(branch: &Path) -> bool {
-    if matches!(mounts::leads(branch), Leads::Away { .. }) {
+    if matches!(mounts::leads(branch), PathLocality::Away { .. }) {
         return true;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

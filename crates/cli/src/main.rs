@@ -100,13 +100,13 @@ fn log_to_stderr(verbose: u8, is_short: bool) {
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(verbose > 0);
-    if is_short && verbose == 0 { log.event_format(Plain).init() } else { log.init() }
+    if is_short && verbose == 0 { log.event_format(PlainFormat).init() } else { log.init() }
 }
 
 /// What a command that somebody waits for has to say besides its result: no log, so without times.
-struct Plain;
+struct PlainFormat;
 
-impl<S, N> FormatEvent<S, N> for Plain
+impl<S, N> FormatEvent<S, N> for PlainFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

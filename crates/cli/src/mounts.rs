@@ -44,7 +44,7 @@ pub(crate) struct MountInfo {
 
 /// Where a path leads, as far as that can be told without a call that may hang.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Leads {
+pub(crate) enum PathLocality {
     /// To a file system of this machine's own disks or memory, or to nothing.
     Here,
     /// To a file system whose calls may hang.
@@ -116,12 +116,12 @@ fn guarded_above<'a>(mounts: &'a [(PathBuf, MountInfo)], path: &Path) -> Option<
 }
 
 /// Where a path leads. Follows symbolic links one by one, and stops in front of a file system whose calls may hang.
-pub(crate) fn leads(path: &Path) -> Leads {
+pub(crate) fn leads(path: &Path) -> PathLocality {
     leads_by(&all(), path)
 }
 
-fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> Leads {
-    let Ok(path) = std::path::absolute(path) else { return Leads::Here };
+fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
+    let Ok(path) = std::path::absolute(path) else { return PathLocality::Here };
     let (mut done, mut links) = (PathBuf::new(), 0);
     let parts = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<OsString>>();
     let mut left = parts(&path);
@@ -136,27 +136,27 @@ fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> Leads {
         }
         if let Some((at, mounted)) = guarded_above(mounts, &done) {
             let path = done.join(left.iter().collect::<PathBuf>());
-            return Leads::Away { path, mounted: mounted.clone(), at: at.clone() };
+            return PathLocality::Away { path, mounted: mounted.clone(), at: at.clone() };
         }
         let Ok(target) = std::fs::read_link(&done) else { continue };
         links += 1;
         if links > MOST_LINKS {
-            return Leads::Here;
+            return PathLocality::Here;
         }
         done.pop();
         let mut next = parts(&target);
         next.append(&mut left);
         left = next;
     }
-    Leads::Here
+    PathLocality::Here
 }
 
 /// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not
 /// answer is kept as it is.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     match leads(path) {
-        Leads::Here => umbrella_fs::spec::resolve(path),
-        Leads::Away { path, .. } => {
+        PathLocality::Here => umbrella_fs::spec::resolve(path),
+        PathLocality::Away { path, .. } => {
             probe::look_at(ProbeKind::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
         }
     }
@@ -173,8 +173,8 @@ pub(crate) fn free_at(path: &Path) -> Option<u64> {
 /// What is at a path, if that can be said within a moment: what may hang is asked by a process of its own.
 pub(crate) fn found_at(path: &Path) -> ProbeReply {
     match leads(path) {
-        Leads::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
-        Leads::Here => match std::fs::metadata(path) {
+        PathLocality::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
+        PathLocality::Here => match std::fs::metadata(path) {
             Ok(data) => ProbeReply::Yes(probe::found(&data)),
             Err(error) => ProbeReply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
@@ -201,14 +201,14 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
     let same = |found: Found| (found.device, found.inode) == (identity.device, identity.inode);
     match leads(other) {
         // A file on another file system is another file: that one need not be asked.
-        Leads::Away { mounted, .. } if mounted.device != identity.device => false,
+        PathLocality::Away { mounted, .. } if mounted.device != identity.device => false,
         // Where it cannot be told, both had better not be used.
-        Leads::Away { path, .. } => match probe::ask(Question::Stat, &path, A_LOOK) {
+        PathLocality::Away { path, .. } => match probe::ask(Question::Stat, &path, A_LOOK) {
             ProbeReply::Yes(found) => same(found),
             ProbeReply::No(_) => false,
             ProbeReply::Silent => true,
         },
-        Leads::Here => std::fs::metadata(other).is_ok_and(|data| same(probe::found(&data))),
+        PathLocality::Here => std::fs::metadata(other).is_ok_and(|data| same(probe::found(&data))),
     }
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
 
 /// On which file system a path lies that does not answer, and what to do, if it does not.
 pub(crate) fn silence(path: &Path) -> Option<String> {
-    let Leads::Away { path, mounted, at } = leads(path) else { return None };
+    let PathLocality::Away { path, mounted, at } = leads(path) else { return None };
     let (at, kind) = (visible_path(&at), visible(&mounted.kind));
     (!answers(&path, PATIENCE)).then(|| {
         format!(
@@ -232,8 +232,8 @@ pub(crate) fn silence(path: &Path) -> Option<String> {
 /// Whether what a path lies on answers in time; what cannot hang does. What the kernel keeps of its files is no answer.
 pub(crate) fn answers(path: &Path, limit: Duration) -> bool {
     match leads(path) {
-        Leads::Here => true,
-        Leads::Away { path, .. } => probe::ask(Question::Space, &path, limit) != ProbeReply::Silent,
+        PathLocality::Here => true,
+        PathLocality::Away { path, .. } => probe::ask(Question::Space, &path, limit) != ProbeReply::Silent,
     }
 }
 
@@ -309,8 +309,8 @@ mod tests {
         let far = format!("36 35 0:33 / {} rw - fuse.sshfs source rw", dir.join("far").display());
         let mounts: Vec<_> = parse(far.as_bytes()).into_iter().collect();
         let path = |path: &str| match leads_by(&mounts, &dir.join(path)) {
-            Leads::Away { path, mounted, .. } => Some((path, mounted.device)),
-            Leads::Here => None,
+            PathLocality::Away { path, mounted, .. } => Some((path, mounted.device)),
+            PathLocality::Here => None,
         };
         let away = |name: &str| Some((dir.join("far").join(name), rustix::fs::makedev(0, 33)));
         assert_eq!(path("to-far/file"), away("below/file"));

@@ -134,13 +134,13 @@ pub(crate) enum ProbeReply {
 }
 
 /// What the process says: what it found, or an error number.
-type Said = Result<Found, i32>;
+type HelperResult = Result<Found, i32>;
 
 /// Asks, and waits for the reply so long at most.
 pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> ProbeReply {
     match run(question.word(), path, limit) {
-        Some(Said::Ok(found)) => ProbeReply::Yes(found),
-        Some(Said::Err(error)) => ProbeReply::No(Errno::from_raw_os_error(error)),
+        Some(HelperResult::Ok(found)) => ProbeReply::Yes(found),
+        Some(HelperResult::Err(error)) => ProbeReply::No(Errno::from_raw_os_error(error)),
         None => ProbeReply::Silent,
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn answer(
         tell(*asked, path)
     } else {
         let (question, _) = Question::ALL.iter().find(|(_, known)| word == known)?;
-        let said: Said = look(*question, path).map_err(|error| error.raw_os_error().unwrap_or(0));
+        let said: HelperResult = look(*question, path).map_err(|error| error.raw_os_error().unwrap_or(0));
         serde_json::to_string(&said)
     };
     let said = said.unwrap_or_default();

@@ -20,7 +20,7 @@ use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::{Metric, Metrics};
 use crate::node::{NodeId, PassthroughToken};
 use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`,
 /// `drop_attributes` and `drop_names`, which wait for nobody.
@@ -62,7 +62,7 @@ pub(crate) struct Context {
     /// Can be read from after a reload.
     reloads: OwnedFd,
     /// Things a person should look at, with what to do about them.
-    warnings: RankedMutex<rank::ContextWarnings, BTreeMap<Subject, String>>,
+    warnings: RankedMutex<rank::ContextWarnings, BTreeMap<WarningSubject, String>>,
 }
 
 impl Context {
@@ -151,7 +151,7 @@ impl Context {
 
     /// Keeps something for the status; the newest of a subject wins, and their number is bounded. The log has all of
     /// them.
-    pub(crate) fn warn(&self, subject: Subject, warning: &Warning) {
+    pub(crate) fn warn(&self, subject: WarningSubject, warning: &Warning) {
         const MOST: usize = 1000;
         // Of files that cannot move there may be many: what is said of anything else must not go under.
         const MOST_OF_FILES: usize = 900;
@@ -161,13 +161,13 @@ impl Context {
             return;
         }
         tracing::warn!("{text}");
-        let most = if matches!(subject, Subject::Move(_)) { MOST_OF_FILES } else { MOST };
+        let most = if matches!(subject, WarningSubject::Move(_)) { MOST_OF_FILES } else { MOST };
         if warnings.len() < most || warnings.contains_key(&subject) {
             warnings.insert(subject, text);
         }
     }
 
-    pub(crate) fn unwarn(&self, subject: &Subject) {
+    pub(crate) fn unwarn(&self, subject: &WarningSubject) {
         self.warnings.lock().remove(subject);
     }
 

@@ -70,7 +70,7 @@ pub type OpResult<T> = Result<T, OpError>;
 
 /// Names that lie on two branches, so that one of the two has to go before a branch is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Twice {
+pub struct NameConflict {
     /// How many.
     pub names: u64,
     /// One of them, on the branch that is to be emptied.
@@ -81,7 +81,7 @@ pub struct Twice {
     pub hidden: bool,
 }
 
-impl Twice {
+impl NameConflict {
     /// `1 name is`, `2 names are`
     fn counted(&self) -> String {
         if self.names == 1 { "1 name is".to_owned() } else { format!("{} names are", self.names) }
@@ -95,7 +95,7 @@ impl Twice {
 }
 
 /// Why files are left, as far as it is known; a colon first.
-fn left_shown(counts: [(u64, &str); 3], twice: Option<&Twice>, clash: Option<&Twice>) -> String {
+fn left_shown(counts: [(u64, &str); 3], twice: Option<&NameConflict>, clash: Option<&NameConflict>) -> String {
     let counted = counts.into_iter().filter(|(files, _)| *files > 0).map(|(files, why)| format!("{files} {why}"));
     let files = twice
         .map(|it| format!("{} on another branch too (delete or rename one of the two: {})", it.counted(), it.places()));
@@ -119,7 +119,7 @@ fn no_group(name: &str, is_branch: bool, known: &[String]) -> String {
 
 /// As what a branch is taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Comes {
+pub enum AddedAs {
     /// As one more.
     New,
     /// In the place of another.
@@ -219,7 +219,7 @@ pub enum Error {
         /// What is missing.
         reason: NotMounted,
         /// As what it was to be taken in.
-        comes: Comes,
+        comes: AddedAs,
     },
     /// A branch was to be emptied and is not empty.
     #[error(
@@ -242,9 +242,9 @@ pub enum Error {
         /// Files that could not be moved.
         failed: u64,
         /// Files whose name another branch has too, as a file.
-        twice: Option<Box<Twice>>,
+        twice: Option<Box<NameConflict>>,
         /// Names that are a directory on one branch and something else on the other.
-        clash: Option<Box<Twice>>,
+        clash: Option<Box<NameConflict>>,
     },
     /// Nothing can be moved from a branch that is not there.
     #[error("branch {name:?} is offline ({reason}): no file can be moved from it")]

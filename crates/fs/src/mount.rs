@@ -14,7 +14,7 @@ use crate::fuse;
 use crate::fuse::RequestTrace;
 use crate::pool::Pool;
 use crate::spec::PoolSpec;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// How a pool is mounted.
 pub struct Options {
@@ -75,7 +75,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
         let (context, roots) = (Arc::clone(pool.context()), pool.local_roots());
         let look = move || {
             if let Some(found) = look(&roots, &|| !context.is_stopping()) {
-                context.warn(Subject::FirstLook, &Warning::FirstLook(found));
+                context.warn(WarningSubject::FirstLook, &Warning::FirstLook(found));
             }
         };
         // Nobody waits for its end: a disk may hang.

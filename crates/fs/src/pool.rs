@@ -48,11 +48,11 @@ pub use crate::branch::HIDDEN;
 pub use crate::context::Kernel;
 pub use crate::io::{AttributeChange, NewTime, OpenRequest, Opened, TreeSpace};
 pub use crate::migrate::WalkOptions;
-pub use crate::names::{Behind, Replace};
+pub use crate::names::{OldName, Replace};
 pub use crate::tree::Attr;
 
 /// What a thread of the pool does until the pool ends.
-pub(crate) type Work = fn(&Pool);
+pub(crate) type PoolTask = fn(&Pool);
 
 /// See the module. Its doors are `fuse`, `control` and `mount`.
 pub struct Pool {
@@ -137,20 +137,21 @@ impl Pool {
 
     /// Notes that the pool is in use. Returns the names of its threads and their work, which goes on until the pool
     /// ends.
-    pub(crate) fn begin(&self) -> Vec<(String, Work)> {
+    pub(crate) fn begin(&self) -> Vec<(String, PoolTask)> {
         self.migrate.begin_use();
         if let Some(short) = self.admin.descriptor_warning() {
             tracing::warn!("{short}");
         }
-        let mover = |number: usize| -> (String, Work) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
-        let others: [(&str, Work); 5] = [
+        let mover =
+            |number: usize| -> (String, PoolTask) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
+        let others: [(&str, PoolTask); 5] = [
             ("revisits", |pool| pool.migrate.run_revisits()),
             ("monitor", |pool| pool.admin.run_monitor()),
             ("disk-errors", |pool| pool.admin.run_disk_errors()),
             ("enforcer", |pool| pool.migrate.run_schedule()),
             ("fill-levels", |pool| pool.admin.run_fill_levels()),
         ];
-        let staging: Option<(&str, Work)> =
+        let staging: Option<(&str, PoolTask)> =
             self.placement.staged.area.is_some().then_some(("staging", |pool| pool.staging.run()));
         let others = others.into_iter().chain(staging).map(|(name, work)| (name.to_owned(), work));
         (0..MOVERS).map(mover).chain(others).collect()
@@ -451,7 +452,7 @@ impl Pool {
         parent: (NodeId, &OsStr),
         to: (NodeId, &OsStr),
         replace: Replace,
-        behind: Behind,
+        behind: OldName,
     ) -> OpResult<()> {
         self.names.rename_leaving(parent, to, replace, behind)
     }

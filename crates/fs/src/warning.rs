@@ -235,7 +235,7 @@ fn directories_shown(count: usize) -> String {
 
 /// What a warning is about. The newest of a subject wins; the status shows them in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Subject {
+pub(crate) enum WarningSubject {
     /// Moves to a branch that are not finished on the old one.
     Batch(String),
     /// A name that several branches have.

@@ -28,7 +28,7 @@ use crate::metrics::Metric;
 use crate::node::{Backing, Node};
 use crate::relocate::{Durability, Limits, RelocateError};
 use crate::spec::{WriteBackChange, WriteBackSpec, resolve};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// The flushers of a pool, by branch.
 pub(crate) struct WriteBack {
@@ -70,7 +70,7 @@ impl WriteBack {
 
 /// What a thread that copies holds meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum CopyLocks {
     /// Nothing that others wait for.
     Nothing,
     /// Locks.
@@ -116,11 +116,11 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like
+/// Makes a copy to a branch, of which the flusher is told while it grows; with `CopyLocks::Nothing` it waits for room like
 /// any writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
-    holds: Holds,
+    holds: CopyLocks,
     limits: Limits<'_>,
     copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError>,
 ) -> Result<T, RelocateError> {
@@ -131,7 +131,7 @@ pub(crate) fn copy_within_limit<T>(
         let id = *made.get_or_init(|| FileId(stat.st_ino));
         let range = PageRange::of_bytes(offset, length.0);
         flusher.wrote(id, FileRef::Open(file), range);
-        if holds == Holds::Nothing {
+        if holds == CopyLocks::Nothing {
             wait_for_room(&flusher, range.pages);
         }
     };
@@ -155,12 +155,12 @@ impl WriteBack {
         match started.transpose() {
             Ok(flusher) => {
                 self.flushers.replace(branch.id, flusher.as_ref());
-                self.context.unwarn(&Subject::WriteBack(name.clone()));
+                self.context.unwarn(&WarningSubject::WriteBack(name.clone()));
             }
             Err(error) => {
                 self.flushers.replace(branch.id, None);
                 let why = advised(&error);
-                self.context.warn(Subject::WriteBack(name.clone()), &Warning::KernelWritesBack { why });
+                self.context.warn(WarningSubject::WriteBack(name.clone()), &Warning::KernelWritesBack { why });
             }
         }
     }
@@ -352,7 +352,7 @@ impl WriteBack {
             (None, _) => {}
         }
         self.flushers.chosen.lock().insert(branch.id, wanted);
-        self.context.unwarn(&Subject::WriteBack(name.to_owned()));
+        self.context.unwarn(&WarningSubject::WriteBack(name.to_owned()));
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
 use crate::shared::{self, CompletionMode, Shared};
-use crate::state::{FlusherState, Tally};
+use crate::state::{FlushStats, FlusherState};
 use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
@@ -246,7 +246,7 @@ impl Flusher {
         self.set(|settings| settings.policy = policy.clone())?;
         // What the policy before did says nothing of this one. Errors are the disk's.
         let mut state = self.shared.state.lock();
-        state.tally = Tally { errors: state.tally.errors, ..Tally::default() };
+        state.tally = FlushStats { errors: state.tally.errors, ..FlushStats::default() };
         Ok(())
     }
 

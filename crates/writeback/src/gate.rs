@@ -29,12 +29,12 @@ const UNKNOWN_RATE: f64 = 2048.0;
 const LEAST_RATE: f64 = 64.0;
 
 /// What goes on when its turn has come.
-pub(crate) type Go = Box<dyn FnOnce() + Send>;
+pub(crate) type Continuation = Box<dyn FnOnce() + Send>;
 
 struct Waiter {
     pages: Pages,
     since: Instant,
-    go: Go,
+    go: Continuation,
 }
 
 /// Figures for the status.
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Lets a writer go on, now or later.
-    pub(crate) fn pass(&self, wrote: Pages, go: Go) {
+    pub(crate) fn pass(&self, wrote: Pages, go: Continuation) {
         if self.level().0 < self.set_point.load(Ordering::Relaxed) {
             return go();
         }

@@ -16,7 +16,7 @@ const MOST_REMAPPED: u64 = 4096;
 
 /// Counts for the status.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tally {
+pub(crate) struct FlushStats {
     pub(crate) flushed: Pages,
     pub(crate) runs: u64,
     pub(crate) cleaned: Pages,
@@ -32,7 +32,7 @@ pub(crate) struct FlusherState {
     /// Chosen, and not known to be on disk yet.
     pub(crate) in_flight: Pages,
     pub(crate) turn: WriteSequence,
-    pub(crate) tally: Tally,
+    pub(crate) tally: FlushStats,
     /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
     pub(crate) gone: Vec<FileId>,
     /// The flusher is idle, with no descriptor open.
@@ -59,7 +59,7 @@ impl FlusherState {
             round: Round::default(),
             in_flight: Pages(0),
             turn: WriteSequence::default(),
-            tally: Tally::default(),
+            tally: FlushStats::default(),
             gone: Vec::new(),
             resting: false,
             comparing: None,

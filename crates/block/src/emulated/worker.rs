@@ -37,7 +37,7 @@ pub(super) struct PendingRequest {
 
 /// A wait for something else than a request.
 #[derive(Debug)]
-struct Wish {
+struct PendingWait {
     asleep: bool,
     answer: SyncSender<()>,
 }
@@ -47,7 +47,7 @@ pub(super) struct DiskWorker {
     /// Requests that the device has no room for, in their order.
     waiting: VecDeque<PendingRequest>,
     under_way: FxHashMap<RequestId, (Nanos, SyncSender<()>)>,
-    wishes: Vec<Wish>,
+    wishes: Vec<PendingWait>,
     next: u64,
     served: u64,
     waited: Nanos,
@@ -104,12 +104,12 @@ impl DiskWorker {
             WorkerMessage::Standby { at, answer } => {
                 self.advance(at);
                 self.device.standby(at);
-                self.wishes.push(Wish { asleep: true, answer });
+                self.wishes.push(PendingWait { asleep: true, answer });
             }
             WorkerMessage::Wake { at, answer } => {
                 self.advance(at);
                 self.device.wake(at);
-                self.wishes.push(Wish { asleep: false, answer });
+                self.wishes.push(PendingWait { asleep: false, answer });
             }
             WorkerMessage::Meter { at, answer } => {
                 self.advance(at);

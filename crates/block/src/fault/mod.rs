@@ -23,7 +23,7 @@ use crate::error::{BlockError, Operation};
 use cache::{Body, VolatileWrites};
 use plan::{InjectedFault, Occurrence};
 
-pub use plan::{Answer, CallFault, Landed, Moment, Plan, ReadFault, Rule, Unflushed, WriteCache, WriteFault};
+pub use plan::{Answer, CallFault, Moment, Plan, ReadFault, Rule, TornWrite, Unflushed, WriteCache, WriteFault};
 
 /// What a device was asked, and what went wrong.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -245,7 +245,7 @@ impl<D: BlockDevice> Faulty<D> {
     fn land_parts(
         &self,
         range: SectorRange,
-        landed: &Landed,
+        landed: &TornWrite,
         body: Body<'_>,
         durability: Durability,
     ) -> Result<(), BlockError> {
@@ -255,9 +255,9 @@ impl<D: BlockDevice> Faulty<D> {
             SectorRange::between(at(from), at(to))
         };
         let parts: Vec<SectorRange> = match landed {
-            Landed::Nothing => Vec::new(),
-            Landed::First(sectors) => vec![part(0, sectors / grain)],
-            Landed::Some => {
+            TornWrite::Nothing => Vec::new(),
+            TornWrite::First(sectors) => vec![part(0, sectors / grain)],
+            TornWrite::Some => {
                 let mut random = self.draw();
                 (0..range.sectors.div_ceil(grain))
                     .filter(|_| random.coin())

@@ -66,7 +66,7 @@ pub enum ReadFault {
 
 /// Which blocks of a write land.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Landed {
+pub enum TornWrite {
     /// None.
     Nothing,
     /// The first sectors, up to this number, rounded down to whole logical blocks.
@@ -90,7 +90,7 @@ pub enum WriteFault {
     /// A part of it lands: a short write, a torn write, a write that is lost.
     Partial {
         /// Which part.
-        landed: Landed,
+        landed: TornWrite,
         /// What it returns.
         answer: Answer,
     },

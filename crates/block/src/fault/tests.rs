@@ -108,7 +108,7 @@ fn a_latent_error_lasts_until_the_sectors_are_written_again() {
 
 #[test]
 fn a_write_cut_short_leaves_whole_sectors() {
-    let partial = WriteFault::Partial { landed: Landed::First(2), answer: Answer::Error(Errno::NOSPC) };
+    let partial = WriteFault::Partial { landed: TornWrite::First(2), answer: Answer::Error(Errno::NOSPC) };
     let disk = disk(Plan::new(1).rule(Rule::on_write(partial).nth(1)));
     assert_eq!(errno(write(&disk, 0, "abcd")), Some(Errno::NOSPC));
     assert_eq!(first(&disk, 4), "ab..");
@@ -117,7 +117,7 @@ fn a_write_cut_short_leaves_whole_sectors() {
 #[test]
 fn a_torn_write_leaves_any_of_its_sectors_as_the_seed_says() {
     let torn = |seed, answer| {
-        let partial = WriteFault::Partial { landed: Landed::Some, answer };
+        let partial = WriteFault::Partial { landed: TornWrite::Some, answer };
         let disk = disk(Plan::new(seed).rule(Rule::on_write(partial)));
         (write(&disk, 0, "abc").is_ok(), first(&disk, 3))
     };
@@ -129,7 +129,7 @@ fn a_torn_write_leaves_any_of_its_sectors_as_the_seed_says() {
 
 #[test]
 fn a_lost_write_returns_well_and_changes_nothing() {
-    let lost = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Done };
+    let lost = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Done };
     let disk = disk(Plan::new(1).rule(Rule::on_write(lost).within(range(1, 1))));
     write(&disk, 0, "a").expect("outside");
     write(&disk, 1, "b").expect("it says so");

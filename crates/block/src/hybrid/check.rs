@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::error::HybridError;
 use super::format::Epoch;
-use super::half::Half;
+use super::half::PairHalf;
 use super::losses::Losses;
 use super::ranges::joined;
 use super::survey::Survey;
@@ -47,7 +47,7 @@ pub struct PairReport {
 }
 
 /// Reads both halves and all of the log. An error if they are no pair; damage of the log is part of the report.
-pub fn check(disk: &Half, flash: &Half) -> Result<PairReport, HybridError> {
+pub fn check(disk: &PairHalf, flash: &PairHalf) -> Result<PairReport, HybridError> {
     let survey = Survey::of(disk, flash)?;
     let superblock = &survey.superblock;
     let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);

@@ -18,7 +18,7 @@ use super::building::Building;
 use super::error::HybridError;
 use super::fillers::{restore_torn, write_fillers};
 use super::format::{BLOCK_BYTES, FlashSuperblock, LOG_START, RecordNo, VERSION};
-use super::half::Half;
+use super::half::PairHalf;
 use super::log_marks::LogMarks;
 use super::losses::Losses;
 use super::lost_sectors::LostSectors;
@@ -114,8 +114,8 @@ pub(super) struct HybridState {
 }
 
 pub(super) struct HybridShared {
-    pub(super) disk: Half,
-    pub(super) flash: Half,
+    pub(super) disk: PairHalf,
+    pub(super) flash: PairHalf,
     pub(super) spindle: Arc<dyn Spindle>,
     pub(super) options: Options,
     pub(super) state: Mutex<HybridState>,
@@ -139,8 +139,8 @@ impl Hybrid {
     /// Opens a pair; the disk is awake then. With `spin_down` it is put to sleep and drained by itself, in a thread;
     /// without, when the caller says so.
     pub fn open(
-        disk: Half,
-        flash: Half,
+        disk: PairHalf,
+        flash: PairHalf,
         spindle: Arc<dyn Spindle>,
         options: Options,
         spin_down: Option<SpinDown>,
@@ -381,7 +381,7 @@ impl Hybrid {
 }
 
 /// Says that the labels are written in a newer version.
-fn tell_of_upgrade(flash: &Half, old: &FlashSuperblock) {
+fn tell_of_upgrade(flash: &PairHalf, old: &FlashSuperblock) {
     if old.version < VERSION {
         tracing::info!(
             flash = flash.name,
@@ -424,7 +424,7 @@ impl HybridShared {
     }
 
     /// From now on writes are refused: what failed leaves open what is durable.
-    pub(super) fn poison(&self, state: &mut HybridState, half: &Half, operation: Operation, error: &BlockError) {
+    pub(super) fn poison(&self, state: &mut HybridState, half: &PairHalf, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");
             state.poisoned = Some(BlockError::poison(&half.name, operation, error));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::contents::Contents;
 use super::format::{Damage, Epoch, RecordNo};
-use super::half::Half;
+use super::half::PairHalf;
 use crate::error::{BlockError, Operation};
 
 /// What can be wrong with a record.
@@ -342,7 +342,7 @@ fn other_copy(first: Damage, second: Damage) -> String {
 
 impl HybridError {
     /// The same for those who only know of devices.
-    pub(super) fn on(self, half: &Half, operation: Operation) -> BlockError {
+    pub(super) fn on(self, half: &PairHalf, operation: Operation) -> BlockError {
         match self {
             HybridError::Device(error) => error,
             other => BlockError::io(&half.name.as_str().into(), operation, None, std::io::Error::other(other)),

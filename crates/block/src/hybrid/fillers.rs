@@ -17,7 +17,7 @@ use umbrella_units::Lba;
 use super::format::{
     BLOCK, BLOCK_BYTES, FlashSuperblock, Header, LOG_START, MOST_COPIES, decode_copies, encode_copies,
 };
-use super::half::Half;
+use super::half::PairHalf;
 use crate::device::Durability;
 use crate::error::BlockError;
 
@@ -25,7 +25,11 @@ use crate::error::BlockError;
 const DOUBLE_WRITE: Lba = Lba(2 * BLOCK);
 
 /// Puts fillers in the places of damaged records, durably. `superblock` is the one on flash.
-pub(super) fn write_fillers(flash: &Half, superblock: &FlashSuperblock, fillers: &[Header]) -> Result<(), BlockError> {
+pub(super) fn write_fillers(
+    flash: &PairHalf,
+    superblock: &FlashSuperblock,
+    fillers: &[Header],
+) -> Result<(), BlockError> {
     for fillers in fillers.chunks(MOST_COPIES) {
         flash.device.write(DOUBLE_WRITE, &encode_copies(superblock.generation, fillers), Durability::Cached)?;
         flash.device.flush()?;
@@ -38,7 +42,7 @@ pub(super) fn write_fillers(flash: &Half, superblock: &FlashSuperblock, fillers:
 }
 
 /// Writes the copies, durably, where a power cut has torn fillers. `superblock` is the one on flash.
-pub(super) fn restore_torn(flash: &Half, superblock: &FlashSuperblock) -> Result<(), BlockError> {
+pub(super) fn restore_torn(flash: &PairHalf, superblock: &FlashSuperblock) -> Result<(), BlockError> {
     let mut block = vec![0; BLOCK_BYTES];
     let copies = read_copies(flash, superblock);
     for copy in &copies {
@@ -58,7 +62,7 @@ fn place_of(header: &Header, superblock: &FlashSuperblock) -> Lba {
 
 /// The copies of fillers that may be torn in place. There are none if the area is not whole: it was being written then,
 /// and nothing in place was.
-pub(super) fn read_copies(flash: &Half, superblock: &FlashSuperblock) -> Vec<Header> {
+pub(super) fn read_copies(flash: &PairHalf, superblock: &FlashSuperblock) -> Vec<Header> {
     let mut bytes = vec![0; (1 + MOST_COPIES) * BLOCK_BYTES];
     if flash.device.read(DOUBLE_WRITE, &mut bytes).is_err() {
         return Vec::new();

@@ -6,7 +6,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
 use super::format::BLOCK;
-use super::half::Half;
+use super::half::PairHalf;
 use super::sums::{LogChecksums, Part, Unread, read_log};
 use crate::device::{Durability, Zeroes};
 use crate::error::{BlockError, Operation};
@@ -21,7 +21,7 @@ pub(super) enum GatherError {
 }
 
 impl GatherError {
-    pub(super) fn error(self, flash: &Half) -> BlockError {
+    pub(super) fn error(self, flash: &PairHalf) -> BlockError {
         match self {
             GatherError::Flash(error) | GatherError::Disk(error) => error,
             GatherError::Damaged(range) => {
@@ -61,8 +61,8 @@ impl Cached {
 
 /// Fills the buffer with `range`; the log has the parts in `cached`.
 pub(super) fn gather(
-    disk: &Half,
-    flash: &Half,
+    disk: &PairHalf,
+    flash: &PairHalf,
     log_size: u64,
     range: SectorRange,
     cached: &Cached,
@@ -100,7 +100,7 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    pub(super) fn error(self, flash: &Half) -> BlockError {
+    pub(super) fn error(self, flash: &PairHalf) -> BlockError {
         GatherError::of(&self.piece, self.why).error(flash)
     }
 }
@@ -108,8 +108,8 @@ impl LeftOut {
 /// Writes to the disk what the log has of a range. What the flash does not give back as it was written is left out,
 /// block by block of the log, and returned.
 pub(super) fn copy_to_disk(
-    disk: &Half,
-    flash: &Half,
+    disk: &PairHalf,
+    flash: &PairHalf,
     log_size: u64,
     cached: &Cached,
 ) -> Result<Vec<LeftOut>, BlockError> {
@@ -124,8 +124,8 @@ pub(super) fn copy_to_disk(
 }
 
 fn copy_data(
-    disk: &Half,
-    flash: &Half,
+    disk: &PairHalf,
+    flash: &PairHalf,
     log_size: u64,
     (piece, from, sums): (&CachedExtent, LogSector, &Part),
     left_out: &mut Vec<LeftOut>,

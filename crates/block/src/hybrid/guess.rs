@@ -22,7 +22,7 @@ use super::format::{
     BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, FlashSuperblock, Header, LOG_START, PairState, RecordNo, TagState,
     VERSION,
 };
-use super::half::Half;
+use super::half::PairHalf;
 use super::losses::Losses;
 use super::pair::{Labels, offered, read_labels, read_superblock, read_tag};
 use super::salvage::DamagedPair;
@@ -40,7 +40,7 @@ pub struct PairRemains {
 
 impl PairRemains {
     /// Reads both labels and the log. Fails if the two are no pair, or if the disk was written to without its flash.
-    pub fn open(disk: Half, flash: Half) -> Result<PairRemains, HybridError> {
+    pub fn open(disk: PairHalf, flash: PairHalf) -> Result<PairRemains, HybridError> {
         let (mut labels, mut damage) = labels_or_guess(&disk, &flash)?;
         let survey = match Survey::of_labels(&labels, &disk, &flash) {
             Err(error @ HybridError::HeadUnreadable { .. }) => {
@@ -69,7 +69,7 @@ impl BlockDevice for PairRemains {
 }
 
 /// The labels of a pair; where one is damaged, what it was, and the error.
-fn labels_or_guess(disk: &Half, flash: &Half) -> Result<(Labels, Vec<HybridError>), HybridError> {
+fn labels_or_guess(disk: &PairHalf, flash: &PairHalf) -> Result<(Labels, Vec<HybridError>), HybridError> {
     let (superblock, tag) = (read_superblock(flash), read_tag(disk));
     match (superblock, tag) {
         (Err(error @ (HybridError::NoSuperblock { .. } | HybridError::Contradiction { .. })), tag) => {
@@ -107,7 +107,7 @@ struct FoundRecord {
 }
 
 /// The superblock of a log with these records; `None` if there are none of the flash.
-fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Option<FlashSuperblock> {
+fn superblock_by_records(disk: &PairHalf, flash: &PairHalf, tag: Option<&DiskTag>) -> Option<FlashSuperblock> {
     let log_size = (flash.device.geometry().capacity.0 - LOG_START.0) / BLOCK * BLOCK;
     let mut flashes: BTreeMap<Uuid, BTreeMap<RecordNo, FoundRecord>> = BTreeMap::new();
     for_each_header(flash, log_size, |header| {
@@ -167,7 +167,7 @@ fn begin_of(records: &BTreeMap<RecordNo, FoundRecord>, last: RecordNo) -> Record
 }
 
 /// Gives `each` the headers that lie where they say.
-fn for_each_header(flash: &Half, log_size: u64, mut each: impl FnMut(Header)) {
+fn for_each_header(flash: &PairHalf, log_size: u64, mut each: impl FnMut(Header)) {
     let mut blocks = Vec::new();
     for from in (0..log_size).step_by((PIECE * BLOCK) as usize) {
         let sectors = (PIECE * BLOCK).min(log_size - from);

@@ -7,16 +7,16 @@ use crate::flush_serializer::FlushSerializer;
 
 /// A device of a pair, with the name that users know it by.
 #[derive(Clone)]
-pub struct Half {
+pub struct PairHalf {
     /// Its name in messages.
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
 }
 
-impl Half {
+impl PairHalf {
     /// The same, with flushes that take turns.
-    pub(super) fn with_serialized_flushes(self) -> Half {
-        Half { device: Arc::new(FlushSerializer::new(self.device)), ..self }
+    pub(super) fn with_serialized_flushes(self) -> PairHalf {
+        PairHalf { device: Arc::new(FlushSerializer::new(self.device)), ..self }
     }
 }

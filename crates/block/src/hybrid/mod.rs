@@ -87,7 +87,7 @@ pub use engine::Hybrid;
 pub use error::{Fault, HybridError, Location};
 pub use format::{Damage, Epoch, RecordNo};
 pub use guess::PairRemains;
-pub use half::Half;
+pub use half::PairHalf;
 pub use losses::Losses;
 pub use occupied::refuse_occupied;
 pub use pair::{

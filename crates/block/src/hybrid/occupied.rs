@@ -5,7 +5,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 use super::contents::{Contents, Signature};
 use super::error::{HybridError, Location};
 use super::format::{BLOCK_BYTES, LOG_START, TAG_SECTORS};
-use super::half::Half;
+use super::half::PairHalf;
 use super::pair::{disk_of, offered, read_superblock, read_tag};
 
 /// Where which bytes show it.
@@ -24,12 +24,12 @@ const HEAD_BYTES: usize = 68 << 10;
 const LOG_BYTES: usize = 64 << 10;
 
 /// Refuses a disk whose data would be overwritten at its end, and a flash that holds anything.
-pub fn refuse_occupied(disk: &Half, flash: &Half) -> Result<(), HybridError> {
+pub fn refuse_occupied(disk: &PairHalf, flash: &PairHalf) -> Result<(), HybridError> {
     refuse_flash(flash)?;
     refuse_disk(disk)
 }
 
-fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
+fn refuse_flash(flash: &PairHalf) -> Result<(), HybridError> {
     // One that was never used is left over from a creation that was cut off.
     if let Some(disk) = disk_of(flash) {
         return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogOf(disk) });
@@ -48,7 +48,7 @@ fn refuse_flash(flash: &Half) -> Result<(), HybridError> {
     Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::OnFlash(found) })
 }
 
-fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
+fn refuse_disk(disk: &PairHalf) -> Result<(), HybridError> {
     if let Ok(tag) = read_tag(disk) {
         if tag.log_is_empty {
             return Ok(());
@@ -80,7 +80,7 @@ fn refuse_disk(disk: &Half) -> Result<(), HybridError> {
     Ok(())
 }
 
-fn head(half: &Half) -> Result<Vec<u8>, HybridError> {
+fn head(half: &PairHalf) -> Result<Vec<u8>, HybridError> {
     let bytes = (HEAD_BYTES as u64).min(half.device.geometry().capacity.0 * SECTOR_BYTES);
     let mut head = vec![0; bytes as usize / BLOCK_BYTES * BLOCK_BYTES];
     half.device.read(Lba(0), &mut head)?;

@@ -22,7 +22,7 @@ use super::format::{
     BLOCK, BLOCK_BYTES, Damage, DiskTag, Epoch, FlashSuperblock, LEAST_LOG, LOG_START, PairState, RecordNo,
     TAG_SECTORS, TagState, VERSION,
 };
-use super::half::Half;
+use super::half::PairHalf;
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
 
@@ -53,7 +53,7 @@ pub struct Created {
 }
 
 /// A device whose blocks are larger than what a copy of a label may take would have the second over the first.
-fn refuse_large_blocks(half: &Half) -> Result<(), HybridError> {
+fn refuse_large_blocks(half: &PairHalf) -> Result<(), HybridError> {
     let block = half.device.geometry().logical_block;
     if block as usize > BLOCK_BYTES {
         return Err(HybridError::LargeBlocks { device: half.name.clone(), block });
@@ -74,14 +74,14 @@ fn tags(capacity: Lba) -> [Lba; 2] {
 const HEAD_BYTES: u64 = 128 << 10;
 
 /// Where it is.
-pub(super) fn head_range(disk: &Half) -> SectorRange {
+pub(super) fn head_range(disk: &PairHalf) -> SectorRange {
     let capacity = offered(disk.device.geometry().capacity);
     SectorRange { start: Lba(0), sectors: capacity.0.min(HEAD_BYTES / SECTOR_BYTES) }
 }
 
 /// The checksum of the beginning of a disk: FNV-1a with 64 bits, folded to 32. No CRC: of a block that ends in its own
 /// CRC32C, such as a superblock of ext4, the CRC32C is the same whatever is in it.
-pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
+pub(super) fn head_of(disk: &PairHalf) -> Result<u32, BlockError> {
     let mut head = vec![0; head_range(disk).bytes().0 as usize];
     disk.device.read(Lba(0), &mut head)?;
     let hash = head
@@ -92,7 +92,7 @@ pub(super) fn head_of(disk: &Half) -> Result<u32, BlockError> {
 
 impl Labels {
     /// What the flash has is only good for the disk as it was left. Of a log that has nothing, nobody need ask.
-    pub(super) fn refuse_changed_disk(&self, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+    pub(super) fn refuse_changed_disk(&self, disk: &PairHalf, flash: &PairHalf) -> Result<(), HybridError> {
         if self.tag.log_is_empty {
             return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });
         }
@@ -107,7 +107,7 @@ impl Labels {
 
     /// An opening that was cut off leaves the flash one epoch ahead of the disk, and no record of it. If there is one,
     /// the disk is older than it should be. Newer superblocks say it themselves (step 6).
-    pub(super) fn refuse_records_of(&self, epoch: Epoch, disk: &Half, flash: &Half) -> Result<(), HybridError> {
+    pub(super) fn refuse_records_of(&self, epoch: Epoch, disk: &PairHalf, flash: &PairHalf) -> Result<(), HybridError> {
         if epoch <= self.tag.epoch {
             return Ok(());
         }
@@ -121,7 +121,7 @@ impl Labels {
 }
 
 /// Reads a copy of a label. One that cannot be read is as good as one that is damaged: there is another.
-fn read_copy<T>(half: &Half, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage>) -> Result<T, Damage> {
+fn read_copy<T>(half: &PairHalf, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage>) -> Result<T, Damage> {
     let mut block = vec![0; BLOCK_BYTES];
     half.device.read(at, &mut block).map_err(|error| {
         tracing::warn!(device = half.name, %error, "a copy of its label cannot be read");
@@ -148,7 +148,7 @@ fn later<T, N: Ord>(
 }
 
 /// The superblock of a flash.
-pub(super) fn read_superblock(flash: &Half) -> Result<FlashSuperblock, HybridError> {
+pub(super) fn read_superblock(flash: &PairHalf) -> Result<FlashSuperblock, HybridError> {
     let capacity = flash.device.geometry().capacity;
     if capacity.0 < LOG_START.0 + LEAST_LOG {
         return Err(too_small(&flash.name, capacity, Lba(LOG_START.0 + LEAST_LOG)));
@@ -183,7 +183,7 @@ const SEARCHED_AT_ONCE: u64 = 256;
 /// The flash that has the newest data of a disk, if it is half of a pair whose log is in use. Fails if it may be one
 /// and cannot tell: its tag is damaged, of another version, or further in front, where it lies since the disk became
 /// larger.
-pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
+pub fn flash_of(disk: &PairHalf) -> Result<Option<Uuid>, HybridError> {
     let capacity = disk.device.geometry().capacity;
     if offered(capacity).0 == 0 || refuse_large_blocks(disk).is_err() {
         return Ok(None);
@@ -203,19 +203,19 @@ pub fn flash_of(disk: &Half) -> Result<Option<Uuid>, HybridError> {
 }
 
 /// The disk whose newest data a device may have, if it is the flash of a pair that was used.
-pub fn disk_of(flash: &Half) -> Option<Uuid> {
+pub fn disk_of(flash: &PairHalf) -> Option<Uuid> {
     let superblock = read_superblock(flash).ok()?;
     (superblock.state == PairState::Attached && superblock.generation > 0).then_some(superblock.disk)
 }
 
 /// Whether a disk says that it is half of a pair, with data on its flash or without.
-pub fn has_tag(disk: &Half) -> bool {
+pub fn has_tag(disk: &PairHalf) -> bool {
     read_tag(disk).is_ok()
 }
 
 /// Where the tag of a disk lies that was smaller, within the last part of it. One that says that it belongs elsewhere
 /// is of an image that is stored on the disk; what cannot be read is none.
-fn left_behind(disk: &Half) -> Option<Lba> {
+fn left_behind(disk: &PairHalf) -> Option<Lba> {
     let end = offered(disk.device.geometry().capacity);
     let begin = end.0.saturating_sub(SEARCHED) / BLOCK * BLOCK;
     let mut blocks = Vec::new();
@@ -244,7 +244,7 @@ fn left_behind(disk: &Half) -> Option<Lba> {
 }
 
 /// The tag of a disk.
-pub(super) fn read_tag(disk: &Half) -> Result<DiskTag, HybridError> {
+pub(super) fn read_tag(disk: &PairHalf) -> Result<DiskTag, HybridError> {
     let capacity = disk.device.geometry().capacity;
     let offered = offered(capacity);
     if offered.0 == 0 {
@@ -261,7 +261,7 @@ pub(super) fn read_tag(disk: &Half) -> Result<DiskTag, HybridError> {
 }
 
 /// What is given as the flash is none, but the disk has one: it is lost.
-fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
+fn lost_flash(error: HybridError, disk: &PairHalf) -> HybridError {
     match (error, read_tag(disk)) {
         (HybridError::NoSuperblock { flash, first: damage @ Damage::Magic, second: Damage::Magic }, Ok(tag)) => {
             HybridError::FlashLost { disk: disk.name.clone(), flash, wanted: tag.flash, damage }
@@ -271,7 +271,12 @@ fn lost_flash(error: HybridError, disk: &Half) -> HybridError {
 }
 
 /// What has become of a disk without tag: that lies at the end of the disk as it was.
-fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> HybridError {
+fn disk_without_tag(
+    error: HybridError,
+    disk: &PairHalf,
+    flash: &PairHalf,
+    superblock: &FlashSuperblock,
+) -> HybridError {
     let (was, is) = (Lba(superblock.capacity.0 + TAG_SECTORS), disk.device.geometry().capacity);
     let bytes = |sectors: Lba| ByteSize(sectors.0 * SECTOR_BYTES);
     match error {
@@ -286,7 +291,7 @@ fn disk_without_tag(error: HybridError, disk: &Half, flash: &Half, superblock: &
 }
 
 /// Both, if they belong together (steps 1 and 2).
-pub(super) fn read_labels(disk: &Half, flash: &Half) -> Result<Labels, HybridError> {
+pub(super) fn read_labels(disk: &PairHalf, flash: &PairHalf) -> Result<Labels, HybridError> {
     let superblock = read_superblock(flash).map_err(|error| lost_flash(error, disk))?;
     if superblock.state == PairState::Detached {
         return Err(HybridError::Detached { flash: flash.name.clone() });
@@ -357,7 +362,7 @@ fn write_copies(device: &dyn BlockDevice, places: [Lba; 2], sector: &[u8]) -> Re
 /// Makes the two a pair: the superblock, then the tag. What the disk holds stays.
 ///
 /// The caller has made sure that nothing of value is where they go ([`refuse_occupied`](super::refuse_occupied)).
-pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
+pub fn create(disk: &PairHalf, flash: &PairHalf) -> Result<Created, HybridError> {
     refuse_large_blocks(disk)?;
     refuse_large_blocks(flash)?;
     let disk_capacity = disk.device.geometry().capacity;
@@ -402,7 +407,11 @@ pub fn create(disk: &Half, flash: &Half) -> Result<Created, HybridError> {
 pub(super) const SUPERBLOCKS_AT_OPENING: u64 = 2;
 
 /// Steps 4 to 6; the superblock that is on flash then.
-pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: FlashSuperblock) -> Result<FlashSuperblock, HybridError> {
+pub(super) fn begin_epoch(
+    disk: &PairHalf,
+    flash: &PairHalf,
+    next: FlashSuperblock,
+) -> Result<FlashSuperblock, HybridError> {
     let due = FlashSuperblock { tag: TagState::Due, ..next };
     write_superblock(&*flash.device, &due)?;
     write_tag(&*disk.device, &DiskTag::of(&due))?;
@@ -412,13 +421,13 @@ pub(super) fn begin_epoch(disk: &Half, flash: &Half, next: FlashSuperblock) -> R
 }
 
 /// Says on the disk that the log is empty: it is whole without the flash, and the two still belong together.
-pub(super) fn note_empty(disk: &Half, superblock: &FlashSuperblock) -> Result<(), HybridError> {
+pub(super) fn note_empty(disk: &PairHalf, superblock: &FlashSuperblock) -> Result<(), HybridError> {
     write_tag(&*disk.device, &DiskTag { log_is_empty: true, ..DiskTag::of(superblock) })
 }
 
 /// Takes the pair apart; the log is empty. First the flash says so, then the disk's tag is wiped: in between,
 /// [`read_labels`] says that the flash was detached, and doing it again finishes it.
-pub(super) fn part(disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> Result<(), HybridError> {
+pub(super) fn part(disk: &PairHalf, flash: &PairHalf, superblock: &FlashSuperblock) -> Result<(), HybridError> {
     let detached =
         FlashSuperblock { state: PairState::Detached, generation: superblock.generation + 1, ..superblock.clone() };
     write_superblock(&*flash.device, &detached)?;
@@ -426,7 +435,7 @@ pub(super) fn part(disk: &Half, flash: &Half, superblock: &FlashSuperblock) -> R
 }
 
 /// Finishes what a crash interrupted after the flash was detached: wipes the tag of the disk that it belonged to.
-pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
+pub fn finish_detach(disk: &PairHalf, flash: &PairHalf) -> Result<(), HybridError> {
     let superblock = read_superblock(flash)?;
     if superblock.state == PairState::Attached {
         return Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::LogInUse });
@@ -445,7 +454,7 @@ pub fn finish_detach(disk: &Half, flash: &Half) -> Result<(), HybridError> {
 }
 
 /// Takes the mark from a disk whose flash is lost: a plain disk, without what only the flash had.
-pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
+pub fn forget_flash(disk: &PairHalf) -> Result<(), HybridError> {
     let tag = match read_tag(disk) {
         // It lies where the end of the disk was.
         Err(error @ HybridError::NoTag { .. }) => left_behind(disk).map(|at| Lba(at.0)).ok_or(error)?,
@@ -457,7 +466,7 @@ pub fn forget_flash(disk: &Half) -> Result<(), HybridError> {
 /// Frees a flash whose disk went on without it, or is about to, so that it can be used again. The contents of its log
 /// are given up. The disk has its tag or none, and is as large as it was. Returns whether it was the flash of this
 /// disk.
-pub fn free_flash(disk: &Half, flash: &Half) -> Result<bool, HybridError> {
+pub fn free_flash(disk: &PairHalf, flash: &PairHalf) -> Result<bool, HybridError> {
     let superblock = read_superblock(flash)?;
     let is_of = match read_tag(disk) {
         Ok(tag) => tag.disk == superblock.disk && tag.flash == superblock.flash,

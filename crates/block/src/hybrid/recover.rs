@@ -31,12 +31,12 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::{Fault, HybridError};
 use super::format::{BLOCK, Epoch, FlashSuperblock, Header, MOST_DATA, Marks, RecordEntry, RecordNo};
-use super::half::Half;
+use super::half::PairHalf;
 use super::later_marks::LaterMarks;
 use super::losses::Losses;
 use super::ranges::{joined, without};
 use super::record::Record;
-use super::scanner::{Expected, NEAR, Reach, Scanner, Unfit, Unreadable};
+use super::scanner::{Expected, NEAR, Reach, RejectedRecord, Scanner, Unreadable};
 use super::sums::{LogChecksum, LogChecksums};
 
 /// The most damaged records in a row that are skipped.
@@ -57,7 +57,7 @@ pub(super) struct LogEnd {
 
 /// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Promise {
+pub(super) enum LostDurability {
     /// Durable, as somebody was told.
     Kept,
     /// A flush was under way, and it is unknown whether it was answered.
@@ -70,7 +70,7 @@ pub(super) struct Gap {
     pub(super) at: LogSector,
     /// Its number.
     pub(super) sequence: RecordNo,
-    pub(super) promise: Promise,
+    pub(super) promise: LostDurability,
     fault: Fault,
     /// What takes their places: one header for each, whose data is lost, or that part of it which is damaged. Nothing
     /// if they do not fit there.
@@ -85,7 +85,7 @@ pub(super) struct Gap {
 
 impl Gap {
     /// The error for what cannot be skipped.
-    pub(super) fn error(&self, flash: &Half) -> HybridError {
+    pub(super) fn error(&self, flash: &PairHalf) -> HybridError {
         let range = self.losses.at_risk.first().copied();
         HybridError::Corrupt {
             flash: flash.name.clone(),
@@ -109,7 +109,7 @@ pub(super) enum LogStep<'a> {
 
 /// Goes through the log of a flash, the oldest record first.
 pub(super) fn walk(
-    flash: &Half,
+    flash: &PairHalf,
     superblock: &FlashSuperblock,
     unreadable: Unreadable,
     mut each: impl FnMut(LogStep<'_>) -> Result<(), HybridError>,
@@ -156,7 +156,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The gap that the missing record leaves; `None` if nobody was promised that record.
-    fn gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
+    fn gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let unreadable = self.scanner.is_unreadable(expected.at, unfit);
         let fault = if unreadable { Fault::Unreadable } else { unfit.fault };
         let was_durable = self.scanner.superblock.durable >= expected.sequence
@@ -166,29 +166,29 @@ impl Walk<'_> {
         Ok(gap.map(|gap| Gap { fault, ..gap }))
     }
 
-    fn durable_gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Gap, HybridError> {
+    fn durable_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Gap, HybridError> {
         let superblock = self.scanner.superblock;
         if let Some(header) = &unfit.header {
             self.certain &= !self.scanner.may_be_elsewhere(header.at);
             self.certain |= header.epoch == superblock.epoch;
-            return self.behind_header(header, Promise::Kept);
+            return self.behind_header(header, LostDurability::Kept);
         }
         self.certain = false;
         if let Some(next) = self.scanner.later_record(expected, Reach::Log) {
-            return Ok(self.before_record(expected, &next, Promise::Kept));
+            return Ok(self.before_record(expected, &next, LostDurability::Kept));
         }
         let unknown_records = superblock.durable.0.saturating_add(1).saturating_sub(expected.sequence.0).max(1);
         let losses = Losses { at_risk: Vec::new(), unknown_records };
-        Ok(Gap { fillers: None, losses, behind: None, ..gap_at(expected, Promise::Kept) })
+        Ok(Gap { fillers: None, losses, behind: None, ..gap_at(expected, LostDurability::Kept) })
     }
 
     /// If a flush had promised the record, and the log can go on behind it.
-    fn open_gap(&mut self, expected: Expected, unfit: &Unfit) -> Result<Option<Gap>, HybridError> {
+    fn open_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let last = self.scanner.superblock.epoch;
         let own = unfit.header.as_ref().filter(|header| header.epoch == last);
         self.certain |= own.is_some();
         if let Some(header) = own.filter(|header| header.marks.promised >= expected.sequence) {
-            return self.behind_header(header, Promise::Open).map(Some);
+            return self.behind_header(header, LostDurability::Open).map(Some);
         }
         // At the end of most logs there is none, and nothing is read once more to find that out.
         let next = if self.later.has_any() { self.scanner.later_record(expected, Reach::Near) } else { None };
@@ -200,9 +200,9 @@ impl Walk<'_> {
                 .map(|at| self.last_record(Expected { at, ..expected })));
         };
         if let Some(header) = own {
-            return self.behind_header(header, Promise::Open).map(Some);
+            return self.behind_header(header, LostDurability::Open).map(Some);
         }
-        Ok(Some(self.before_record(expected, &next, Promise::Open)))
+        Ok(Some(self.before_record(expected, &next, LostDurability::Open)))
     }
 
     /// The last record of the log, if only a damaged header is left of it.
@@ -212,7 +212,7 @@ impl Walk<'_> {
             losses: Losses { at_risk: Vec::new(), unknown_records: 1 },
             behind: Some(Expected::behind(&filler)),
             fillers: Some(vec![filler]),
-            ..gap_at(expected, Promise::Open)
+            ..gap_at(expected, LostDurability::Open)
         }
     }
 
@@ -237,7 +237,7 @@ impl Walk<'_> {
         let expected = Expected { at: filler.at, sequence: filler.sequence, epoch: filler.epoch };
         let next = if filler.is_blank() { self.scanner.later_record(expected, Reach::Near) } else { None };
         if let Some(next) = next {
-            let gap = self.before_record(expected, &next, Promise::Open);
+            let gap = self.before_record(expected, &next, LostDurability::Open);
             if gap.fillers.is_some() {
                 return Ok(Some(gap));
             }
@@ -248,13 +248,13 @@ impl Walk<'_> {
             sums: self.scanner.sums(filler)?,
             losses: Losses { at_risk, unknown_records: u64::from(filler.is_blank()) },
             behind: Some(Expected::behind(filler)),
-            ..gap_at(expected, Promise::Open)
+            ..gap_at(expected, LostDurability::Open)
         }))
     }
 
     /// The gap where a record is damaged but its header is whole. Only the damaged part of its data is lost, or all of
     /// it if the record may be left over from earlier.
-    fn behind_header(&mut self, header: &Header, promise: Promise) -> Result<Gap, HybridError> {
+    fn behind_header(&mut self, header: &Header, promise: LostDurability) -> Result<Gap, HybridError> {
         let at_risk = if self.certain { self.scanner.damaged(header)? } else { header.addresses() };
         let expected = Expected { at: header.at, sequence: header.sequence, epoch: header.epoch };
         Ok(Gap {
@@ -267,11 +267,11 @@ impl Walk<'_> {
     }
 
     /// Records whose headers are lost, before one that may say what the last of them held.
-    fn before_record(&self, expected: Expected, next: &Header, promise: Promise) -> Gap {
+    fn before_record(&self, expected: Expected, next: &Header, promise: LostDurability) -> Gap {
         let missing = next.sequence.0 - expected.sequence.0;
         let FlashSuperblock { epoch, capacity, .. } = *self.scanner.superblock;
         // What a flush had promised is of the last opening that wrote records.
-        let is_last = promise == Promise::Open || next.epoch == epoch;
+        let is_last = promise == LostDurability::Open || next.epoch == epoch;
         let is_possible = |before: &&Vec<SectorRange>| before.iter().all(|range| range.end() <= capacity);
         let before = next.before.as_ref().filter(|_| is_last).filter(is_possible);
         let unknown_records = missing - u64::from(before.is_some());
@@ -321,7 +321,7 @@ impl Walk<'_> {
 }
 
 /// A gap that nothing more is known about yet.
-fn gap_at(expected: Expected, promise: Promise) -> Gap {
+fn gap_at(expected: Expected, promise: LostDurability) -> Gap {
     Gap {
         at: expected.at,
         sequence: expected.sequence,
@@ -380,7 +380,7 @@ impl RecoveredLog {
 }
 
 /// Reads the log of a flash for an opening. Fails if flushed data is damaged. Returns the data that is perhaps lost.
-pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
+pub(super) fn recover(flash: &PairHalf, superblock: &FlashSuperblock) -> Result<RecoveredLog, HybridError> {
     let first = Expected::first(superblock);
     let mut found = RecoveredLog {
         log: Log::new(ByteSize(superblock.log_size * SECTOR_BYTES), superblock.tail),
@@ -402,7 +402,7 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
         // There is none before damage that ends it.
         LogStep::Doubtful(_) => Ok(()),
         LogStep::Gap(gap) => match &gap.fillers {
-            Some(fillers) if gap.promise == Promise::Open => {
+            Some(fillers) if gap.promise == LostDurability::Open => {
                 for filler in fillers {
                     found.add(filler, &gap.sums, superblock);
                 }
@@ -425,7 +425,7 @@ pub(super) fn recover(flash: &Half, superblock: &FlashSuperblock) -> Result<Reco
 }
 
 /// Tells what damaged records held.
-fn tell(flash: &Half, gap: &Gap) {
+fn tell(flash: &PairHalf, gap: &Gap) {
     tracing::warn!(
         flash = flash.name,
         records = gap.fillers.as_ref().map_or(0, Vec::len),

@@ -24,7 +24,7 @@ use super::error::HybridError;
 use super::fillers::{restore_torn, write_fillers};
 use super::format::{BLOCK_BYTES, FlashSuperblock, Header, LOG_START, MOST_LOST};
 use super::gather::{Cached, copy_to_disk, gather};
-use super::half::Half;
+use super::half::PairHalf;
 use super::losses::Losses;
 use super::pair::{offered, part, read_labels, write_superblock};
 use super::ranges::joined;
@@ -37,14 +37,14 @@ const MOST_AT_ONCE: u64 = (1 << 20) / SECTOR_BYTES;
 
 /// A damaged pair, read-only.
 pub struct DamagedPair {
-    pub(super) disk: Half,
-    pub(super) flash: Half,
+    pub(super) disk: PairHalf,
+    pub(super) flash: PairHalf,
     pub(super) survey: Survey,
 }
 
 impl DamagedPair {
     /// Goes through the log. An error if the two are no pair, or the disk was written to without its flash.
-    pub fn open(disk: Half, flash: Half) -> Result<DamagedPair, HybridError> {
+    pub fn open(disk: PairHalf, flash: PairHalf) -> Result<DamagedPair, HybridError> {
         let survey = Survey::of(&disk, &flash)?;
         Ok(DamagedPair { disk, flash, survey })
     }

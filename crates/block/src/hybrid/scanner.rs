@@ -10,7 +10,7 @@ use super::fillers::read_copies;
 use super::format::{
     BLOCK, BLOCK_BYTES, Epoch, ExpectedRecord, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, record_sectors,
 };
-use super::half::Half;
+use super::half::PairHalf;
 use super::sums::{LogChecksum, sums_of};
 use crate::error::BlockError;
 
@@ -48,7 +48,7 @@ impl Expected {
 }
 
 /// A record that does not count.
-pub(super) struct Unfit {
+pub(super) struct RejectedRecord {
     pub(super) fault: Fault,
     /// The header, when that is whole and of the expected record.
     pub(super) header: Option<Header>,
@@ -74,7 +74,7 @@ pub(super) enum Unreadable {
 
 /// Reads records.
 pub(super) struct Scanner<'a> {
-    flash: &'a Half,
+    flash: &'a PairHalf,
     pub(super) superblock: &'a FlashSuperblock,
     /// The records that count lie between this and one length of the log later.
     base: LogSector,
@@ -91,7 +91,7 @@ pub(super) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(flash: &'a Half, superblock: &'a FlashSuperblock, unreadable: Unreadable) -> Scanner<'a> {
+    pub(super) fn new(flash: &'a PairHalf, superblock: &'a FlashSuperblock, unreadable: Unreadable) -> Scanner<'a> {
         let (base, window) = (superblock.tail, (LogSector(0), 0));
         let unreadable = (unreadable == Unreadable::PassedOver).then(BTreeSet::new);
         let copies = read_copies(flash, superblock);
@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The record that comes next: there, or at the start of the log.
-    pub(super) fn next(&mut self, next: Expected) -> Result<Result<Header, Unfit>, BlockError> {
+    pub(super) fn next(&mut self, next: Expected) -> Result<Result<Header, RejectedRecord>, BlockError> {
         let unfit = match self.record(next)? {
             Ok(header) => return Ok(Ok(header)),
             Err(unfit) => unfit,
@@ -110,7 +110,7 @@ impl<'a> Scanner<'a> {
         }
         Ok(self.record_from(Expected { at: lap, ..next })?.map_err(|other| {
             // The older one was cut off by a crash, and the other one written in its stead.
-            let epoch = |unfit: &Unfit| unfit.header.as_ref().map(|header| header.epoch);
+            let epoch = |unfit: &RejectedRecord| unfit.header.as_ref().map(|header| header.epoch);
             if epoch(&other) > epoch(&unfit) { other } else { unfit }
         }))
     }
@@ -127,7 +127,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether the record could not be read: what was cut off by a power cut could.
-    pub(super) fn is_unreadable(&self, at: LogSector, unfit: &Unfit) -> bool {
+    pub(super) fn is_unreadable(&self, at: LogSector, unfit: &RejectedRecord) -> bool {
         let Some(unreadable) = &self.unreadable else { return false };
         match &unfit.header {
             Some(header) => unreadable.range(header.at..header.end()).next().is_some(),
@@ -209,9 +209,9 @@ impl<'a> Scanner<'a> {
     }
 
     /// The record there, if it is the one that comes next.
-    fn record(&mut self, next: Expected) -> Result<Result<Header, Unfit>, BlockError> {
+    fn record(&mut self, next: Expected) -> Result<Result<Header, RejectedRecord>, BlockError> {
         let Some(header) = self.header(next.at)? else {
-            return Ok(Err(Unfit { fault: Fault::Header, header: None }));
+            return Ok(Err(RejectedRecord { fault: Fault::Header, header: None }));
         };
         let capacity = self.superblock.capacity;
         let fault = if header.sequence != next.sequence {
@@ -223,20 +223,20 @@ impl<'a> Scanner<'a> {
         } else if self.damaged(&header)?.is_empty() {
             return Ok(Ok(header));
         } else {
-            return Ok(Err(Unfit { fault: Fault::Data, header: Some(header) }));
+            return Ok(Err(RejectedRecord { fault: Fault::Data, header: Some(header) }));
         };
-        Ok(Err(Unfit { fault, header: None }))
+        Ok(Err(RejectedRecord { fault, header: None }))
     }
 
     /// The same at the start of the log. If it is the first of all, an empty log went on there, and has its whole
     /// length from there on.
-    fn record_from(&mut self, next: Expected) -> Result<Result<Header, Unfit>, BlockError> {
+    fn record_from(&mut self, next: Expected) -> Result<Result<Header, RejectedRecord>, BlockError> {
         let base = self.base;
         if next.sequence == self.superblock.tail_sequence {
             self.base = next.at;
         }
         let record = self.record(next)?;
-        if matches!(&record, Err(Unfit { header: None, .. })) {
+        if matches!(&record, Err(RejectedRecord { header: None, .. })) {
             self.base = base;
         }
         Ok(record)
@@ -280,7 +280,13 @@ impl<'a> Scanner<'a> {
 }
 
 /// Reads block by block; what cannot be read is zeroes, and noted.
-fn read_what_can_be(flash: &Half, place: Lba, at: LogSector, buffer: &mut [u8], unreadable: &mut BTreeSet<LogSector>) {
+fn read_what_can_be(
+    flash: &PairHalf,
+    place: Lba,
+    at: LogSector,
+    buffer: &mut [u8],
+    unreadable: &mut BTreeSet<LogSector>,
+) {
     for (number, block) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
         let sector = number as u64 * BLOCK;
         if flash.device.read(Lba(place.0 + sector), block).is_err() {

@@ -12,7 +12,7 @@ use umbrella_policy::flash_cache::{CachedExtent, LogSector, Source};
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 use super::format::{BLOCK, BLOCK_BYTES, Content, Header, LOG_START};
-use super::half::Half;
+use super::half::PairHalf;
 use crate::error::BlockError;
 
 /// A checksum; zero where nothing is known, as of a header. Nothing that is read has that one.
@@ -92,7 +92,7 @@ pub(super) enum Unread {
 
 /// Reads a part of the log, and compares it with its checksums. It is read in whole blocks.
 pub(super) fn read_log(
-    flash: &Half,
+    flash: &PairHalf,
     from: LogSector,
     log_size: u64,
     sums: &Part,

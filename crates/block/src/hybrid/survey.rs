@@ -17,11 +17,11 @@ use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
 use super::format::{FlashSuperblock, Header};
-use super::half::Half;
+use super::half::PairHalf;
 use super::losses::Losses;
 use super::pair::{Labels, read_labels};
 use super::ranges::joined;
-use super::recover::{Gap, LogEnd, LogStep, Promise, walk};
+use super::recover::{Gap, LogEnd, LogStep, LostDurability, walk};
 use super::scanner::Unreadable;
 use super::sums::{LogChecksum, LogChecksums};
 
@@ -54,12 +54,12 @@ pub(super) struct Survey {
 impl Survey {
     /// Reads both halves and all of the log. An error if they are no pair, or the disk was written to without its
     /// flash.
-    pub(super) fn of(disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
+    pub(super) fn of(disk: &PairHalf, flash: &PairHalf) -> Result<Survey, HybridError> {
         Survey::of_labels(&read_labels(disk, flash)?, disk, flash)
     }
 
     /// The same of a pair whose labels are known.
-    pub(super) fn of_labels(labels: &Labels, disk: &Half, flash: &Half) -> Result<Survey, HybridError> {
+    pub(super) fn of_labels(labels: &Labels, disk: &PairHalf, flash: &PairHalf) -> Result<Survey, HybridError> {
         let superblock = labels.superblock.clone();
         let mut survey = Survey::empty(labels);
         survey.end = walk(flash, &superblock, Unreadable::PassedOver, |step| {
@@ -93,7 +93,7 @@ impl Survey {
         }
     }
 
-    fn step(&mut self, step: &LogStep<'_>, flash: &Half) {
+    fn step(&mut self, step: &LogStep<'_>, flash: &PairHalf) {
         match *step {
             LogStep::Record(header, sums) => {
                 self.records += u64::from(!header.is_mark());
@@ -118,7 +118,7 @@ impl Survey {
         self.sums.push(header.at, sums);
     }
 
-    fn add_gap(&mut self, gap: &Gap, flash: &Half) {
+    fn add_gap(&mut self, gap: &Gap, flash: &PairHalf) {
         // One whose header is whole counts.
         self.records += u64::from(!gap.sums.is_empty());
         for filler in gap.fillers.iter().flatten() {
@@ -126,12 +126,12 @@ impl Survey {
         }
         let place = self.insert_lost(gap.at, &gap.losses.at_risk);
         match gap.promise {
-            Promise::Kept => {
+            LostDurability::Kept => {
                 self.lost.push(place);
                 self.unknown_records += gap.losses.unknown_records;
                 self.damage.get_or_insert_with(|| gap.error(flash));
             }
-            Promise::Open => {
+            LostDurability::Open => {
                 self.perhaps.push(place);
                 self.perhaps_unknown += gap.losses.unknown_records;
             }

@@ -99,8 +99,8 @@ impl<D: Send + Sync> Spindle for Bed<D> {
     }
 }
 
-pub(super) fn half(name: &str, device: Arc<dyn BlockDevice>) -> Half {
-    Half { name: name.to_owned(), device }
+pub(super) fn half(name: &str, device: Arc<dyn BlockDevice>) -> PairHalf {
+    PairHalf { name: name.to_owned(), device }
 }
 
 pub(super) fn sectors(count: u64) -> ByteSize {
@@ -125,8 +125,8 @@ pub(super) fn by_hand(algorithm: Algorithm) -> Options {
 /// A pair in memory, with the smallest log.
 pub(super) struct Pair {
     pub(super) bed: Arc<Bed<Memory>>,
-    pub(super) disk: Half,
-    pub(super) flash: Half,
+    pub(super) disk: PairHalf,
+    pub(super) flash: PairHalf,
 }
 
 impl Pair {
@@ -237,10 +237,10 @@ fn a_pair_that_is_dissolved_leaves_a_plain_disk() {
 }
 
 /// The same contents, apart from it.
-fn copy_of(half: &Half) -> Half {
+fn copy_of(half: &PairHalf) -> PairHalf {
     let sectors = half.device.geometry().capacity.0;
     let memory = Memory::from_bytes(read(&*half.device, 0, sectors));
-    Half { name: half.name.clone(), device: Arc::new(memory) }
+    PairHalf { name: half.name.clone(), device: Arc::new(memory) }
 }
 
 #[test]
@@ -317,14 +317,14 @@ fn only_the_two_halves_of_one_pair_are_opened() {
 #[test]
 fn a_half_that_was_put_back_from_a_copy_is_refused() {
     let pair = Pair::new(1000);
-    let copy = |half: &Half| {
+    let copy = |half: &PairHalf| {
         let sectors = half.device.geometry().capacity.0;
         Arc::new(Memory::from_bytes(read(&*half.device, 0, sectors)))
     };
     let (old_flash, old_disk) = (copy(&pair.flash), copy(&pair.disk));
     drop(pair.open(Options::default()));
     drop(pair.open(Options::default()));
-    let stale = |disk: &Half, flash: &Half| match Hybrid::open(
+    let stale = |disk: &PairHalf, flash: &PairHalf| match Hybrid::open(
         disk.clone(),
         flash.clone(),
         pair.bed.clone(),

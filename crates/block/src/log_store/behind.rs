@@ -23,7 +23,7 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{LogBlock, Segment, SegmentNo, Shape};
 
 use super::buffer::CHUNK_BLOCKS;
-use super::chunks_behind::Behind;
+use super::chunks_behind::ChunksBehind;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, ChunkHeader, Entry, ExpectedChunk, Repeat, Sequence, promised_in};
 use super::headers::for_each_header;
@@ -33,13 +33,13 @@ use super::loss::{BlockRuns, Loss};
 const NEAR: u32 = 64 << 8;
 impl Replay<'_> {
     /// How far the log had been flushed, and promised to be, as all chunks say that there are.
-    pub(super) fn marks(&self, behind: &Behind) -> (Sequence, Sequence) {
+    pub(super) fn marks(&self, behind: &ChunksBehind) -> (Sequence, Sequence) {
         let (flushed, promised) = behind.mark();
         (self.mark.0.max(flushed), self.mark.1.max(promised))
     }
 
     /// What is lost at the end of the log, if anything that was flushed may be.
-    pub(super) fn loss(&self, behind: &Behind) -> Option<Loss> {
+    pub(super) fn loss(&self, behind: &ChunksBehind) -> Option<Loss> {
         let first = self.core.next_sequence;
         let (flushed, promised) = self.marks(behind);
         let promised = promised.max(self.promised_at_end().unwrap_or(first.before()));
@@ -65,7 +65,7 @@ impl Replay<'_> {
     }
 
     /// What the chunk after one repeats of it.
-    pub(super) fn repeated(&self, behind: &Behind, number: Sequence) -> Option<Repeat> {
+    pub(super) fn repeated(&self, behind: &ChunksBehind, number: Sequence) -> Option<Repeat> {
         let next = number.next();
         self.behind_at(behind.place(next)?, next)?.before
     }
@@ -94,7 +94,7 @@ impl Replay<'_> {
     }
 
     /// The chunks behind the end of the log, as far as they are near to where it ends.
-    pub(super) fn behind(&self) -> Behind {
+    pub(super) fn behind(&self) -> ChunksBehind {
         let shape = self.core.layout.shape();
         let heads: Vec<_> = self.core.layout.heads().collect();
         let open = heads.iter().filter_map(|head| head.open);
@@ -102,7 +102,7 @@ impl Replay<'_> {
         let mut places: Vec<(SegmentNo, u32)> = open.chain(next).collect();
         let mut begun: BTreeSet<SegmentNo> = places.iter().map(|(segment, _)| *segment).collect();
         let mut beside = self.beside(&begun);
-        let mut behind = Behind::default();
+        let mut behind = ChunksBehind::default();
         loop {
             while let Some((segment, slot)) = places.pop() {
                 let (mut goes_on, mut next) = (None, Vec::new());

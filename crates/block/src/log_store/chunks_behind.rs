@@ -13,13 +13,13 @@ pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 /// Chunks behind the end of the log: where the first of them lie, and what all of them say of flushes. Their headers
 /// are read again where they are needed.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(super) struct ChunksBehind {
     places: BTreeMap<Sequence, LogBlock>,
     mark: (Sequence, Sequence),
     furthest: Sequence,
 }
 
-impl Behind {
+impl ChunksBehind {
     /// Notes a chunk. Of two with one number the first that is noted counts.
     pub(super) fn note(&mut self, place: LogBlock, header: &ChunkHeader) {
         if let Some((flushed, promised)) = header.mark() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::Percent;
 use umbrella_policy::log_layout::{
-    BlockCost, CleaningGoal, LogBlock, MapPage, PAGE_ENTRIES, Pace, SegmentNo, Standing, Victim,
+    BlockCost, CleanerPolicy, CleaningGoal, LogBlock, LogUsage, MapPage, PAGE_ENTRIES, SegmentNo, Victim,
 };
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
@@ -255,8 +255,8 @@ pub(super) fn nanos(time: Duration) -> Nanos {
 
 impl StoreState {
     /// Where the store stands, for decisions about its pace.
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
+    pub(super) fn standing(&self) -> LogUsage {
+        LogUsage {
             since_checkpoint: Pages(self.core.since_checkpoint),
             changed: Pages(self.core.map.dirty() as u64),
             since_access: nanos(self.last_access.elapsed()),
@@ -291,8 +291,8 @@ impl StoreShared {
     }
 
     /// What decides when to clean and to make checkpoints, and who waits.
-    pub(super) fn pace(&self) -> Pace {
-        Pace {
+    pub(super) fn pace(&self) -> CleanerPolicy {
+        CleanerPolicy {
             clean_share: Percent(self.options.clean_share.min(100) as u8),
             quiet: nanos(self.options.quiet),
             checkpoint_every: Pages(self.options.checkpoint_every.0 / PAGE_BYTES),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use umbrella_policy::log_layout::{Absent, Clock, FoundChunk, LogBlock, LogicalMap, MapEntry};
 use umbrella_units::BlockNo;
 
-use super::chunks_behind::Behind;
+use super::chunks_behind::ChunksBehind;
 use super::core::Core;
 use super::counts::MOST;
 use super::error::LogStoreError;
@@ -55,7 +55,7 @@ pub(super) struct Skipped {
     /// Blocks that were lost in it, in no order; they may have been written later.
     pub(super) blocks: Vec<Range<u64>>,
     /// Chunks behind the first that was skipped, and the last that had been flushed.
-    pub(super) behind: Option<(Behind, Sequence)>,
+    pub(super) behind: Option<(ChunksBehind, Sequence)>,
 }
 
 /// What to do when the log goes on in a page of the map that cannot be used.

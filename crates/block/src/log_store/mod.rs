@@ -77,5 +77,5 @@ pub use error::LogStoreError;
 pub use loss::Loss;
 pub use problem::Problem;
 pub use recover::OpenMode;
-pub use salvage::{Report as SalvageReport, Salvage, Unrecovered, Why};
+pub use salvage::{DoubtReason, Report as SalvageReport, Salvage, Unrecovered};
 pub use stats::{LogStoreStats, RegionStats};

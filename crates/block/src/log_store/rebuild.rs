@@ -77,14 +77,14 @@ fn lost_of(entries: &Entries) -> u64 {
 }
 
 /// When something was said of a block: in which chunk, and by which of its entries.
-type SaidAt = (Order, usize);
+type EntryPosition = (Order, usize);
 
 /// The newest that headers say of the blocks of some pages.
 struct Newest<'a> {
     pages: &'a [MapPage],
-    blocks: Vec<Option<(SaidAt, u64)>>,
+    blocks: Vec<Option<(EntryPosition, u64)>>,
     /// By page, when all of it was discarded.
-    gone: Vec<Option<SaidAt>>,
+    gone: Vec<Option<EntryPosition>>,
 }
 
 /// What the segment table and the headers say of each segment.
@@ -93,12 +93,12 @@ struct LiveCounts<'a> {
     left: &'a [u32],
     /// Blocks of lost pages that have their newest entry there.
     found: Vec<u32>,
-    seen: Vec<Seen>,
+    seen: Vec<HeaderCoverage>,
 }
 
 /// Which headers of a segment could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum HeaderCoverage {
     All,
     /// It was written over since the checkpoint: all that lived in it had been moved, and the log says where to.
     WrittenOver,
@@ -108,7 +108,7 @@ enum Seen {
 
 /// Which segments have their headers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum HeaderScope {
     /// Those where something is left of the count.
     Counted,
     All,
@@ -143,7 +143,7 @@ pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bo
         rebuilt.look_at(*page, named, core, &mut left);
     }
     rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost.values().sum());
-    for which in [Which::Counted, Which::All] {
+    for which in [HeaderScope::Counted, HeaderScope::All] {
         rebuilt.prove((named, core), &left, which, &watch)?;
         rebuilt.doubtful = rebuilt.pages.values().map(Page::doubtful).sum();
         if rebuilt.doubtful == 0 {
@@ -188,14 +188,15 @@ impl Rebuilt {
         &mut self,
         (named, core): (&NamedDevice, &Core),
         left: &[u32],
-        which: Which,
+        which: HeaderScope,
         watch: &RebuildProgress<'_>,
     ) -> Option<()> {
         let segments = left.len();
-        let mut counts = LiveCounts { left, found: vec![0; segments], seen: vec![Seen::All; segments] };
+        let mut counts = LiveCounts { left, found: vec![0; segments], seen: vec![HeaderCoverage::All; segments] };
         let lost: Vec<MapPage> = self.pages.keys().copied().collect();
         let shape = core.layout.shape();
-        let read = |number: SegmentNo| which == Which::All || left.get(number.0 as usize).is_some_and(|left| *left > 0);
+        let read =
+            |number: SegmentNo| which == HeaderScope::All || left.get(number.0 as usize).is_some_and(|left| *left > 0);
         let mut only = None;
         for pages in lost.chunks(WINDOW) {
             let newest = Newest::of(pages, (named, core), &mut counts.seen, &read, watch)?;
@@ -206,7 +207,7 @@ impl Rebuilt {
             }
             only = (lost.len() <= WINDOW).then_some(newest);
         }
-        let mut seen = vec![Seen::All; segments];
+        let mut seen = vec![HeaderCoverage::All; segments];
         for pages in lost.chunks(WINDOW) {
             let newest = match only.take() {
                 Some(newest) => newest,
@@ -220,7 +221,8 @@ impl Rebuilt {
     /// Fills in the proved entries of some pages.
     fn fill(&mut self, newest: &Newest<'_>, core: &Core, counts: &LiveCounts<'_>) {
         let (shape, blocks) = (core.layout.shape(), core.map.blocks());
-        let hides_some = counts.seen.iter().zip(counts.left).any(|(seen, left)| *seen == Seen::Some && *left > 0);
+        let hides_some =
+            counts.seen.iter().zip(counts.left).any(|(seen, left)| *seen == HeaderCoverage::Some && *left > 0);
         let hides_lost = self.hidden > 0;
         let of = |counts: &[u32], number: SegmentNo| counts.get(number.0 as usize).copied().unwrap_or(0);
         for (nth, page) in newest.pages.iter().enumerate() {
@@ -231,7 +233,7 @@ impl Rebuilt {
                 let number = MapEntry::unpack(found).map(|entry| shape.segment(entry.place));
                 *word = match number.filter(|number| of(counts.left, *number) != 0) {
                     Some(number)
-                        if counts.seen.get(number.0 as usize) == Some(&Seen::All)
+                        if counts.seen.get(number.0 as usize) == Some(&HeaderCoverage::All)
                             && of(counts.left, number) == of(&counts.found, number) =>
                     {
                         found
@@ -322,7 +324,7 @@ impl<'a> Newest<'a> {
     fn of(
         pages: &'a [MapPage],
         (named, core): (&NamedDevice, &Core),
-        seen: &mut [Seen],
+        seen: &mut [HeaderCoverage],
         is_read: &dyn Fn(SegmentNo) -> bool,
         watch: &RebuildProgress<'_>,
     ) -> Option<Newest<'a>> {
@@ -349,11 +351,11 @@ impl<'a> Newest<'a> {
                 .first()
                 .is_some_and(|(place, header)| core.layout.shape().slot(*place) == 0 && !is_covered(header));
             *seen = if begins_later {
-                Seen::WrittenOver
+                HeaderCoverage::WrittenOver
             } else if found.is_whole && found.chunks.iter().all(|(_, header)| is_covered(header)) {
-                Seen::All
+                HeaderCoverage::All
             } else {
-                Seen::Some
+                HeaderCoverage::Some
             };
         }
         Some(newest)
@@ -375,7 +377,7 @@ impl<'a> Newest<'a> {
     }
 
     /// Notes an entry for these blocks, as far as they are on these pages.
-    fn put(&mut self, blocks: Range<u64>, when: SaidAt, word: u64) {
+    fn put(&mut self, blocks: Range<u64>, when: EntryPosition, word: u64) {
         let from = self.pages.partition_point(|page| first_of(*page) + PAGE_ENTRIES as u64 <= blocks.start);
         for (nth, page) in self.pages.iter().enumerate().skip(from) {
             let first = first_of(*page);

@@ -31,7 +31,7 @@ use umbrella_policy::log_layout::{BlockCost, Layout, LogicalMap, MapPage, Marks,
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::buffer::CHUNK_BLOCKS;
-use super::chunks_behind::Behind;
+use super::chunks_behind::ChunksBehind;
 use super::core::{AfterCheckpoint, Core};
 use super::counts::{MOST, StoreCounts};
 use super::engine::{LogStore, Options, RoomAttempts, StoreShared, StoreState, WriteThrottle};
@@ -461,7 +461,7 @@ fn replay(
 fn follow(
     replay: &mut Replay<'_>,
     (clean, is_damaged, is_only): (bool, bool, bool),
-) -> Result<(u64, Behind), LogStoreError> {
+) -> Result<(u64, ChunksBehind), LogStoreError> {
     let mut replayed = replay.run()?;
     if is_damaged || (is_only && replay.waits_for_checkpoint()) {
         replay.note_all_segments(is_damaged);
@@ -475,7 +475,7 @@ fn follow(
         }
         replayed += replay.run()?;
     }
-    Ok((replayed, Behind::default()))
+    Ok((replayed, ChunksBehind::default()))
 }
 
 fn check_counts(header: &CheckpointHeader) -> Result<(), FormatError> {

@@ -22,7 +22,7 @@ use umbrella_policy::log_layout::{Absent, LogBlock, SegmentNo};
 use umbrella_units::{BlockNo, ByteSize, Lba, PAGE_BYTES};
 
 use super::checkpoint::Progress;
-use super::chunks_behind::Behind;
+use super::chunks_behind::ChunksBehind;
 use super::core::Core;
 use super::error::LogStoreError;
 use super::format::{
@@ -49,7 +49,7 @@ const PAGES: usize = 1 << 15;
 
 /// What is to be said of a block that may not be what was written last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum DoubtReason {
     /// No copy can be read; it is left empty.
     Lost,
     /// Nothing was found of it, but where it should be is damaged; it is left empty.
@@ -72,7 +72,7 @@ pub struct Unrecovered {
     /// How many.
     pub blocks: u64,
     /// What is to be said of them.
-    pub why: Why,
+    pub why: DoubtReason,
 }
 
 /// What was got out.
@@ -237,7 +237,7 @@ impl Salvage {
     }
 
     /// Reads the newest copy of a block that can be read; whether there is data, and what is to be said of it.
-    fn take(&mut self, window: &CopyWindow, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<Why>) {
+    fn take(&mut self, window: &CopyWindow, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<DoubtReason>) {
         let versions = window.of(block);
         let mut from = Source { named: &self.named, superblock: &self.superblock, ahead };
         let Some(opened) = &mut self.opened else {
@@ -245,7 +245,7 @@ impl Salvage {
             if newest.is_none() || window.gone(block) >= newest {
                 return (false, None);
             }
-            return from.newest(versions.iter().rev(), Why::OldOrDiscarded, Why::Lost);
+            return from.newest(versions.iter().rev(), DoubtReason::OldOrDiscarded, DoubtReason::Lost);
         };
         let end = end_of(opened);
         let core = &mut opened.core;
@@ -253,26 +253,28 @@ impl Salvage {
         let gone = window.gone(block);
         if let Some(found) = versions.iter().rev().filter(is_behind).find(|version| from.is_whole(version)) {
             let is_gone = gone > Some((found.order, found.nth));
-            return (true, Some(if is_gone { Why::OldOrDiscarded } else { Why::BehindEnd }));
+            return (true, Some(if is_gone { DoubtReason::OldOrDiscarded } else { DoubtReason::BehindEnd }));
         }
         let is_newest = !versions.iter().any(|version| is_behind(&version));
         let was_headless = self.headless.has(block);
         let others = versions.iter().rev().filter(|version| !is_behind(version));
         let place = match place_of(core, &self.named, block) {
             Ok(Mapping::At(place)) => place,
-            Ok(Mapping::Nothing) if !is_newest => return (false, Some(Why::Lost)),
-            Ok(Mapping::Nothing) => return (false, was_headless.then_some(Why::MaybeLost)),
-            Ok(Mapping::Lost) | Err(_) => return from.newest(others, Why::OldOrDiscarded, Why::MaybeLost),
+            Ok(Mapping::Nothing) if !is_newest => return (false, Some(DoubtReason::Lost)),
+            Ok(Mapping::Nothing) => return (false, was_headless.then_some(DoubtReason::MaybeLost)),
+            Ok(Mapping::Lost) | Err(_) => {
+                return from.newest(others, DoubtReason::OldOrDiscarded, DoubtReason::MaybeLost);
+            }
         };
         let whole = match versions.iter().find(|version| version.place == place) {
             Some(version) => from.is_whole(version).then_some(None),
-            None => from.read(place).then_some(Some(Why::Unverified)),
+            None => from.read(place).then_some(Some(DoubtReason::Unverified)),
         };
         match whole {
-            Some(None) if !is_newest => (true, Some(Why::Old)),
-            Some(None) if was_headless || gone.is_some() => (true, Some(Why::OldOrDiscarded)),
+            Some(None) if !is_newest => (true, Some(DoubtReason::Old)),
+            Some(None) if was_headless || gone.is_some() => (true, Some(DoubtReason::OldOrDiscarded)),
             Some(why) => (true, why),
-            None => from.newest(others.filter(|version| version.place != place), Why::Old, Why::Lost),
+            None => from.newest(others.filter(|version| version.place != place), DoubtReason::Old, DoubtReason::Lost),
         }
     }
 
@@ -289,7 +291,7 @@ impl Salvage {
     fn headless(&self) -> Headless {
         let Some(opened @ Recovered { loss, .. }) = &self.opened else { return Headless::default() };
         let end @ (_, first) = end_of(opened);
-        let mut behind = Behind::default();
+        let mut behind = ChunksBehind::default();
         self.chunks(|place, header| {
             if comes_behind(order(header), end) {
                 behind.note(place, header);
@@ -453,12 +455,12 @@ impl Source<'_> {
     fn newest<'b>(
         &mut self,
         copies: impl Iterator<Item = &'b BlockCopy>,
-        newest: Why,
-        none: Why,
-    ) -> (bool, Option<Why>) {
+        newest: DoubtReason,
+        none: DoubtReason,
+    ) -> (bool, Option<DoubtReason>) {
         for (nth, copy) in copies.enumerate() {
             if self.is_whole(copy) {
-                return (true, Some(if nth == 0 { newest } else { Why::Old }));
+                return (true, Some(if nth == 0 { newest } else { DoubtReason::Old }));
             }
         }
         (false, Some(none))
@@ -498,7 +500,7 @@ impl Source<'_> {
 
 impl Report {
     /// Notes what is to be said of a block; in the order of their numbers.
-    pub fn add(&mut self, block: BlockNo, why: Why) {
+    pub fn add(&mut self, block: BlockNo, why: DoubtReason) {
         match self.unrecovered.last_mut() {
             Some(last) if last.why == why && last.first.0 + last.blocks == block.0 => last.blocks += 1,
             _ => self.unrecovered.push(Unrecovered { first: block, blocks: 1, why }),

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use umbrella_units::BlockNo;
 
-use super::chunks_behind::Behind;
+use super::chunks_behind::ChunksBehind;
 use super::error::LogStoreError;
 use super::follow::Replay;
 use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, LogBlock, Sequence, Slot, joined};
@@ -70,7 +70,7 @@ impl Replay<'_> {
     }
 
     /// Skips a chunk whose header cannot be used.
-    fn skip_unread(&mut self, behind: &Behind, number: Sequence) -> Result<bool, LogStoreError> {
+    fn skip_unread(&mut self, behind: &ChunksBehind, number: Sequence) -> Result<bool, LogStoreError> {
         let Some(repeat) = self.repeated(behind, number).filter(|repeat| repeat.is_exact) else {
             return Ok(false);
         };

@@ -12,7 +12,7 @@ use thiserror::Error;
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::overlay::Overlay;
-use super::{Action, Change, ChangeNo, Cut, DeviceNo, Event, Outcome, Recording};
+use super::{Action, Change, ChangeNo, CrashPoint, DeviceNo, Event, Outcome, Recording};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
 
@@ -56,7 +56,7 @@ pub enum CheckError {
     #[error("{cut}: {} holds none of the versions that it may: {}", SectorRange { start: *sector, sectors: 1 }, allowed.join(", "))]
     Unexpected {
         /// The moment.
-        cut: Cut,
+        cut: CrashPoint,
         /// The first such sector.
         sector: Lba,
         /// What it may hold.
@@ -73,7 +73,7 @@ pub struct Medium {
     cells: BTreeMap<Lba, Cell>,
     /// Changes that have ended well and that no flush has covered yet.
     unflushed: Vec<ChangeNo>,
-    cut: Cut,
+    cut: CrashPoint,
 }
 
 impl Medium {
@@ -85,17 +85,17 @@ impl Medium {
             settled: Overlay::new(initial),
             cells: BTreeMap::new(),
             unflushed: Vec::new(),
-            cut: Cut(0),
+            cut: CrashPoint(0),
         }
     }
 
     /// After how many events.
-    pub fn cut(&self) -> Cut {
+    pub fn cut(&self) -> CrashPoint {
         self.cut
     }
 
     /// Goes on to a later moment. Returns whether the device may hold something else than before.
-    pub fn advance(&mut self, recording: &Recording, to: Cut) -> Result<bool, BlockError> {
+    pub fn advance(&mut self, recording: &Recording, to: CrashPoint) -> Result<bool, BlockError> {
         let mut changed = false;
         while self.cut < to
             && let Some(event) = recording.event(self.cut)

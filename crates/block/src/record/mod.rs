@@ -37,9 +37,9 @@ pub struct DeviceNo(pub u16);
 
 /// A moment, as the number of events that have happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cut(pub usize);
+pub struct CrashPoint(pub usize);
 
-impl fmt::Display for Cut {
+impl fmt::Display for CrashPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "power cut after event {}", self.0)
     }
@@ -114,9 +114,9 @@ pub struct Change {
     /// What it is.
     pub action: Action,
     /// The moment just before it began.
-    pub begun: Cut,
+    pub begun: CrashPoint,
     /// The moment just before it ended, and how it did; nothing while it is under way.
-    pub ended: Option<(Cut, Outcome)>,
+    pub ended: Option<(CrashPoint, Outcome)>,
 }
 
 impl Change {
@@ -144,12 +144,12 @@ pub struct Recording {
 
 impl Recording {
     /// The moment after all that happened so far.
-    pub fn now(&self) -> Cut {
-        Cut(self.events.len())
+    pub fn now(&self) -> CrashPoint {
+        CrashPoint(self.events.len())
     }
 
     /// What happens at a moment; nothing at the end.
-    pub fn event(&self, at: Cut) -> Option<Event> {
+    pub fn event(&self, at: CrashPoint) -> Option<Event> {
         self.events.get(at.0).copied()
     }
 
@@ -194,7 +194,7 @@ impl Journal {
     }
 
     /// The moment after all that happened so far.
-    pub fn now(&self) -> Cut {
+    pub fn now(&self) -> CrashPoint {
         self.recording.lock().now()
     }
 

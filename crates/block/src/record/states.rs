@@ -21,7 +21,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange, SplitMix64};
 
 use super::medium::{Discarded, Medium, Version, apply_to};
 use super::overlay::Overlay;
-use super::{ChangeNo, Cut, DeviceNo, Recording};
+use super::{ChangeNo, CrashPoint, DeviceNo, Recording};
 use crate::device::BlockDevice;
 use crate::error::BlockError;
 
@@ -62,7 +62,7 @@ pub enum Step {
 pub struct CrashStates {
     recording: Recording,
     media: Vec<Medium>,
-    cut: Cut,
+    cut: CrashPoint,
     bounds: Bounds,
 }
 
@@ -75,11 +75,11 @@ impl CrashStates {
         bounds: Bounds,
     ) -> CrashStates {
         let media = devices.into_iter().map(|(number, initial)| Medium::new(number, initial, bounds.discarded));
-        CrashStates { recording, media: media.collect(), cut: Cut(0), bounds }
+        CrashStates { recording, media: media.collect(), cut: CrashPoint(0), bounds }
     }
 
     /// After how many events it stands.
-    pub fn cut(&self) -> Cut {
+    pub fn cut(&self) -> CrashPoint {
         self.cut
     }
 
@@ -115,7 +115,7 @@ impl CrashStates {
 #[derive(Debug)]
 pub struct CrashState {
     /// When the power was cut.
-    pub cut: Cut,
+    pub cut: CrashPoint,
     /// What each device holds.
     pub devices: Vec<Overlay>,
     /// What the sectors in question hold; by device, in order of address.
@@ -140,7 +140,7 @@ impl fmt::Display for CrashState {
 pub struct States<'a> {
     walk: &'a CrashStates,
     cells: Vec<UncertainCell>,
-    pictures: std::vec::IntoIter<Picture>,
+    pictures: std::vec::IntoIter<CellContents>,
 }
 
 impl Iterator for States<'_> {
@@ -159,7 +159,7 @@ impl Iterator for States<'_> {
 impl ExactSizeIterator for States<'_> {}
 
 impl States<'_> {
-    fn make(&self, picture: &Picture) -> Result<CrashState, BlockError> {
+    fn make(&self, picture: &CellContents) -> Result<CrashState, BlockError> {
         let devices: Vec<Overlay> = self.walk.media.iter().map(|medium| medium.settled().fork()).collect();
         let mut landed = Vec::new();
         for (cell, runs) in self.cells.iter().zip(picture) {
@@ -181,7 +181,7 @@ impl States<'_> {
 }
 
 /// For each cell, what its sectors hold. Neighbouring runs differ, so that equal pictures are equal.
-type Picture = Vec<Vec<VersionRun>>;
+type CellContents = Vec<Vec<VersionRun>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct VersionRun {
@@ -199,7 +199,7 @@ struct UncertainCell {
 
 /// A change that may or may not have landed.
 #[derive(Debug)]
-struct Loose {
+struct UnsettledChange {
     number: ChangeNo,
     range: SectorRange,
     /// Sectors of a logical block: what is never torn.
@@ -208,7 +208,7 @@ struct Loose {
     cells: Vec<usize>,
 }
 
-impl Loose {
+impl UnsettledChange {
     fn blocks(&self) -> u64 {
         self.range.sectors.div_ceil(self.grain)
     }
@@ -222,7 +222,7 @@ impl Loose {
 
 /// A part of a loose change that lands.
 #[derive(Debug, Clone, Copy)]
-struct Stroke {
+struct PartialWrite {
     loose: usize,
     range: SectorRange,
 }
@@ -231,13 +231,13 @@ struct Stroke {
 #[derive(Debug)]
 struct Question {
     cells: Vec<UncertainCell>,
-    loose: Vec<Loose>,
+    loose: Vec<UnsettledChange>,
 }
 
 impl Question {
     fn new(recording: &Recording, media: &[Medium]) -> Question {
         let mut cells = Vec::new();
-        let mut loose: Vec<Loose> = Vec::new();
+        let mut loose: Vec<UnsettledChange> = Vec::new();
         for (number, medium) in media.iter().enumerate() {
             for (&start, cell) in medium.cells() {
                 let range = SectorRange::between(start, cell.end);
@@ -256,7 +256,12 @@ impl Question {
                     known.cells.push(index);
                 } else if let (Some(change), Some(medium)) = (recording.change(number), media.get(cell.medium)) {
                     let grain = u64::from(medium.settled().geometry().logical_block) / SECTOR_BYTES;
-                    loose.push(Loose { number, range: change.action.range(), grain: grain.max(1), cells: vec![index] });
+                    loose.push(UnsettledChange {
+                        number,
+                        range: change.action.range(),
+                        grain: grain.max(1),
+                        cells: vec![index],
+                    });
                 }
             }
         }
@@ -265,9 +270,9 @@ impl Question {
     }
 
     /// What is seen after the strokes, one over the other.
-    fn picture(&self, strokes: &[Stroke]) -> Picture {
+    fn picture(&self, strokes: &[PartialWrite]) -> CellContents {
         let ground = |cell: &UncertainCell| vec![VersionRun { end: cell.range.end(), version: cell.ground }];
-        let mut picture: Picture = self.cells.iter().map(ground).collect();
+        let mut picture: CellContents = self.cells.iter().map(ground).collect();
         for stroke in strokes {
             let Some(loose) = self.loose.get(stroke.loose) else { continue };
             for &index in &loose.cells {
@@ -282,11 +287,11 @@ impl Question {
         picture
     }
 
-    fn whole(&self, loose: usize) -> Option<Stroke> {
-        self.loose.get(loose).map(|change| Stroke { loose, range: change.range })
+    fn whole(&self, loose: usize) -> Option<PartialWrite> {
+        self.loose.get(loose).map(|change| PartialWrite { loose, range: change.range })
     }
 
-    fn strokes(&self, which: impl IntoIterator<Item = usize>) -> Vec<Stroke> {
+    fn strokes(&self, which: impl IntoIterator<Item = usize>) -> Vec<PartialWrite> {
         which.into_iter().filter_map(|loose| self.whole(loose)).collect()
     }
 
@@ -325,14 +330,14 @@ fn painted(start: Lba, runs: &[VersionRun], part: SectorRange, version: Version)
 /// Pictures being collected.
 struct Drawing {
     question: Question,
-    seen: FxHashSet<Picture>,
-    pictures: Vec<Picture>,
+    seen: FxHashSet<CellContents>,
+    pictures: Vec<CellContents>,
     random: SplitMix64,
 }
 
 impl Drawing {
     /// Keeps what follows from the strokes. Returns whether it is new.
-    fn add(&mut self, strokes: &[Stroke]) -> bool {
+    fn add(&mut self, strokes: &[PartialWrite]) -> bool {
         let picture = self.question.picture(strokes);
         let new = self.seen.insert(picture.clone());
         if new {
@@ -378,7 +383,7 @@ impl Drawing {
         let subsets = 1u64.checked_shl(loose.saturating_sub(1) as u32).unwrap_or(u64::MAX);
         if borders.saturating_mul(2).saturating_mul(subsets) <= limit as u64 {
             for one in 0..loose {
-                let blocks = self.question.loose.get(one).map_or(0, Loose::blocks);
+                let blocks = self.question.loose.get(one).map_or(0, UnsettledChange::blocks);
                 for subset in (0..1u64 << loose).filter(|subset| subset >> one & 1 == 1) {
                     for border in 1..blocks {
                         self.cut_one(one, |other| subset >> other & 1 == 1, 0..border);
@@ -392,7 +397,7 @@ impl Drawing {
             (0..loose).filter(|one| self.question.loose.get(*one).is_some_and(|change| change.blocks() > 1)).collect();
         self.draw(limit, |drawing| {
             let Some(&one) = tearable.get(drawing.random.below(tearable.len() as u64) as usize) else { return false };
-            let blocks = drawing.question.loose.get(one).map_or(0, Loose::blocks);
+            let blocks = drawing.question.loose.get(one).map_or(0, UnsettledChange::blocks);
             let part = cut_at_random(&mut drawing.random, blocks);
             let landed: Vec<bool> = (0..loose).map(|_| drawing.random.coin()).collect();
             drawing.cut_one(one, |other| landed.get(other).copied().unwrap_or(false), part)
@@ -434,7 +439,7 @@ impl Drawing {
 
 impl Question {
     /// Any subset in any order; each whole, cut in two, or with any of its blocks.
-    fn random(&self, random: &mut SplitMix64) -> Vec<Stroke> {
+    fn random(&self, random: &mut SplitMix64) -> Vec<PartialWrite> {
         let mut order: Vec<usize> = (0..self.loose.len()).collect();
         random.shuffle(&mut order);
         let of_eight = 1 + random.below(7);
@@ -445,13 +450,13 @@ impl Question {
             match random.below(3) {
                 0 if blocks > 1 => {
                     let range = change.part(cut_at_random(random, blocks));
-                    strokes.push(Stroke { loose, range });
+                    strokes.push(PartialWrite { loose, range });
                 }
                 1 if blocks > 1 => {
                     let some = (0..blocks).filter(|_| random.coin()).map(|block| change.part(block..block + 1));
-                    strokes.extend(some.map(|range| Stroke { loose, range }));
+                    strokes.extend(some.map(|range| PartialWrite { loose, range }));
                 }
-                _ => strokes.push(Stroke { loose, range: change.range }),
+                _ => strokes.push(PartialWrite { loose, range: change.range }),
             }
         }
         strokes

@@ -407,7 +407,7 @@ fn recorders_share_one_order_and_pass_everything_on() {
     disk.write(Lba(SECTORS), &[0; 512], Durability::Cached).expect_err("it is beyond the end");
     assert_eq!(disk.inner().to_bytes()[..512], [7; 512]);
     let recording = journal.recording();
-    assert_eq!((between, recording.now()), (Cut(2), Cut(8)));
+    assert_eq!((between, recording.now()), (CrashPoint(2), CrashPoint(8)));
     let order: Vec<_> = recording
         .changes()
         .iter()

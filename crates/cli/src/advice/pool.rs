@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use umbrella_fs::branch::BranchError;
-use umbrella_fs::error::Comes;
+use umbrella_fs::error::AddedAs;
 use umbrella_fs::{Error as PoolError, Warning};
 use umbrella_lab::result::shell_words;
 
@@ -81,8 +81,8 @@ fn of_pool(error: &PoolError) -> Option<String> {
         PoolError::BranchesHang { .. } => LAZY.to_owned(),
         PoolError::BranchNotMounted { comes, .. } => {
             let anyway = match comes {
-                Comes::New => "--require-mount false",
-                Comes::InPlace => "--force",
+                AddedAs::New => "--require-mount false",
+                AddedAs::InPlace => "--force",
             };
             format!("with {anyway} the directory itself is used")
         }

@@ -28,7 +28,7 @@ pub(super) struct WattSources {
 }
 
 /// A figure with its claims.
-pub(super) struct Shown<'a> {
+pub(super) struct FigureClaims<'a> {
     pub(super) figure: &'a str,
     pub(super) title: &'a str,
     pub(super) assumed: &'a str,
@@ -38,8 +38,8 @@ pub(super) struct Shown<'a> {
 }
 
 /// All claims, as the JSON has them.
-pub(super) fn rows<'a>(paper: &'a str, shown: &'a [Shown<'a>]) -> Vec<Row<'a>> {
-    let row = |shown: &'a Shown<'a>| {
+pub(super) fn rows<'a>(paper: &'a str, shown: &'a [FigureClaims<'a>]) -> Vec<Row<'a>> {
+    let row = |shown: &'a FigureClaims<'a>| {
         let (assumed, watts) = (shown.assumed, shown.watts.as_ref());
         shown.claims.iter().map(move |claim| Row { paper, claim, assumed, watts })
     };
@@ -47,7 +47,7 @@ pub(super) fn rows<'a>(paper: &'a str, shown: &'a [Shown<'a>]) -> Vec<Row<'a>> {
 }
 
 /// The table of a figure's claims, and what was assumed.
-pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
+pub(super) fn print_claims(shown: &FigureClaims) -> anyhow::Result<()> {
     if !shown.claims.is_empty() {
         output::line(&table(shown.claims))?;
     }
@@ -58,7 +58,7 @@ pub(super) fn print_claims(shown: &Shown) -> anyhow::Result<()> {
 }
 
 /// How many of all claims hold, and a note; apart from them the other readings and new inputs.
-pub(super) fn print_count(shown: &[Shown], note: &str) -> anyhow::Result<()> {
+pub(super) fn print_count(shown: &[FigureClaims], note: &str) -> anyhow::Result<()> {
     let claims = || shown.iter().flat_map(|shown| shown.claims);
     let (counts, all) = (counts(claims().map(|claim| claim.verdict)), claims().count());
     if all == counts.not_measured {

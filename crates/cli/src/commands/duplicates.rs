@@ -16,7 +16,7 @@ use super::ask::{Asker, Consent};
 use super::import;
 use crate::advice::command;
 use crate::config::{self, Config};
-use crate::duplicates::{self, Copy, Left, LockedBranch, Verdict};
+use crate::duplicates::{self, Copy, KeptReason, LockedBranch, Verdict};
 use crate::pool::{self, Pool};
 use crate::survey::{Contents, Finding, PoolPath, Root, Step, walk};
 use crate::text::{count, visible, visible_path};
@@ -214,7 +214,7 @@ impl Deduplicator<'_> {
         path: &Path,
         kept: &Copy<'_>,
         other: &Copy<'_>,
-    ) -> anyhow::Result<Option<Result<(), Left>>> {
+    ) -> anyhow::Result<Option<Result<(), KeptReason>>> {
         let size = ByteSize(other.size());
         let outcome = if self.wanted.dry_run {
             CopyOutcome::WouldDelete
@@ -247,7 +247,7 @@ impl Deduplicator<'_> {
         branches: &[LockedBranch],
         kept: &Copy<'_>,
         other: &Copy<'_>,
-    ) -> anyhow::Result<Option<Result<(), Left>>> {
+    ) -> anyhow::Result<Option<Result<(), KeptReason>>> {
         let name = path.file_name().unwrap_or_default();
         let mut event = Event::of(place, CopyOutcome::WouldRename, other, kept);
         let new = if self.wanted.dry_run {
@@ -284,7 +284,7 @@ impl Deduplicator<'_> {
         })
     }
 
-    fn left(&mut self, place: &PoolPath, branch: &str, kept: &str, size: u64, left: &Left) -> anyhow::Result<()> {
+    fn left(&mut self, place: &PoolPath, branch: &str, kept: &str, size: u64, left: &KeptReason) -> anyhow::Result<()> {
         if left.is_failure() {
             self.summary.failed += 1;
         } else {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use umbrella_fs::control::protocol::{Answer, Request, Supposed};
+use umbrella_fs::control::protocol::{Answer, HypotheticalFile, Request};
 
 use super::PoolOption;
 use crate::client::{Client, ClientError};
@@ -35,7 +35,7 @@ pub(crate) struct ExplainArgs {
     /// A file that does not exist, or another than the one there: path=/x,size=2GiB,mtime=30d. Also uid, gid, user,
     /// group, mode, links, type, atime, ctime, btime and xattr.NAME. Without a size it is new.
     #[arg(long, value_name = "FACTS", value_parser = what_if::parse)]
-    what_if: Option<Supposed>,
+    what_if: Option<HypotheticalFile>,
     #[command(flatten)]
     pool: PoolOption,
     /// Print JSON, one object a line for each path.
@@ -69,7 +69,7 @@ impl ExplainArgs {
         let (pool, path) = locate(named, path)?;
         let path = path.into_os_string().into_vec();
         match &self.what_if {
-            Some(file) => self.ask(&pool, &Request::WhatIf { file: Supposed { path, ..file.clone() } }),
+            Some(file) => self.ask(&pool, &Request::WhatIf { file: HypotheticalFile { path, ..file.clone() } }),
             None => self.ask(&pool, &Request::Explain { path }),
         }
     }

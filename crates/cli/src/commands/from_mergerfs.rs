@@ -10,7 +10,7 @@ use serde_json::json;
 use umbrella_lab::result::shell_words;
 
 use super::written;
-use crate::mergerfs::{self, Note, Translation};
+use crate::mergerfs::{self, OptionNote, Translation};
 use crate::text::{quoted, visible, visible_path};
 use crate::{config, output};
 
@@ -46,7 +46,7 @@ impl FromMergerfsArgs {
         let translation = mergerfs::translate(&self.text()?, self.mount.as_deref())?;
         let text = translation.outline.text();
         if self.json {
-            let notes = |notes: &[Note]| {
+            let notes = |notes: &[OptionNote]| {
                 notes.iter().map(|note| json!({ "option": note.option, "text": note.text })).collect::<Vec<_>>()
             };
             output::json(&json!({

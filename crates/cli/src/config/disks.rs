@@ -20,9 +20,9 @@ use umbrella_units::{Amount, ByteSize};
 
 use super::notice::{Notice, PATIENCE, Reads, SpannedNotice};
 use super::problem::{ConfigErrors, Located, Problem};
-use super::seen::{Failure, Id, Seen};
+use super::seen::{Failure, Id, PathFacts};
 use super::{Config, contradictions, odd_rules};
-use crate::mounts::{self, Leads};
+use crate::mounts::{self, PathLocality};
 use crate::probe::{self, ProbeKind, Resolved};
 use crate::text::quoted;
 
@@ -43,7 +43,7 @@ pub(super) fn look(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErro
     Ok(findings)
 }
 
-fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
+fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
     let deadline = Instant::now() + PATIENCE;
     let waiting: Vec<_> = paths
         .into_iter()
@@ -54,8 +54,8 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             // another process.
             let started = std::thread::Builder::new().spawn(move || {
                 let seen = match mounts::leads(&looked_at) {
-                    Leads::Here => Some(see(&looked_at)),
-                    Leads::Away { path, .. } => probe::look_at(ProbeKind::See, &path, PATIENCE),
+                    PathLocality::Here => Some(see(&looked_at)),
+                    PathLocality::Away { path, .. } => probe::look_at(ProbeKind::See, &path, PATIENCE),
                 };
                 if let Some(seen) = seen {
                     // Who asked may have given up.
@@ -74,7 +74,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
                 Ok(receiver) => receiver.recv_timeout(left).map_err(|_| Failure::Silent),
                 Err(error) => Err(Failure::Other(format!("no thread can be started: {error}"))),
             };
-            seen.unwrap_or_else(|failure| Seen { resolved: path, failure: Some(failure), ..Seen::default() })
+            seen.unwrap_or_else(|failure| PathFacts { resolved: path, failure: Some(failure), ..PathFacts::default() })
         })
         .collect()
 }
@@ -88,14 +88,14 @@ pub(crate) fn tell(look: ProbeKind, path: &Path) -> serde_json::Result<String> {
     }
 }
 
-fn see(path: &Path) -> Seen {
+fn see(path: &Path) -> PathFacts {
     let resolved = resolve(path);
     if is_covered(path) {
         // The pool is mounted, and has it.
-        return Seen { resolved, directory: true, covered: true, ..Seen::default() };
+        return PathFacts { resolved, directory: true, covered: true, ..PathFacts::default() };
     }
     let id = |path: &Path| std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()));
-    let mut seen = Seen { parents: resolved.ancestors().skip(1).filter_map(id).collect(), ..Seen::default() };
+    let mut seen = PathFacts { parents: resolved.ancestors().skip(1).filter_map(id).collect(), ..PathFacts::default() };
     match std::fs::metadata(path) {
         Ok(data) => {
             seen.id = Some((data.dev(), data.ino()));
@@ -109,7 +109,7 @@ fn see(path: &Path) -> Seen {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => seen.failure = Some(Failure::Missing),
         Err(error) => seen.failure = Some(Failure::Other(error.to_string())),
     }
-    Seen { resolved, ..seen }
+    PathFacts { resolved, ..seen }
 }
 
 fn holds_something(dir: &Path) -> bool {
@@ -122,7 +122,7 @@ fn is_mount_root(path: &Path) -> bool {
 }
 
 /// Branches inside each other, inside the mount point, or around it.
-fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
+fn overlaps(config: &Config, mount: &PathFacts, branches: &[PathFacts]) -> Vec<Located> {
     let mut ids: HashMap<Id, usize> = HashMap::new();
     let mut paths: HashMap<&Path, usize> = HashMap::new();
     let mut errors = Vec::new();
@@ -142,7 +142,7 @@ fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
         paths.insert(&seen.resolved, index);
     }
     // The innermost branch that holds a path, by identity or by name.
-    let holder = |seen: &Seen| {
+    let holder = |seen: &PathFacts| {
         let by_id = seen.parents.iter().find_map(|id| ids.get(id));
         by_id.or_else(|| seen.resolved.ancestors().skip(1).find_map(|path| paths.get(path))).copied()
     };
@@ -179,9 +179,9 @@ fn overlaps(config: &Config, mount: &Seen, branches: &[Seen]) -> Vec<Located> {
 }
 
 /// A staging area inside a branch or the mount point, or around one.
-fn staging_overlap(config: &Config, mount: &Seen, branches: &[Seen]) -> Option<Located> {
+fn staging_overlap(config: &Config, mount: &PathFacts, branches: &[PathFacts]) -> Option<Located> {
     let path = mounts::resolve(config.spec.staging.as_ref()?.path.as_ref()?);
-    let overlaps = |seen: &Seen| path.starts_with(&seen.resolved) || seen.resolved.starts_with(&path);
+    let overlaps = |seen: &PathFacts| path.starts_with(&seen.resolved) || seen.resolved.starts_with(&path);
     let branch = config.spec.branches.iter().zip(branches).find(|(_, seen)| overlaps(seen));
     let other = match branch {
         Some((branch, _)) => format!("the branch {}", quoted(&branch.name)),
@@ -197,7 +197,7 @@ fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: imp
     errors.push(Located { problem: problem(branch.name.clone(), branch.path.clone()), span });
 }
 
-fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<SpannedNotice> {
+fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<SpannedNotice> {
     let mut findings = Vec::new();
     let at_mount = |notice| SpannedNotice { span: config.spans.mount.clone(), notice };
     match &mount.failure {
@@ -215,9 +215,9 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<SpannedNotice> 
     let mut devices: HashMap<u64, &str> = HashMap::new();
     for ((branch, seen), span) in config.spec.branches.iter().zip(seen).zip(&config.spans.branches) {
         let past = match known.get(&branch.name) {
-            None => Past::New,
-            Some(known) if known.was_mount => Past::Mount,
-            Some(_) => Past::Directory,
+            None => PathHistory::New,
+            Some(known) if known.was_mount => PathHistory::Mount,
+            Some(_) => PathHistory::Directory,
         };
         if let Amount::Bytes(min_free) = branch.min_free
             && (1..LEAST_MIN_FREE).contains(&min_free.0)
@@ -271,7 +271,7 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<SpannedNotice> 
 
 /// What the pool remembers of a branch's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Past {
+enum PathHistory {
     /// Nothing: it was never used.
     New,
     /// It was a mount point when it was first used.
@@ -280,7 +280,7 @@ enum Past {
     Directory,
 }
 
-fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Past) -> Vec<Notice> {
+fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &PathFacts, past: PathHistory) -> Vec<Notice> {
     let (name, path) = (branch.name.clone(), branch.path.clone());
     match &seen.failure {
         Some(Failure::Missing) => {
@@ -299,9 +299,9 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
             Some(true) => notices.push(Notice::NotMounted { name: name.clone(), path }),
             Some(false) => {}
             None => notices.push(match past {
-                Past::New => Notice::PlainAtFirst { name: name.clone(), path },
-                Past::Mount => Notice::NoLongerMounted { name: name.clone(), path },
-                Past::Directory => Notice::PlainDirectory { name: name.clone(), path },
+                PathHistory::New => Notice::PlainAtFirst { name: name.clone(), path },
+                PathHistory::Mount => Notice::NoLongerMounted { name: name.clone(), path },
+                PathHistory::Directory => Notice::PlainDirectory { name: name.clone(), path },
             }),
         }
     }
@@ -321,8 +321,8 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let path = staging.path.clone()?;
     let look = if staging.volatile { ProbeKind::VolatileStaging } else { ProbeKind::LastingStaging };
     let seen = match mounts::leads(&path) {
-        Leads::Here => StagingSeen::of(&path, look),
-        Leads::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
+        PathLocality::Here => StagingSeen::of(&path, look),
+        PathLocality::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
             let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be looked at".to_owned());
             StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
         }),

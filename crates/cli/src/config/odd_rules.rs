@@ -11,13 +11,13 @@ use umbrella_policy::placement::spec::{
 
 use super::Config;
 use super::notice::{Notice, Reads, SpannedNotice, Unnoted};
-use super::seen::Seen;
+use super::seen::PathFacts;
 
 /// So often at least `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules on access times, and branches where those are not what the rules take them for.
-pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<SpannedNotice> {
+pub(super) fn unnoted_reads(config: &Config, seen: &[PathFacts]) -> Vec<SpannedNotice> {
     // Options of the pool's mount take the place of the branches' own.
     let by_option = config.spec.access_times.update.map(Reads::from);
     let mounted = |reads: Reads| {

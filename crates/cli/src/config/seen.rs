@@ -13,7 +13,7 @@ pub(super) type Id = (u64, u64);
 
 /// What was seen of one path.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct PathFacts {
     /// Without symbolic links, as far as the path exists.
     #[serde(with = "probe::bytes_of_path")]
     pub(super) resolved: PathBuf,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail};
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, DamagedPair, Half, HybridError, Losses};
+use umbrella_block::hybrid::{self, DamagedPair, HybridError, Losses, PairHalf};
 use umbrella_units::ByteSize;
 
 use super::open::OpenDevice;
@@ -99,7 +99,7 @@ fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
 }
 
 /// What holds the data of a device, without the time that it would take.
-fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<Half> {
+fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<PairHalf> {
     match OpenDevice::open_data(spec, access)? {
         Some(part) => Ok(part.half()),
         None => bail!("a disk in memory does not outlive its daemon"),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
-use umbrella_block::hybrid::{Half, LABEL};
+use umbrella_block::hybrid::{LABEL, PairHalf};
 use umbrella_block::log_store::format::{BLOCK_BYTES, FormatError, Superblock, choose};
 use umbrella_block::log_store::{self, LogStore, LogStoreStats};
 use umbrella_block::scrub::Scrub;
@@ -208,7 +208,7 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
 }
 
 /// Fails if the disk of a new pair holds a log store that needs the place of the label: the pair would be too small.
-pub(crate) fn refuse_without_room(disk: &Half) -> anyhow::Result<()> {
+pub(crate) fn refuse_without_room(disk: &PairHalf) -> anyhow::Result<()> {
     let device = &*disk.device;
     // What is no store for sure is looked at when it is served.
     if !is_on(device, &disk.name).unwrap_or(false) {

@@ -18,7 +18,7 @@ use umbrella_block::file::{Access, Cache, FileDevice, OpenError, OpenOptions};
 
 use super::users::users_of;
 use crate::config::disk::DeviceSpec;
-use crate::mounts::{self, Leads};
+use crate::mounts::{self, PathLocality};
 use crate::probe::{self, ProbeReply, Question};
 use crate::text::visible_path;
 
@@ -97,7 +97,7 @@ fn is_locked(file: &Path, access: Access) -> bool {
         Access::ReadOnly => (Question::LockShared, FlockOperation::NonBlockingLockShared),
         Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
     };
-    if let Leads::Away { path, .. } = mounts::leads(file) {
+    if let PathLocality::Away { path, .. } = mounts::leads(file) {
         return probe::ask(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
     }
     if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {

@@ -9,13 +9,13 @@ use umbrella_block::spindle::{Power, Spindle};
 use umbrella_policy::spin_down::Costs;
 
 /// What sleeping costs a disk that takes so long to spin up.
-type Reckoned = Box<dyn Fn(Duration) -> Option<Costs> + Send + Sync>;
+type SleepCost = Box<dyn Fn(Duration) -> Option<Costs> + Send + Sync>;
 
 /// See the module.
 pub(crate) struct TimedMotor {
     inner: Arc<dyn Spindle>,
     took: Mutex<Option<Duration>>,
-    reckoned: Reckoned,
+    reckoned: SleepCost,
 }
 
 impl TimedMotor {

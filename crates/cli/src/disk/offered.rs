@@ -22,7 +22,7 @@ use super::log::Log;
 use super::losses::{perhaps_lost, skipped, unknown};
 use super::motor::TimedMotor;
 use super::open::{self, OnDamage, OpenDevice, last_holder};
-use super::pair::{Keeps, detach_pair, halves, keeps, salvage};
+use super::pair::{Persistence, detach_pair, halves, keeps, salvage};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor};
 use super::remembered;
 use crate::config::disk::{DiskSpec, LogSpec};
@@ -40,7 +40,7 @@ fn is_damage(error: &anyhow::Error) -> bool {
 }
 
 /// A disk that is open.
-pub(crate) struct Offered {
+pub(crate) struct ServedDisk {
     pub(crate) spec: DiskSpec,
     disk: OpenDevice,
     /// The motor of a disk that is not hybrid.
@@ -57,11 +57,13 @@ pub(crate) struct Offered {
     log: Option<Log>,
 }
 
-impl Offered {
+impl ServedDisk {
     /// Opens it, with the log store that is on it.
-    pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
-        let mut offered = match Offered::open_below(spec.clone(), below(&spec, on_damage)) {
-            Err(error) if on_damage == OnDamage::Salvage && is_damage(&error) => Offered::open_below(spec, on_damage),
+    pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<ServedDisk> {
+        let mut offered = match ServedDisk::open_below(spec.clone(), below(&spec, on_damage)) {
+            Err(error) if on_damage == OnDamage::Salvage && is_damage(&error) => {
+                ServedDisk::open_below(spec, on_damage)
+            }
             opened => opened,
         }?;
         offered.log = Log::open(&offered.spec, offered.name(), &offered.device(), on_damage)?;
@@ -76,7 +78,7 @@ impl Offered {
     }
 
     /// Opens what is below a log store. A hybrid disk goes through its log and sleeps by itself from then on.
-    pub(super) fn open_below(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<Offered> {
+    pub(super) fn open_below(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<ServedDisk> {
         let Some(cache) = &spec.cache else {
             let access = if spec.read_only { Access::ReadOnly } else { Access::ReadWrite };
             let alone = if access == Access::ReadWrite { open::needs_flash(&spec.disk) } else { Ok(None) };
@@ -88,7 +90,7 @@ impl Offered {
             alone.context("it may be half of a hybrid disk; serve it --read-only")?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
-            return Ok(Offered {
+            return Ok(ServedDisk {
                 disk,
                 motor,
                 timed: None,
@@ -101,24 +103,24 @@ impl Offered {
             });
         };
         let keeps = keeps(&spec.disk, cache)?;
-        if on_damage == OnDamage::Salvage && keeps == Keeps::Nothing {
+        if on_damage == OnDamage::Salvage && keeps == Persistence::Nothing {
             bail!("in memory nothing lasts: there is nothing to salvage");
         }
         // Opening a pair to be used writes to both halves.
-        if on_damage == OnDamage::Salvage || spec.read_only && keeps == Keeps::All {
+        if on_damage == OnDamage::Salvage || spec.read_only && keeps == Persistence::All {
             let (disk, flash) = halves(&spec, cache, Access::ReadOnly)?;
             let pair = DamagedPair::open(disk.half(), flash.half())?;
             if let (OnDamage::Refuse, Some(damage)) = (on_damage, pair.damage()) {
                 return Err(damage.clone().into());
             }
             if spec.read_only || pair.damage().is_some() && !pair.can_be_salvaged() {
-                return Ok(Offered::only_read(spec, disk, flash, pair));
+                return Ok(ServedDisk::only_read(spec, disk, flash, pair));
             }
             drop((pair, disk, flash));
             salvage(&spec, cache)?;
         }
         let (disk, flash) = halves(&spec, cache, Access::ReadWrite)?;
-        if keeps == Keeps::Nothing {
+        if keeps == Persistence::Nothing {
             // What they were was forgotten with the last daemon.
             hybrid::create(&disk.half(), &flash.half())?;
         }
@@ -142,13 +144,13 @@ impl Offered {
         remembered::remember(&spec, disk.device.geometry().size());
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
         let timed = Some(motor);
-        Ok(Offered { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
+        Ok(ServedDisk { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
     /// What is whole of a damaged pair.
-    fn only_read(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> Offered {
+    fn only_read(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> ServedDisk {
         let motor = disk.motor(&spec.disk).ok();
-        Offered {
+        ServedDisk {
             disk,
             motor,
             timed: None,
@@ -405,7 +407,7 @@ pub(crate) fn create_store(
     if spec.disk.path().is_none() {
         bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
     }
-    let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
+    let below = ServedDisk::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
     match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {
         Ok(superblock) => {
             below.close()?;

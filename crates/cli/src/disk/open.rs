@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use umbrella_block::BlockDevice;
 use umbrella_block::emulated::{EmulatedDisk, TimeScale};
 use umbrella_block::file::{Access, Cache, FailedReads, FileDevice, OpenOptions as FileOptions};
-use umbrella_block::hybrid::{self, Half, HybridError};
+use umbrella_block::hybrid::{self, HybridError, PairHalf};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{self, NoSpindle, Spindle};
 use umbrella_model::device::{Options, profile};
@@ -107,8 +107,8 @@ impl OpenDevice {
     }
 
     /// As one half of a hybrid disk.
-    pub(crate) fn half(&self) -> Half {
-        Half { name: self.name.clone(), device: Arc::clone(&self.device) }
+    pub(crate) fn half(&self) -> PairHalf {
+        PairHalf { name: self.name.clone(), device: Arc::clone(&self.device) }
     }
 
     /// Its motor, or why it cannot be put to sleep.
@@ -245,12 +245,12 @@ pub(crate) fn is_missing(path: &Path) -> io::Result<bool> {
 }
 
 /// A file that was made, or was there and empty.
-pub(crate) struct Made {
+pub(crate) struct NewImage {
     path: PathBuf,
     was_empty: bool,
 }
 
-impl Made {
+impl NewImage {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -287,7 +287,7 @@ pub(crate) fn may_fill_up(spec: &DeviceSpec) -> Option<String> {
 }
 
 /// Makes the file of a device if it is missing and its size is known; nothing if it is there.
-pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
+pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<NewImage>> {
     let (DeviceSpec::File { path, size, .. } | DeviceSpec::Emulated { path: Some(path), size, .. }) = spec else {
         return Ok(None);
     };
@@ -306,7 +306,7 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<Made>> {
         let folder = visible_path(folder);
         bail!("{shown} cannot be made: the folder {folder} does not exist; make it first (`mkdir -p {folder}`)");
     }
-    let made = Made { path: path.clone(), was_empty: path.exists() };
+    let made = NewImage { path: path.clone(), was_empty: path.exists() };
     let file = OpenOptions::new().write(true).create_new(!made.was_empty).mode(0o600).open(path);
     let file = file.with_context(|| format!("making {shown}"))?;
     let Err(error) = file.set_len(size.0) else { return Ok(Some(made)) };

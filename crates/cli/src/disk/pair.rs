@@ -17,7 +17,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Whether a hybrid disk outlives its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeps {
+pub(crate) enum Persistence {
     /// Both halves do.
     All,
     /// Both are in memory: it is made anew at each start.
@@ -25,10 +25,10 @@ pub(crate) enum Keeps {
 }
 
 /// What the halves keep; fails if only one of them is in memory: what the other one keeps would belong to nothing.
-pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keeps> {
+pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Persistence> {
     match (disk.path(), cache.flash.path()) {
-        (Some(_), Some(_)) => Ok(Keeps::All),
-        (None, None) => Ok(Keeps::Nothing),
+        (Some(_), Some(_)) => Ok(Persistence::All),
+        (None, None) => Ok(Persistence::Nothing),
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
@@ -82,7 +82,7 @@ pub(crate) fn detach_unserved(
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
-    if keeps(&spec.disk, cache)? == Keeps::Nothing {
+    if keeps(&spec.disk, cache)? == Persistence::Nothing {
         bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
     }
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;

@@ -72,7 +72,7 @@ pub(crate) enum Answer {
         log: Option<LogTables>,
     },
     /// It has grown as far as there is room.
-    Grown(Grown),
+    Grown(GrowResult),
     /// All that has checksums was compared with them.
     Scrubbed(ScrubResult),
     /// It is no longer offered.
@@ -215,7 +215,7 @@ impl From<&RegionStats> for Region {
 
 /// What a log store has grown by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Grown {
+pub(crate) struct GrowResult {
     pub(crate) name: String,
     pub(crate) before: ByteSize,
     pub(crate) size: ByteSize,
@@ -259,9 +259,9 @@ pub(crate) enum DetachOutcome {
 
 /// What is said to the daemons of disks.
 #[derive(Debug, Clone)]
-pub(crate) struct OfDisks;
+pub(crate) struct DiskLanguage;
 
-impl Language for OfDisks {
+impl Language for DiskLanguage {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
@@ -275,7 +275,7 @@ impl Language for OfDisks {
 }
 
 /// The way to a disk's daemon.
-pub(crate) type DiskClient = ClientOf<OfDisks>;
+pub(crate) type DiskClient = ClientOf<DiskLanguage>;
 
 /// What a scrub found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use umbrella_units::ByteSize;
 
 use super::xfs::xfs_uuid;
 use crate::config::disk::{DeviceSpec, DiskSpec};
-use crate::mounts::{self, Leads};
+use crate::mounts::{self, PathLocality};
 use crate::probe::ProbeReply;
 use crate::state_file;
 
@@ -66,7 +66,7 @@ fn file_of(path: &Path) -> Option<PathBuf> {
 
 /// What stays with the disk at that path; nothing if it has nothing like that.
 fn id_of(path: &Path) -> Option<String> {
-    if let Leads::Away { mounted, at, .. } = mounts::leads(path) {
+    if let PathLocality::Away { mounted, at, .. } = mounts::leads(path) {
         // Only what a process of its own can tell.
         let ProbeReply::Yes(found) = mounts::found_at(path) else { return None };
         return found.is_file.then(|| format!("away-{}-{}-{:x}", mounted.source, at.display(), found.inode));

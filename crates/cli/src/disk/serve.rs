@@ -17,12 +17,12 @@ use signal_hook::iterator::Signals;
 use umbrella_block::serve::nbd::{Address, Exports, Limits, Server};
 use umbrella_fs::control::socket::{BindError, Listener};
 
-use super::offered::Offered;
+use super::offered::ServedDisk;
 use super::open::OnDamage;
 use super::place;
 use super::protocol::AtDetach;
 use super::scrub::Scrubs;
-use super::service::{DiskService, End, NOBODY_WAITS, Served};
+use super::service::{DiskService, EndReason, NOBODY_WAITS, Served};
 use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen, ScrubSpec, TlsSpec};
 use crate::daemon::Starter;
@@ -34,7 +34,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where a disk is offered, besides over NBD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Here {
+pub(crate) enum LocalDevice {
     /// Nowhere.
     No,
     /// As a block device of this machine.
@@ -42,7 +42,12 @@ pub(crate) enum Here {
 }
 
 /// Serves until it is told to end.
-pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Option<&Starter>) -> anyhow::Result<()> {
+pub(crate) fn serve(
+    spec: DiskSpec,
+    here: LocalDevice,
+    on_damage: OnDamage,
+    starter: Option<&Starter>,
+) -> anyhow::Result<()> {
     let name = spec.name.clone();
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
         BindError::Answered { pid, .. } => match place::client_of(&spec) {
@@ -66,8 +71,8 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let (end, served) = until_free(&ends, &served)?;
     systemd::tell("STOPPING=1");
     let result = match end {
-        End::Signal => stop(served, AtDetach::Keep),
-        End::Detach { flash, requester } => {
+        EndReason::Signal => stop(served, AtDetach::Keep),
+        EndReason::Detach { flash, requester } => {
             let result = stop(served, flash);
             let told =
                 |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
@@ -80,7 +85,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
 }
 
 /// Starts the thread that scrubs when it is time, if the configuration says so; it ends when the sender goes.
-fn scrub_in_time(offered: &Offered, scrubs: &Arc<Scrubs>) -> anyhow::Result<Option<Sender<()>>> {
+fn scrub_in_time(offered: &ServedDisk, scrubs: &Arc<Scrubs>) -> anyhow::Result<Option<Sender<()>>> {
     let ScrubSpec { every: Some(every), bandwidth } = offered.spec.scrub else { return Ok(None) };
     let Some(scrubbed) = offered.scrubbed() else {
         let name = &offered.spec.name;
@@ -95,7 +100,7 @@ fn scrub_in_time(offered: &Offered, scrubs: &Arc<Scrubs>) -> anyhow::Result<Opti
 }
 
 /// Opens the disk and offers it (step 2).
-fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> anyhow::Result<Served> {
+fn open(spec: DiskSpec, here: LocalDevice, on_damage: OnDamage, end: &Sender<EndReason>) -> anyhow::Result<Served> {
     heed_signals(end.clone())?;
     let name = spec.name.clone();
     let (front, addresses) = (spec.front, addresses(&spec));
@@ -104,7 +109,7 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
         tracing::warn!("{}", open_to_others(address));
     }
     let tls = spec.nbd.tls.as_ref().map(TlsSpec::load).transpose()?;
-    let offered = Offered::open(spec, on_damage)?;
+    let offered = ServedDisk::open(spec, on_damage)?;
     for damage in offered.losses().into_iter().flat_map(|(_, damage)| damage) {
         tracing::warn!("{damage}");
     }
@@ -117,7 +122,7 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     let listen: Vec<String> = server.addresses().map(|address| Listen::from(address).to_string()).collect();
     tracing::info!("{name}: {}, {}, at {}", offered.kind(), offered.size(), listen.join(", "));
     let mut served = Served { offered, server, attached: None, ending: false };
-    if here == Here::Attached {
+    if here == LocalDevice::Attached {
         served.attach(front)?;
     }
     Ok(served)
@@ -125,12 +130,12 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
 
 /// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is
 /// refused; after a signal it is tried again and again.
-fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::Result<(End, Served)> {
+fn until_free(ends: &Receiver<EndReason>, served: &Mutex<Option<Served>>) -> anyhow::Result<(EndReason, Served)> {
     let mut leaving = false;
     loop {
-        let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(End::Signal);
+        let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(EndReason::Signal);
         let mut place = served.lock();
-        if let End::Detach { requester, .. } = &end
+        if let EndReason::Detach { requester, .. } = &end
             && !requester.still_waits()
         {
             requester.done(Err(NOBODY_WAITS.to_owned()));
@@ -138,15 +143,15 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
         }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
         let Err(error) = disk.take_away() else { return Ok((end, disk)) };
-        disk.ending |= matches!(end, End::Signal);
+        disk.ending |= matches!(end, EndReason::Signal);
         *place = Some(disk);
         match end {
-            End::Detach { requester, .. } => requester.done(Err(reasons(&error))),
-            End::Signal if !leaving => {
+            EndReason::Detach { requester, .. } => requester.done(Err(reasons(&error))),
+            EndReason::Signal if !leaving => {
                 tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
                 leaving = true;
             }
-            End::Signal => {}
+            EndReason::Signal => {}
         }
     }
 }
@@ -176,7 +181,7 @@ fn addresses(spec: &DiskSpec) -> Vec<Address> {
 }
 
 /// The first signal ends the daemon in order, the second at once.
-fn heed_signals(end: Sender<End>) -> anyhow::Result<()> {
+fn heed_signals(end: Sender<EndReason>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let heed = move || {
         let mut asked = false;
@@ -187,7 +192,7 @@ fn heed_signals(end: Sender<End>) -> anyhow::Result<()> {
             }
             asked = true;
             tracing::info!("signal received: finishing requests (a second signal ends at once)");
-            let _ = end.send(End::Signal);
+            let _ = end.send(EndReason::Signal);
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(heed).context("starting a thread")?;

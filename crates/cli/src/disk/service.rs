@@ -14,11 +14,11 @@ use umbrella_units::ByteSize;
 use super::attached::Attached;
 use super::figures::figures;
 use super::log::Log;
-use super::offered::Offered;
+use super::offered::ServedDisk;
 use super::pair::drain;
 use super::place;
 use super::protocol::ScrubResult;
-use super::protocol::{Answer, AtDetach, DetachOutcome, Detached, DiskStatus, Grown, Progress, Request};
+use super::protocol::{Answer, AtDetach, DetachOutcome, Detached, DiskStatus, GrowResult, Progress, Request};
 use super::scrub::Scrubs;
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
@@ -33,7 +33,7 @@ pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not d
 const MOST_RANGES: usize = 10_000;
 
 /// Why the daemon ends.
-pub(crate) enum End {
+pub(crate) enum EndReason {
     /// A signal: what is on flash stays there.
     Signal,
     /// Somebody asked, and waits for the outcome.
@@ -66,7 +66,7 @@ impl Requester {
 
 /// The disk and what offers it, until they end.
 pub(crate) struct Served {
-    pub(crate) offered: Offered,
+    pub(crate) offered: ServedDisk,
     pub(crate) server: Server,
     /// As a block device of this machine.
     pub(crate) attached: Option<Attached>,
@@ -78,7 +78,7 @@ pub(crate) struct Served {
 pub(crate) struct DiskService {
     /// Nothing once it is ending.
     pub(crate) served: Arc<Mutex<Option<Served>>>,
-    pub(crate) end: Sender<End>,
+    pub(crate) end: Sender<EndReason>,
     pub(crate) since: Instant,
     pub(crate) scrubs: Arc<Scrubs>,
 }
@@ -130,7 +130,7 @@ impl Served {
     }
 
     /// Takes the space that a log store's device has become larger by, and tells the block device of this machine.
-    fn grow(&mut self) -> anyhow::Result<Grown> {
+    fn grow(&mut self) -> anyhow::Result<GrowResult> {
         let name = self.offered.spec.name.to_string();
         if let Some(fixed) = self.attached.as_ref().and_then(Attached::fixed) {
             bail!("{fixed}");
@@ -141,7 +141,7 @@ impl Served {
             attached.resize()?;
         }
         tracing::info!("{name}: {before} before, {size} now");
-        Ok(Grown { name, before, size, device: self.attached.as_ref().map(Attached::shown) })
+        Ok(GrowResult { name, before, size, device: self.attached.as_ref().map(Attached::shown) })
     }
 
     /// Takes the block device away; fails, and leaves it as it is, while somebody uses it.
@@ -263,7 +263,7 @@ impl DiskService {
         // What is damaged was found on the way. Whoever holds it keeps the disk from ending.
         let at_risk = hybrid.map(|hybrid| hybrid.lost()).unwrap_or_default();
         let (send, words) = channel();
-        self.end.send(End::Detach { flash, requester: Requester(send) })?;
+        self.end.send(EndReason::Detach { flash, requester: Requester(send) })?;
         let mut ending = false;
         let outcome = loop {
             let pulse = Progress { ending, ..Progress::default() };

@@ -40,7 +40,7 @@ fn let_time_pass() {
 }
 
 /// What becomes of the second copy of `d/file`, and whether it was deleted.
-fn second(branches: &[LockedBranch]) -> (Verdict, Result<(), Left>) {
+fn second(branches: &[LockedBranch]) -> (Verdict, Result<(), KeptReason>) {
     let path = Path::new("d/file");
     let mut copies = open(branches, path).unwrap();
     let (kept, others) = copies.split_first_mut().unwrap();
@@ -49,7 +49,7 @@ fn second(branches: &[LockedBranch]) -> (Verdict, Result<(), Left>) {
         Verdict::Equal => others[0].delete(kept, OsStr::new("file")),
         other => Err(match other {
             Verdict::Left(left) => left.clone(),
-            _ => Left::Kind,
+            _ => KeptReason::Kind,
         }),
     };
     (verdict, deleted)
@@ -82,7 +82,7 @@ fn a_copy_with_other_rights_or_attributes_stays() {
     fs::set_permissions(world.path("a/d/file"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(world.path("b/d/file"), fs::Permissions::from_mode(0o640)).unwrap();
     let_time_pass();
-    assert!(matches!(second(&world.branches()).0, Verdict::Left(Left::Attributes { kept }) if kept == "b"));
+    assert!(matches!(second(&world.branches()).0, Verdict::Left(KeptReason::Attributes { kept }) if kept == "b"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_copy_with_other_names_stays() {
     let world = World::new(EQUAL);
     fs::hard_link(world.path("a/d/file"), world.path("a/d/other")).unwrap();
     let_time_pass();
-    assert_eq!(second(&world.branches()).0, Verdict::Left(Left::OtherNames));
+    assert_eq!(second(&world.branches()).0, Verdict::Left(KeptReason::OtherNames));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn one_file_under_two_paths_is_never_its_own_copy() {
     let world = World::new(&[("b/d/file", "text")]);
     fs::hard_link(world.path("b/d/file"), world.path("a/d/file")).unwrap();
     let_time_pass();
-    assert_eq!(second(&world.branches()).0, Verdict::Left(Left::SameFile));
+    assert_eq!(second(&world.branches()).0, Verdict::Left(KeptReason::SameFile));
     assert!(world.path("a/d/file").exists() && world.path("b/d/file").exists());
 }
 
@@ -107,10 +107,10 @@ fn a_copy_that_is_open_stays() {
     let world = World::new(EQUAL);
     let_time_pass();
     let writer = File::options().write(true).open(world.path("b/d/file")).unwrap();
-    assert_eq!(second(&world.branches()).0, Verdict::Left(Left::Open));
+    assert_eq!(second(&world.branches()).0, Verdict::Left(KeptReason::Open));
     drop(writer);
     let reader = File::open(world.path("a/d/file")).unwrap();
-    assert_eq!(second(&world.branches()), (Verdict::Equal, Err(Left::Open)));
+    assert_eq!(second(&world.branches()), (Verdict::Equal, Err(KeptReason::Open)));
     drop(reader);
     assert_eq!(second(&world.branches()).1, Ok(()));
 }
@@ -125,7 +125,7 @@ fn what_changes_between_the_comparison_and_the_answer_stays() {
         let (kept, others) = copies.split_first_mut().unwrap();
         assert_eq!(others[0].compare(kept), Verdict::Equal);
         fs::write(world.path(changed), "TEXT").unwrap();
-        assert_eq!(others[0].delete(kept, OsStr::new("file")), Err(Left::Changed), "{changed}");
+        assert_eq!(others[0].delete(kept, OsStr::new("file")), Err(KeptReason::Changed), "{changed}");
         assert!(world.path("a/d/file").exists());
     }
 }
@@ -139,21 +139,21 @@ fn the_copy_that_is_kept_may_not_vanish_before_the_other_goes() {
     let (kept, others) = copies.split_first_mut().unwrap();
     assert_eq!(others[0].compare(kept), Verdict::Equal);
     fs::rename(world.path("b/d/file"), world.path("b/d/elsewhere")).unwrap();
-    assert_eq!(others[0].delete(kept, OsStr::new("file")), Err(Left::Io { errno: libc::ENOENT }));
+    assert_eq!(others[0].delete(kept, OsStr::new("file")), Err(KeptReason::Io { errno: libc::ENOENT }));
     assert!(world.path("a/d/file").exists());
 }
 
 #[test]
 fn what_was_written_just_now_waits() {
     let world = World::new(EQUAL);
-    assert_eq!(second(&world.branches()).0, Verdict::Left(Left::Changed));
+    assert_eq!(second(&world.branches()).0, Verdict::Left(KeptReason::Changed));
 }
 
 #[test]
 fn no_link_is_followed() {
     let world = World::new(&[("b/d/file", "text")]);
     symlink(world.path("b/d/file"), world.path("a/d/file")).unwrap();
-    assert_eq!(open(&world.branches(), Path::new("d/file")).unwrap_err(), ("a", Left::Kind));
+    assert_eq!(open(&world.branches(), Path::new("d/file")).unwrap_err(), ("a", KeptReason::Kind));
     fs::remove_dir(world.path("c/d")).unwrap();
     symlink(world.path("b/d"), world.path("c/d")).unwrap();
     fs::remove_file(world.path("a/d/file")).unwrap();
@@ -227,7 +227,7 @@ fn nothing_is_deleted_on_a_branch_that_only_reads() {
     let_time_pass();
     let mut branches = world.branches();
     branches[0].is_writable = false;
-    assert_eq!(second(&branches).0, Verdict::Left(Left::Branch));
+    assert_eq!(second(&branches).0, Verdict::Left(KeptReason::Branch));
     let copies = open(&branches, Path::new("d/file")).unwrap();
-    assert_eq!(copies[1].rename(&branches, Path::new("d/file")), Err(Left::Branch));
+    assert_eq!(copies[1].rename(&branches, Path::new("d/file")), Err(KeptReason::Branch));
 }

@@ -12,13 +12,13 @@ pub(super) enum Mode {
 
 /// A branch as it was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct MergerfsBranch {
     pub(super) path: String,
     pub(super) mode: Mode,
     pub(super) min_free: Option<String>,
 }
 
-impl Given {
+impl MergerfsBranch {
     /// Whether the path means several.
     pub(super) fn is_pattern(&self) -> bool {
         self.path.contains(['*', '?', '[', '{'])
@@ -34,12 +34,12 @@ impl Given {
 }
 
 /// Takes the list apart.
-pub(super) fn parse(list: &str) -> Result<Vec<Given>, MergerfsError> {
+pub(super) fn parse(list: &str) -> Result<Vec<MergerfsBranch>, MergerfsError> {
     list.split(':').filter(|branch| !branch.is_empty()).map(branch).collect()
 }
 
-fn branch(text: &str) -> Result<Given, MergerfsError> {
-    let plain = || Given { path: text.to_owned(), mode: Mode::ReadWrite, min_free: None };
+fn branch(text: &str) -> Result<MergerfsBranch, MergerfsError> {
+    let plain = || MergerfsBranch { path: text.to_owned(), mode: Mode::ReadWrite, min_free: None };
     let Some((path, options)) = text.rsplit_once('=') else { return Ok(plain()) };
     let (mode, min_free) = match options.split_once(',') {
         Some((mode, min_free)) => (mode, Some(min_free)),
@@ -52,7 +52,7 @@ fn branch(text: &str) -> Result<Given, MergerfsError> {
         // The sign belongs to the path.
         _ => return Ok(plain()),
     };
-    Ok(Given { path: path.to_owned(), mode, min_free: min_free.map(size).transpose()? })
+    Ok(MergerfsBranch { path: path.to_owned(), mode, min_free: min_free.map(size).transpose()? })
 }
 
 /// A size of mergerfs as ours: `4G` has powers of 1024.

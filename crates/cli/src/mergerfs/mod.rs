@@ -16,10 +16,10 @@ mod tests;
 use thiserror::Error;
 
 use crate::config::outline::{BranchTable, Group, Key, Outline, branch_names, free_name};
-use branches::{Given, Mode};
+use branches::{MergerfsBranch, Mode};
 pub(crate) use input::unescape;
 use input::{Input, Setting};
-use options::Fate;
+use options::OptionMapping;
 use policies::Policy;
 
 /// What a mount of mergerfs becomes.
@@ -27,16 +27,16 @@ use policies::Policy;
 pub(crate) struct Translation {
     pub(crate) outline: Outline,
     /// Options that have no equal, or another effect here.
-    pub(crate) missing: Vec<Note>,
+    pub(crate) missing: Vec<OptionNote>,
     /// Options that need nothing, since it is always so.
-    pub(crate) needless: Vec<Note>,
+    pub(crate) needless: Vec<OptionNote>,
     /// Mount options that stay mount options.
     pub(crate) mount_options: Vec<String>,
 }
 
 /// An option and what is to be said of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct OptionNote {
     pub(crate) option: String,
     pub(crate) text: String,
 }
@@ -94,8 +94,8 @@ struct Settings {
 
 struct Converter {
     settings: Settings,
-    missing: Vec<Note>,
-    needless: Vec<Note>,
+    missing: Vec<OptionNote>,
+    needless: Vec<OptionNote>,
     kept: Vec<String>,
 }
 
@@ -113,10 +113,10 @@ impl Converter {
             }
             "config" => return Err(MergerfsError::InFile { file: value.to_owned() }),
             key => match options::fate(key, value) {
-                Fate::Missing(text) => self.missing.push(note(setting, text)),
-                Fate::Needless(text) => self.needless.push(note(setting, text)),
-                Fate::Kept => self.kept.push(setting.written()),
-                Fate::Dropped => {}
+                OptionMapping::Missing(text) => self.missing.push(note(setting, text)),
+                OptionMapping::Needless(text) => self.needless.push(note(setting, text)),
+                OptionMapping::Kept => self.kept.push(setting.written()),
+                OptionMapping::Dropped => {}
             },
         }
         Ok(())
@@ -146,15 +146,15 @@ impl Converter {
         }
     }
 
-    fn finish(mut self, mount: String, given: Vec<Given>) -> Translation {
+    fn finish(mut self, mount: String, given: Vec<MergerfsBranch>) -> Translation {
         let policy = self.settings.policy.unwrap_or_else(|| {
             let text = "without it mergerfs up to 2.40 uses epmfs, and pfrd since; epmfs is written. For the other: spread = \"random-by-free\"";
-            self.missing.push(Note { option: "category.create".to_owned(), text: text.to_owned() });
+            self.missing.push(OptionNote { option: "category.create".to_owned(), text: text.to_owned() });
             policies::of_older_releases()
         });
         let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
         let names = branch_names(&paths);
-        let named: Vec<(Given, String)> = given.into_iter().zip(names).collect();
+        let named: Vec<(MergerfsBranch, String)> = given.into_iter().zip(names).collect();
         let groups = groups(&named, policy);
         let outline = Outline {
             about: self.about(),
@@ -185,7 +185,7 @@ impl Converter {
         vec![Key::text("cache_timeout", format!("{seconds}s")).why(why)]
     }
 
-    fn branch(&self, given: Given, name: String) -> BranchTable {
+    fn branch(&self, given: MergerfsBranch, name: String) -> BranchTable {
         let mut keys = Vec::new();
         let min_free = given.min_free.clone().or_else(|| self.settings.min_free.clone());
         if given.mode == Mode::ReadOnly {
@@ -205,7 +205,7 @@ impl Converter {
 }
 
 /// What the default list names: the branches that files may be changed on. Where all only read, these.
-fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
+fn groups(named: &[(MergerfsBranch, String)], policy: &Policy) -> Vec<Group> {
     let written = named.iter().filter(|(branch, _)| branch.mode != Mode::ReadOnly);
     let written: Vec<String> = written.map(|(branch, name)| branch.member(name)).collect();
     let taken: Vec<String> = named.iter().map(|(branch, name)| branch.member(name)).collect();
@@ -223,6 +223,6 @@ fn groups(named: &[(Given, String)], policy: &Policy) -> Vec<Group> {
     }
 }
 
-fn note(setting: &Setting, text: &str) -> Note {
-    Note { option: setting.written(), text: text.to_owned() }
+fn note(setting: &Setting, text: &str) -> OptionNote {
+    OptionNote { option: setting.written(), text: text.to_owned() }
 }

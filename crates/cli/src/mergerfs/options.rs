@@ -2,7 +2,7 @@
 
 /// What becomes of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum OptionMapping {
     /// It has no equal; why, or what to do instead.
     Missing(&'static str),
     /// It is always so, or is not needed; why.
@@ -13,16 +13,16 @@ pub(super) enum Fate {
     Dropped,
 }
 
-use Fate::{Dropped, Kept, Missing, Needless};
+use OptionMapping::{Dropped, Kept, Missing, Needless};
 
 /// Of an option, with `-` in place of `_`.
-pub(super) fn fate(key: &str, value: &str) -> Fate {
+pub(super) fn fate(key: &str, value: &str) -> OptionMapping {
     let known = of_value(key, value).or_else(|| always(key)).or_else(|| of_kernel(key)).or_else(|| of_mounts(key));
     known.unwrap_or(Missing("it is not known here; nothing was written for it"))
 }
 
 /// Options whose value decides.
-fn of_value(key: &str, value: &str) -> Option<Fate> {
+fn of_value(key: &str, value: &str) -> Option<OptionMapping> {
     let is_off = matches!(value, "false" | "0" | "off" | "never" | "none");
     let unless_off = |fate| if is_off { Dropped } else { fate };
     Some(match key {
@@ -67,7 +67,7 @@ fn of_value(key: &str, value: &str) -> Option<Fate> {
 }
 
 /// Options of mergerfs whose matter is settled here.
-fn always(key: &str) -> Option<Fate> {
+fn always(key: &str) -> Option<OptionMapping> {
     Some(match key {
         "func.mkdir" | "func.mknod" | "func.symlink" => Missing(
             "rules and groups decide for all kinds of files alike; a directory comes to a branch with the first file that goes there",
@@ -99,7 +99,7 @@ fn always(key: &str) -> Option<Fate> {
 }
 
 /// What the kernel keeps and how requests come.
-fn of_kernel(key: &str) -> Option<Fate> {
+fn of_kernel(key: &str) -> Option<OptionMapping> {
     Some(match key {
         "cache.files"
         | "cache.files.process-names"
@@ -128,7 +128,7 @@ fn of_kernel(key: &str) -> Option<Fate> {
 }
 
 /// Options of every mount.
-fn of_mounts(key: &str) -> Option<Fate> {
+fn of_mounts(key: &str) -> Option<OptionMapping> {
     const MOUNT: [&str; 22] = [
         "ro",
         "rw",

@@ -83,7 +83,7 @@ struct Listed<'a> {
 }
 
 /// A name on one of the listed branches.
-struct Met {
+struct ListedEntry {
     listed: usize,
     kind: EntryKind,
 }
@@ -132,7 +132,7 @@ impl<E> SurveyWalk<'_, E> {
         if let Some(finding) = differing(path, &listed) {
             self.found(finding)?;
         }
-        let mut folded = Folded::default();
+        let mut folded = CaseFolded::default();
         // Those of this directory come next, in order.
         let from = left.len();
         while let Some((name, on)) = next_name(&mut listed) {
@@ -155,7 +155,7 @@ impl<E> SurveyWalk<'_, E> {
         Ok(())
     }
 
-    fn count(&mut self, listed: &[Listed<'_>], on: &[Met]) {
+    fn count(&mut self, listed: &[Listed<'_>], on: &[ListedEntry]) {
         for met in on {
             let index = listed.get(met.listed).map(|listed| listed.branch.index);
             let Some(totals) = index.and_then(|index| self.totals.branches.get_mut(index)) else { continue };
@@ -168,7 +168,7 @@ impl<E> SurveyWalk<'_, E> {
     }
 
     /// Looks closer at a name that several branches have.
-    fn name(&mut self, path: &Path, name: &OsStr, listed: &[Listed<'_>], on: &[Met]) -> Result<(), E> {
+    fn name(&mut self, path: &Path, name: &OsStr, listed: &[Listed<'_>], on: &[ListedEntry]) -> Result<(), E> {
         if on.len() < 2 {
             return Ok(());
         }
@@ -207,12 +207,12 @@ fn position(branches: &[OpenBranch], listed: &Listed<'_>) -> Option<usize> {
 }
 
 /// The least name that is left, and where it is.
-fn next_name(listed: &mut [Listed<'_>]) -> Option<(OsString, Vec<Met>)> {
+fn next_name(listed: &mut [Listed<'_>]) -> Option<(OsString, Vec<ListedEntry>)> {
     let least = listed.iter_mut().filter_map(|listed| listed.names.peek().map(|entry| &entry.name)).min()?.clone();
     let mut on = Vec::new();
     for (index, listed) in listed.iter_mut().enumerate() {
         while let Some(entry) = listed.names.next_if(|entry| entry.name == least) {
-            on.push(Met { listed: index, kind: entry.kind });
+            on.push(ListedEntry { listed: index, kind: entry.kind });
         }
     }
     Some((least, on))
@@ -328,10 +328,10 @@ impl Rights {
 
 /// The names of one directory by what they are without case.
 #[derive(Debug, Default)]
-struct Folded(BTreeMap<String, Vec<(OsString, Vec<usize>)>>);
+struct CaseFolded(BTreeMap<String, Vec<(OsString, Vec<usize>)>>);
 
-impl Folded {
-    fn add(&mut self, name: &OsStr, on: &[Met]) {
+impl CaseFolded {
+    fn add(&mut self, name: &OsStr, on: &[ListedEntry]) {
         // A name that is no text differs from all others.
         let Some(text) = name.to_str() else { return };
         let on = on.iter().map(|met| met.listed).collect();

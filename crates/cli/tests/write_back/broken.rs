@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
+use umbrella_block::fault::{Answer, Faulty, Plan, Rule, TornWrite, WriteFault};
 use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, BlockError, Durability, Geometry, Zeroes};
 use umbrella_units::{Lba, SectorRange};
@@ -106,7 +106,7 @@ fn write(file: &File, mebibytes: u64) {
 
 #[test]
 fn a_write_that_the_disk_refuses_fails_the_next_fsync_of_its_file_and_no_other() {
-    let refused = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Error(Errno::IO) };
+    let refused = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Error(Errno::IO) };
     // Once: what is written there later lands.
     let plan = Plan::new(1).rule(Rule::on_write(refused).first(1));
     let (device, disk) = spotty(plan);

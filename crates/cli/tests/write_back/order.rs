@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use rand::seq::SliceRandom;
 use rand::{SeedableRng, rngs::StdRng};
-use umbrella_block::fault::{Answer, Faulty, Landed, Plan, Rule, WriteFault};
+use umbrella_block::fault::{Answer, Faulty, Plan, Rule, TornWrite, WriteFault};
 use umbrella_units::{ByteSize, FileId, Lba, SectorRange};
 use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
@@ -88,7 +88,7 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
 fn a_write_back_that_fails_is_counted_and_told_once() {
     // No metadata lies so far behind.
     let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(250 * MIB / 512));
-    let refused = WriteFault::Partial { landed: Landed::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
+    let refused = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
     let plan = Plan::new(1).rule(Rule::on_write(refused).within(bad));
     let disk = Remembering::over(|memory| Faulty::new(memory, plan));
     let allocate = |name: &str, length: u64| {

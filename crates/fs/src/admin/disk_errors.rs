@@ -14,7 +14,7 @@ use umbrella_units::BranchId;
 
 use crate::admin::Admin;
 use crate::branch::{Branch, BranchErrors, ErrorSource, Online};
-use crate::disk::devices::{Stack, Sysfs};
+use crate::disk::devices::{DeviceStack, Sysfs};
 use crate::disk::file_system;
 use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
@@ -41,7 +41,7 @@ struct Watched {
     /// The UUID of a btrfs.
     btrfs: Option<String>,
     /// As it was when the branch came online.
-    stack: Stack,
+    stack: DeviceStack,
     fsid: u64,
     counts: Counts,
 }
@@ -85,7 +85,7 @@ impl DiskErrors {
         self.watched.lock().insert(branch, watched);
     }
 
-    fn counts_of(&self, stack: &Stack, tells: bool, fs_type: &str) -> Counts {
+    fn counts_of(&self, stack: &DeviceStack, tells: bool, fs_type: &str) -> Counts {
         let count = |device: &str| file_system::counted(&self.sysfs, device);
         let counter = stack.whole().find_map(|device| Some((device.to_owned(), count(device)?)));
         match counter {
@@ -104,7 +104,7 @@ impl DiskErrors {
             // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be
             // found.
             let now = self.sysfs.below(watched.dev, watched.source.as_deref(), watched.btrfs.as_deref());
-            let stack = if now == Stack::default() { &watched.stack } else { &now };
+            let stack = if now == DeviceStack::default() { &watched.stack } else { &now };
             stack.has(&error.device, partition.as_deref())
         };
         watched.iter().filter(|(_, watched)| has(watched)).map(|(branch, _)| *branch).collect()

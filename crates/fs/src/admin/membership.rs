@@ -30,11 +30,11 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::BranchId;
 
 use crate::admin::Admin;
-use crate::admin::monitor::Asked;
+use crate::admin::monitor::ProbeScope;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
 use crate::branch::{Branch, Online, look_within};
-use crate::error::{Comes, Error, OpError, OpResult};
+use crate::error::{AddedAs, Error, OpError, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
 use crate::metrics::Metric;
@@ -42,7 +42,7 @@ use crate::node::Body;
 use crate::relocate;
 use crate::relocate::{BranchUuid, RecoverBranch, Recovery, Returned};
 use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// How long the path of a branch that is to be added may take to be looked at.
 const A_LOOK: Duration = Duration::from_secs(10);
@@ -70,14 +70,14 @@ impl Admin {
         *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
         for name in self.context.state.branch_names() {
             if self.branches.named(&name).is_err() && name != STAGING {
-                self.context.warn(Subject::Forgotten(name.clone()), &Warning::Forgotten { name });
+                self.context.warn(WarningSubject::Forgotten(name.clone()), &Warning::Forgotten { name });
             }
         }
     }
 
     fn report_recovery(&self, recovery: &Recovery) {
         for warning in &recovery.warnings {
-            self.context.warn(Subject::Recovery(warning.clone()), &Warning::Recovery(warning.clone()));
+            self.context.warn(WarningSubject::Recovery(warning.clone()), &Warning::Recovery(warning.clone()));
         }
         if recovery.finished + recovery.undone + recovery.leftovers > 0 {
             tracing::info!(
@@ -119,7 +119,7 @@ impl Admin {
         });
         if let Err(error) = loaded.map_err(|errno| errno.to_string()).and_then(|loaded| loaded) {
             let name = branch.spec.name.clone();
-            self.context.warn(Subject::Inodes(name.clone()), &Warning::InodesUnread { name, why: error });
+            self.context.warn(WarningSubject::Inodes(name.clone()), &Warning::InodesUnread { name, why: error });
         }
         if let (Some(dir), Ok(at)) = (self.tree.root.dir(), DirAt::root(branch))
             && let Ok(meta) = at.stat_self()
@@ -258,7 +258,7 @@ impl Admin {
     fn drop_hung(&self, new: &Online) {
         let others = self.branches.online();
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
-            self.probe_branches(Asked::All);
+            self.probe_branches(ProbeScope::All);
         }
     }
 
@@ -310,7 +310,7 @@ impl Admin {
         // Before the lock: looking at paths may take long.
         self.no_overlap(&spec)?;
         if spec.require_mount != Some(false) {
-            is_mounted(&spec, Comes::New)?;
+            is_mounted(&spec, AddedAs::New)?;
         }
         let mut told = self.branches.told.lock();
         if self.branches.named(&spec.name).is_ok() {
@@ -361,7 +361,7 @@ impl Admin {
     pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
-                self.context.unwarn(&Subject::Forgotten(name.to_owned()));
+                self.context.unwarn(&WarningSubject::Forgotten(name.to_owned()));
                 return self.context.state.forget(name).map_err(|error| Error::Io {
                     doing: format!("forget branch {name:?}"),
                     source: std::io::Error::other(error),
@@ -438,7 +438,7 @@ impl Admin {
 }
 
 /// An error where a new branch is a directory whose disk is missing.
-pub(crate) fn is_mounted(spec: &BranchSpec, comes: Comes) -> Result<(), Error> {
+pub(crate) fn is_mounted(spec: &BranchSpec, comes: AddedAs) -> Result<(), Error> {
     let name = || spec.name.clone();
     look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, comes }))
 }

@@ -9,7 +9,7 @@ use crate::admin::Admin;
 use crate::branch::Branch;
 use crate::ground::meta::now;
 use crate::metrics::Metric;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it
 /// could not take up.
@@ -22,7 +22,7 @@ const HEAT_ROUNDS: u32 = 12;
 
 /// Which branches are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ProbeScope {
     All,
     /// Those that may hang: network and FUSE file systems.
     Guarded,
@@ -53,11 +53,11 @@ impl Rounds {
     }
 
     /// Whose turn it is.
-    fn due(&self, now: Instant, any_guarded: bool) -> Option<Asked> {
+    fn due(&self, now: Instant, any_guarded: bool) -> Option<ProbeScope> {
         if now >= self.next_of_all(now) {
-            return Some(Asked::All);
+            return Some(ProbeScope::All);
         }
-        (any_guarded && now >= self.guarded + self.every).then_some(Asked::Guarded)
+        (any_guarded && now >= self.guarded + self.every).then_some(ProbeScope::Guarded)
     }
 
     /// When it is somebody's turn.
@@ -66,9 +66,9 @@ impl Rounds {
         if any_guarded { all.min(self.guarded + self.every) } else { all }
     }
 
-    fn done(&mut self, asked: Asked, now: Instant) {
+    fn done(&mut self, asked: ProbeScope, now: Instant) {
         self.guarded = now;
-        if asked == Asked::All {
+        if asked == ProbeScope::All {
             self.all = now;
         }
     }
@@ -85,7 +85,7 @@ impl Admin {
                 rounds.used = now;
             }
             let unwell = self.any_suspect() && now >= rounds.guarded + AGAIN;
-            let due = if unwell { Some(Asked::All) } else { rounds.due(now, self.any_guarded()) };
+            let due = if unwell { Some(ProbeScope::All) } else { rounds.due(now, self.any_guarded()) };
             if let Some(asked) = due {
                 self.branches.used.store(false, Ordering::Relaxed);
                 self.probe_branches(asked);
@@ -116,15 +116,15 @@ impl Admin {
 
     /// Asks every branch now, and tells the tree of those that came or went.
     pub(crate) fn probe_now(&self) {
-        self.probe_branches(Asked::All);
+        self.probe_branches(ProbeScope::All);
         self.tell_changes();
     }
 
     /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
-    pub(crate) fn probe_branches(&self, asked: Asked) {
+    pub(crate) fn probe_branches(&self, asked: ProbeScope) {
         let timeout = self.context.settings().probe_timeout;
         std::thread::scope(|scope| {
-            let wanted = |branch: &&Arc<Branch>| asked == Asked::All || branch.is_guarded();
+            let wanted = |branch: &&Arc<Branch>| asked == ProbeScope::All || branch.is_guarded();
             for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
             {
                 let branch = Arc::clone(branch);
@@ -145,7 +145,7 @@ impl Admin {
             None => Ok(false),
         });
         let name = branch.spec.name.clone();
-        let subject = Subject::HiddenFolder(name.clone());
+        let subject = WarningSubject::HiddenFolder(name.clone());
         match gone {
             Ok(true) => self.context.warn(subject, &Warning::HiddenFolderGone { name }),
             Ok(false) => self.context.unwarn(&subject),
@@ -227,7 +227,7 @@ mod tests {
         while now < start + 5 * MINUTE {
             now = rounds.next(now, false);
             if let Some(whom) = rounds.due(now, false) {
-                assert_eq!(whom, Asked::All);
+                assert_eq!(whom, ProbeScope::All);
                 rounds.done(whom, now);
                 asked.push((now - start).as_secs());
             }
@@ -236,7 +236,7 @@ mod tests {
         assert!(asked[11..].windows(2).all(|pair| pair[1] - pair[0] == 60), "{asked:?}");
         // Used again, they are asked at once.
         rounds.used = now + EVERY;
-        assert_eq!(rounds.due(now + EVERY, false), Some(Asked::All));
+        assert_eq!(rounds.due(now + EVERY, false), Some(ProbeScope::All));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(next - now, EVERY);
             now = next;
             let whom = rounds.due(now, true).unwrap();
-            guarded += u32::from(whom == Asked::Guarded);
+            guarded += u32::from(whom == ProbeScope::Guarded);
             rounds.done(whom, now);
         }
         assert_eq!(guarded, 9 * 11 + 1, "eleven before each of nine rounds of all");

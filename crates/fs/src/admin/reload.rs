@@ -22,7 +22,7 @@ use crate::ground::advice::advised;
 use crate::node::Handle;
 use crate::placement::ActiveRules;
 use crate::spec::{BranchSpec, PoolSpec, StagingSpec, ThresholdChange, WriteBackChange, WriteBackSpec};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// What a reload did, or would do.
 #[derive(Debug)]
@@ -183,7 +183,8 @@ impl Admin {
         });
         let name = &branch.spec.name;
         if let Err(error) = self.write_back.set_write_back(name, change) {
-            self.context.warn(Subject::WriteBack(name.clone()), &Warning::WriteBackUnchanged { why: advised(&error) });
+            self.context
+                .warn(WarningSubject::WriteBack(name.clone()), &Warning::WriteBackUnchanged { why: advised(&error) });
         }
     }
 

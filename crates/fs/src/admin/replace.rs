@@ -14,7 +14,7 @@ use crate::admin::Admin;
 use crate::admin::membership::is_mounted;
 use crate::branch::state::Remembered;
 use crate::branch::{Branch, look_within};
-use crate::error::{Comes, Error};
+use crate::error::{AddedAs, Error};
 use crate::ground::advice::advised;
 use crate::spec::BranchSpec;
 
@@ -34,7 +34,7 @@ impl Admin {
         let spec = BranchSpec { path, require_mount, ..BranchSpec::clone(&old.settings()) };
         self.no_overlap(&spec)?;
         if !force && spec.path != old.spec.path && require_mount != Some(false) {
-            is_mounted(&spec, Comes::InPlace)?;
+            is_mounted(&spec, AddedAs::InPlace)?;
         }
         let was_draining = old.draining();
         if !force && old.is_online() {

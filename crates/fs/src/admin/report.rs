@@ -15,7 +15,8 @@ use crate::admin::Admin;
 use crate::branch::Branch;
 use crate::branch::mounts::is_attached;
 use crate::control::protocol::{
-    BranchState, BranchStatus, ExplainPart, ExplainStep, Explanation, RuleStatus, Status, Supposed, bytes_unless_text,
+    BranchState, BranchStatus, ExplainPart, ExplainStep, Explanation, HypotheticalFile, RuleStatus, Status,
+    bytes_unless_text,
 };
 use crate::error::{Error, OpError};
 use crate::node::{Backing, DataPath, Node, NodeId, path_of};
@@ -286,7 +287,7 @@ impl Admin {
 
     /// Where a new file of this name, made by root, would go.
     fn explain_absent(&self, path: &[u8], shown: String) -> Explanation {
-        let new = self.what_if(&Supposed { path: path.to_vec(), ..Supposed::default() });
+        let new = self.what_if(&HypotheticalFile { path: path.to_vec(), ..HypotheticalFile::default() });
         Explanation { path: shown, path_bytes: None, facts: Vec::new(), may_be_on: self.offline_names(), ..new }
     }
 

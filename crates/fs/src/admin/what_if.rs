@@ -9,7 +9,7 @@ use umbrella_units::{ByteSize, Timestamp};
 
 use super::report::{facts_shown, steps_shown};
 use crate::admin::Admin;
-use crate::control::protocol::{Explanation, Supposed, bytes_unless_text};
+use crate::control::protocol::{Explanation, HypotheticalFile, bytes_unless_text};
 use crate::ground::meta::now;
 
 /// The permission bits of a file that says nothing of them.
@@ -17,7 +17,7 @@ const MODE: u32 = 0o644;
 
 impl Admin {
     /// Where a file like this would belong: a new one when its size is not given, else one that was closed.
-    pub(crate) fn what_if(&self, file: &Supposed) -> Explanation {
+    pub(crate) fn what_if(&self, file: &HypotheticalFile) -> Explanation {
         let xattrs: Vec<Xattr> = file.xattrs.iter().map(xattr).collect();
         let settled = FileFacts { xattrs: Some(&xattrs), ..facts(file, now()) };
         let new =
@@ -61,7 +61,7 @@ impl Admin {
     }
 }
 
-fn outcome(file: &Supposed, explained: &Explained, begins: Option<&str>, belongs: Option<&str>) -> String {
+fn outcome(file: &HypotheticalFile, explained: &Explained, begins: Option<&str>, belongs: Option<&str>) -> String {
     let why = &explained.why;
     let (begins, belongs) = match (begins, belongs) {
         (_, None) if file.size.is_none() => {
@@ -88,7 +88,7 @@ fn xattr((name, value): (&String, &String)) -> Xattr {
     Xattr { name: name.as_str().into(), value: value.as_bytes().into() }
 }
 
-fn facts(file: &Supposed, now: Timestamp) -> FileFacts<'_> {
+fn facts(file: &HypotheticalFile, now: Timestamp) -> FileFacts<'_> {
     let ago = |age: Option<Duration>| {
         let secs = age.map_or(0, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
         Timestamp { secs: now.secs.saturating_sub(secs), ..now }
@@ -124,8 +124,8 @@ mod tests {
     fn a_file_that_no_branch_can_take_goes_nowhere() {
         let decision = Decision { choice: Choice::NoRoom, entry: EntryId(0) };
         let explained = Explained { decision, steps: Vec::new(), why: "full".to_owned() };
-        let new = Supposed::default();
-        let closed = Supposed { size: Some(ByteSize(1 << 20)), ..Supposed::default() };
+        let new = HypotheticalFile::default();
+        let closed = HypotheticalFile { size: Some(ByteSize(1 << 20)), ..HypotheticalFile::default() };
         assert_eq!(
             outcome(&new, &explained, None, None),
             "it does not exist, and no branch can take a new file of this name (full)"

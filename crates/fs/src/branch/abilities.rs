@@ -28,7 +28,7 @@ pub(super) const ASSUMED: Abilities = Abilities { passthrough: false, ..Abilitie
 
 /// Tries everything in `tmp`, and cleans up. What cannot be tried now is as it was `known` before.
 pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> ProbedAbilities {
-    let trial = match Trial::begin(tmp) {
+    let trial = match TrialFolder::begin(tmp) {
         Ok(trial) => trial,
         Err(errno) if is_no_answer(errno) => return ProbedAbilities { abilities: known, whole: false },
         Err(_) => return ProbedAbilities { abilities: Abilities::default(), whole: true },
@@ -77,7 +77,7 @@ pub(super) fn of_type(fs_type: &str) -> Abilities {
 }
 
 /// A folder to try things in; removed with what is in it.
-struct Trial<'a> {
+struct TrialFolder<'a> {
     tmp: BorrowedFd<'a>,
     name: String,
     dir: OwnedFd,
@@ -89,13 +89,13 @@ const NAMES: [&str; 14] = [
     "linked", "data",
 ];
 
-impl<'a> Trial<'a> {
-    fn begin(tmp: BorrowedFd<'a>) -> Result<Trial<'a>> {
+impl<'a> TrialFolder<'a> {
+    fn begin(tmp: BorrowedFd<'a>) -> Result<TrialFolder<'a>> {
         let name = format!("trial-{}", random_name());
         rustix::fs::mkdirat(tmp, &name, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(tmp, &name, flags, Mode::empty()) {
-            Ok(dir) => Ok(Trial { tmp, name, dir }),
+            Ok(dir) => Ok(TrialFolder { tmp, name, dir }),
             Err(error) => {
                 let _ = rustix::fs::unlinkat(tmp, &name, AtFlags::REMOVEDIR);
                 Err(error)
@@ -200,7 +200,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for TrialFolder<'_> {
     fn drop(&mut self) {
         for name in NAMES {
             let _ = rustix::fs::unlinkat(self.dir.as_fd(), name, AtFlags::empty());

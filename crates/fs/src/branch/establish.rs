@@ -87,7 +87,7 @@ fn marker_at(path: &Path) -> Option<Uuid> {
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// What is at a branch's path.
-struct Looked {
+struct PathInspection {
     root: OwnedFd,
     kind: FsKind,
     stat: Stat,
@@ -102,11 +102,11 @@ struct Looked {
 impl BranchSetup {
     /// What would keep it from coming online, as far as that is seen before anything is written: 1 to 3.
     pub(super) fn check(&self) -> Result<(), BranchError> {
-        let Looked { root, kind, fsid, writable, .. } = self.look()?;
+        let PathInspection { root, kind, fsid, writable, .. } = self.look()?;
         self.identify(root.as_fd(), &kind, fsid, writable).map(drop)
     }
 
-    fn look(&self) -> Result<Looked, BranchError> {
+    fn look(&self) -> Result<PathInspection, BranchError> {
         if self.spec.hide {
             // One of an earlier life would be taken for the branch.
             cover::uncover(&self.spec.path, &self.state.mount()).map_err(self.io("uncovering its path"))?;
@@ -132,13 +132,13 @@ impl BranchSetup {
             self.ask_disk(stat.st_dev, source.as_deref())?;
         }
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
-        Ok(Looked { root, kind, stat, source, fsid, read_only, writable: !read_only && !self.spec.read_only })
+        Ok(PathInspection { root, kind, stat, source, fsid, read_only, writable: !read_only && !self.spec.read_only })
     }
 
     pub(super) fn run(self) -> Result<Candidate, BranchError> {
         self.still_wanted()?;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
-        let Looked { root, kind, stat, source, fsid, read_only, writable } = self.look()?;
+        let PathInspection { root, kind, stat, source, fsid, read_only, writable } = self.look()?;
         let (root, private_mount) = if self.access_times.are_the_branches() {
             (root, None)
         } else {

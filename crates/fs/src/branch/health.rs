@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttribute
 use rustix::io::Errno;
 
 use super::establish::{BranchSetup, Candidate};
-use super::prober::{Unasked, look_within};
+use super::prober::{ProbeFailure, look_within};
 use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
 use crate::ground::advice::advised;
@@ -184,11 +184,11 @@ impl Branch {
         }
     }
 
-    fn not_looked_at(&self, why: Unasked, waited: Duration) -> BranchError {
+    fn not_looked_at(&self, why: ProbeFailure, waited: Duration) -> BranchError {
         let path = self.spec.path.clone();
         match why {
-            Unasked::Hangs => BranchError::Hung { path, waited_ms: waited.as_millis() as u64 },
-            Unasked::NoThread => BranchError::NoThread { path },
+            ProbeFailure::Hangs => BranchError::Hung { path, waited_ms: waited.as_millis() as u64 },
+            ProbeFailure::NoThread => BranchError::NoThread { path },
         }
     }
 
@@ -227,8 +227,8 @@ impl Branch {
         let covers = self.covered.load(Ordering::Relaxed).then(|| self.state.mount());
         let look = match self.prober.run(timeout, move || look(path, &seen, suspect, covers.as_deref())) {
             Ok(look) => look,
-            Err(Unasked::NoThread) => PathState::Unknown,
-            Err(Unasked::Hangs) => PathState::Gone(self.not_looked_at(Unasked::Hangs, timeout)),
+            Err(ProbeFailure::NoThread) => PathState::Unknown,
+            Err(ProbeFailure::Hangs) => PathState::Gone(self.not_looked_at(ProbeFailure::Hangs, timeout)),
         };
         match look {
             PathState::Unknown => {

@@ -33,13 +33,13 @@ impl Prober {
         &self,
         timeout: Duration,
         ask: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unasked> {
+    ) -> Result<T, ProbeFailure> {
         let deadline = std::time::Instant::now() + timeout;
         {
             let mut busy = self.busy.lock();
             while *busy {
                 if self.free.wait_until(&mut busy, deadline).timed_out() {
-                    return Err(Unasked::Hangs);
+                    return Err(ProbeFailure::Hangs);
                 }
             }
             *busy = true;
@@ -62,14 +62,14 @@ impl Prober {
         };
         // `Release` is dropped with the closure.
         let spawned = std::thread::Builder::new().name("branch-probe".to_owned()).spawn(work);
-        spawned.map_err(|_| Unasked::NoThread)?;
+        spawned.map_err(|_| ProbeFailure::NoThread)?;
         let mut found = reply.0.lock();
         while found.is_none() {
             if reply.1.wait_until(&mut found, deadline).timed_out() {
                 break;
             }
         }
-        found.take().ok_or(Unasked::Hangs)
+        found.take().ok_or(ProbeFailure::Hangs)
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn look_within<T: Send + 'static>(limit: Duration, look: impl FnOnce(
 
 /// Why there is no result.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Unasked {
+pub(super) enum ProbeFailure {
     /// It, or one before it, does not return in time.
     Hangs,
     /// The daemon can start no thread.

@@ -50,7 +50,7 @@ pub(super) struct CachedSpace {
 }
 
 /// A reading that is under way. However it ends, the next may begin.
-struct Reading {
+struct SpaceReading {
     cache: Arc<RankedMutex<rank::BranchSpace, CachedSpace>>,
     /// When it began.
     changes: u64,
@@ -58,14 +58,14 @@ struct Reading {
     found: Option<StatVfs>,
 }
 
-impl Reading {
+impl SpaceReading {
     fn of(mut self, online: &Online) -> rustix::io::Result<()> {
         self.found = Some(rustix::fs::fstatvfs(online.root())?);
         Ok(())
     }
 }
 
-impl Drop for Reading {
+impl Drop for SpaceReading {
     fn drop(&mut self) {
         let mut cache = self.cache.lock();
         cache.refreshing = false;
@@ -116,7 +116,7 @@ impl Branch {
             (cache.changes, cache.value.total.0 > 0)
         };
         let made = self.made.load(Ordering::Relaxed);
-        let reading = Reading { cache: Arc::clone(&self.space), changes, made, found: None };
+        let reading = SpaceReading { cache: Arc::clone(&self.space), changes, made, found: None };
         let read = move |online: &Online| reading.of(online);
         match self.online() {
             Some(online) if is_known && online.workers.is_some() => {
@@ -227,10 +227,10 @@ impl Branch {
 mod tests {
     use super::*;
 
-    fn reading(cache: &Arc<RankedMutex<rank::BranchSpace, CachedSpace>>, free: u64) -> Reading {
+    fn reading(cache: &Arc<RankedMutex<rank::BranchSpace, CachedSpace>>, free: u64) -> SpaceReading {
         let mut found = rustix::fs::statvfs("/").unwrap();
         (found.f_frsize, found.f_bavail) = (1, free);
-        Reading { cache: Arc::clone(cache), changes: cache.lock().changes, made: 0, found: Some(found) }
+        SpaceReading { cache: Arc::clone(cache), changes: cache.lock().changes, made: 0, found: Some(found) }
     }
 
     #[test]

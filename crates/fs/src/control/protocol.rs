@@ -31,7 +31,7 @@ pub enum Request {
     /// Where a file would belong that does not exist. Answered with [`Answer::Explain`].
     WhatIf {
         /// The file.
-        file: Supposed,
+        file: HypotheticalFile,
     },
     /// Walk the tree and move what is in the wrong place. Answered with [`Answer::Enforce`].
     Enforce {
@@ -528,7 +528,7 @@ pub struct ExplainPart {
 
 /// A file that does not exist; root's, just made, when it says nothing else.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Supposed {
+pub struct HypotheticalFile {
     /// Its path in the pool, beginning with `/`.
     pub path: Vec<u8>,
     /// Its type.
@@ -558,9 +558,9 @@ pub struct Supposed {
     pub xattrs: BTreeMap<String, String>,
 }
 
-impl Default for Supposed {
-    fn default() -> Supposed {
-        Supposed {
+impl Default for HypotheticalFile {
+    fn default() -> HypotheticalFile {
+        HypotheticalFile {
             path: b"/".to_vec(),
             kind: FileKind::File,
             size: None,

@@ -12,7 +12,7 @@ const DEEPEST: usize = 16;
 
 /// The block devices below a file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Stack {
+pub(crate) struct DeviceStack {
     /// Devices of which it has all.
     whole: BTreeSet<String>,
     /// Disks of which it has partitions.
@@ -21,7 +21,7 @@ pub(crate) struct Stack {
     physical: BTreeSet<String>,
 }
 
-impl Stack {
+impl DeviceStack {
     /// Whether an error of this device, in this partition of it if that is known, is one of the file system's.
     pub(crate) fn has(&self, device: &str, partition: Option<&str>) -> bool {
         if self.whole.contains(device) {
@@ -81,8 +81,8 @@ impl Sysfs {
 
     /// What is below a file system with this number of a device. Where that is no block device's, `source` of its mount
     /// may be one. A btrfs is known by its UUID: the node that was mounted may be gone, and it has other devices.
-    pub(crate) fn below(&self, dev: u64, source: Option<&str>, btrfs: Option<&str>) -> Stack {
-        let mut stack = Stack::default();
+    pub(crate) fn below(&self, dev: u64, source: Option<&str>, btrfs: Option<&str>) -> DeviceStack {
+        let mut stack = DeviceStack::default();
         let members = btrfs.map(|uuid| names(&self.0.join("fs/btrfs").join(uuid).join("devices")));
         if let Some(members) = members.filter(|members| !members.is_empty()) {
             for member in &members {
@@ -99,7 +99,7 @@ impl Sysfs {
         stack
     }
 
-    fn add(&self, stack: &mut Stack, name: &str, depth: usize) {
+    fn add(&self, stack: &mut DeviceStack, name: &str, depth: usize) {
         if depth == 0 || !stack.whole.insert(name.to_owned()) {
             return;
         }
@@ -285,7 +285,7 @@ mod tests {
             assert!(stack.has(device, None), "{device}");
         }
         assert!(stack.has("sdb", Some("sdb2")) && !stack.has("sdb", Some("sdb1")));
-        assert_eq!(below("3-4-5"), Stack::default());
+        assert_eq!(below("3-4-5"), DeviceStack::default());
     }
 
     #[test]
@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn a_file_system_without_a_disk_has_none() {
         let sysfs = Machine::new().sysfs();
-        assert_eq!(sysfs.below(makedev(0, 35), None, None), Stack::default());
-        assert_eq!(sysfs.below(makedev(0, 35), Some("/dev/nowhere/at/all"), None), Stack::default());
-        assert_eq!(sysfs.below(makedev(77, 7), None, None), Stack::default());
+        assert_eq!(sysfs.below(makedev(0, 35), None, None), DeviceStack::default());
+        assert_eq!(sysfs.below(makedev(0, 35), Some("/dev/nowhere/at/all"), None), DeviceStack::default());
+        assert_eq!(sysfs.below(makedev(77, 7), None, None), DeviceStack::default());
     }
 }

@@ -30,7 +30,7 @@ use convert::{
 
 use crate::error::OpError;
 use crate::io::{AttributeChange, has_trusted, without_trusted};
-use crate::names::{Behind, Replace};
+use crate::names::{OldName, Replace};
 use crate::pool::Pool;
 
 pub(crate) use session::{ServeOptions, mount};
@@ -185,7 +185,7 @@ impl Filesystem for Fuse {
     fn rename(&self, _: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
         let Rename { parent, name, new_parent, new_name, flags } = request;
         let whiteout = flags.contains(RenameFlags::WHITEOUT);
-        let behind = if whiteout { Behind::Whiteout } else { Behind::Nothing };
+        let behind = if whiteout { OldName::Whiteout } else { OldName::Nothing };
         let replace = match flags - RenameFlags::WHITEOUT {
             RenameFlags::NOREPLACE => Replace::No,
             RenameFlags::EXCHANGE if !whiteout => Replace::Exchange,

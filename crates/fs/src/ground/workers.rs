@@ -14,7 +14,7 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// How many threads there may be at most.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
+pub(crate) struct ThreadLimits {
     /// Of one pool.
     pub(crate) in_pool: usize,
     /// Of their owner, with all the pools it had whose threads still hang.
@@ -23,9 +23,9 @@ pub(crate) struct Most {
 
 /// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system
 /// is busy, and the others must not wait for those.
-pub(crate) const CALLS: Most = Most { in_pool: 64, in_all: 192 };
+pub(crate) const CALLS: ThreadLimits = ThreadLimits { in_pool: 64, in_all: 192 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
-pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
+pub(crate) const COPIES: ThreadLimits = ThreadLimits { in_pool: 24, in_all: 32 };
 
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
@@ -76,7 +76,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Shared {
     queue: LeafMutex<rank::WorkersQueue, JobQueue>,
     in_all: Arc<AtomicUsize>,
-    most: Most,
+    most: ThreadLimits,
 }
 
 #[derive(Default)]
@@ -111,7 +111,7 @@ enum CallState<T> {
 
 impl Workers {
     /// A pool without threads yet; `in_all` counts the threads of all pools of its owner.
-    pub(crate) fn new(in_all: Arc<AtomicUsize>, most: Most) -> Workers {
+    pub(crate) fn new(in_all: Arc<AtomicUsize>, most: ThreadLimits) -> Workers {
         Workers { shared: Arc::new(Shared { queue: LeafMutex::default(), in_all, most }) }
     }
 
@@ -183,7 +183,8 @@ impl Workers {
                 *state = CallState::Abandoned;
                 return Err(Lost::Closed);
             }
-            let turn = if matches!(*state, CallState::Queued) { CallStage::Queued { progress } } else { CallStage::Running };
+            let turn =
+                if matches!(*state, CallState::Queued) { CallStage::Queued { progress } } else { CallStage::Running };
             let Some(left) = wait(turn) else {
                 *state = CallState::Abandoned;
                 return Err(Lost::TimedOut);
@@ -288,7 +289,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn workers() -> Workers {
-        Workers::new(Arc::default(), Most { in_pool: MANY, in_all: MANY })
+        Workers::new(Arc::default(), ThreadLimits { in_pool: MANY, in_all: MANY })
     }
 
     /// As many calls at once as there may be threads.

@@ -40,7 +40,7 @@ use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 
 use number::{FOREIGN_DEVICES, Range};
 use shard::Shard;
-use sum::Sum;
+use sum::LogSummary;
 
 pub use heat::{HeatKey, Heats};
 pub use record::{Decoded, HeaderError, InodeEntry, Record, decode};
@@ -81,7 +81,7 @@ pub enum InodeMapError {
 pub struct InodeMap {
     /// By slot, in two levels: 128 times 128.
     shards: Box<[OnceLock<Row>]>,
-    foreign: RankedRwLock<rank::InodeForeign, Foreign>,
+    foreign: RankedRwLock<rank::InodeForeign, ForeignDevices>,
     /// Who has a number that is a hash: the first who asked.
     hashed: RankedMutex<rank::InodeHashed, FxHashMap<u64, BackingKey>>,
     /// Lent numbers that are not in the range of a slot.
@@ -97,7 +97,7 @@ const ROW: usize = 128;
 
 /// Indices of foreign devices.
 #[derive(Debug, Default)]
-struct Foreign {
+struct ForeignDevices {
     index: FxHashMap<(u16, u64), u16>,
     used: FxHashSet<u16>,
 }
@@ -341,7 +341,7 @@ impl InodeMap {
         let kind = mounts::fs_kind(hidden)?;
         let lasting = mounts::has_lasting_inodes(&kind.fs_type);
         let of = |records: &[Record]| {
-            let mut sum = Sum::of(slot, records);
+            let mut sum = LogSummary::of(slot, records);
             if !lasting {
                 // They speak of inode numbers that other files have now.
                 sum.entries.clear();
@@ -368,7 +368,7 @@ impl InodeMap {
     pub fn load_read_only(&self, slot: u16, root: BorrowedFd<'_>) -> Result<(), InodeMapError> {
         let records = log::read_only(root)?;
         let mut holders = self.holders.lock();
-        self.take_in(&mut holders, slot, Sum::of(slot, &records), false);
+        self.take_in(&mut holders, slot, LogSummary::of(slot, &records), false);
         Ok(())
     }
 
@@ -384,7 +384,7 @@ impl InodeMap {
     }
 
     /// Joins what a log says with what is known.
-    fn take_in(&self, holders: &mut Holders, slot: u16, sum: Sum, keeps_log: bool) {
+    fn take_in(&self, holders: &mut Holders, slot: u16, sum: LogSummary, keeps_log: bool) {
         let shard = self.shard(slot);
         let mut kept = Vec::with_capacity(sum.entries.len());
         let mut beaten = Vec::new();

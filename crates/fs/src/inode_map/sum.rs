@@ -7,7 +7,7 @@ use super::record::{InodeEntry, Record};
 
 /// The end of a log: what is true of a branch now.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
+pub(super) struct LogSummary {
     slot: u16,
     pub(super) entries: FxHashMap<(u64, u64), InodeEntry>,
     pub(super) lent: FxHashSet<u64>,
@@ -15,10 +15,10 @@ pub(super) struct Sum {
     pub(super) counter: u64,
 }
 
-impl Sum {
+impl LogSummary {
     /// Adds up the log of the branch with this slot.
-    pub(super) fn of(slot: u16, records: &[Record]) -> Sum {
-        let mut sum = Sum { slot, ..Sum::default() };
+    pub(super) fn of(slot: u16, records: &[Record]) -> LogSummary {
+        let mut sum = LogSummary { slot, ..LogSummary::default() };
         sum.add(records);
         sum
     }

@@ -19,7 +19,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::control::protocol::{BalanceSummary, EnforceSummary, MemberShare, Progress, Purpose};
 use crate::error::Error;
 use crate::migrate::Migrations;
-use crate::migrate::enforce::{Judge, VisitedFile, WalkOptions, WalkScope};
+use crate::migrate::enforce::{PlacementOverride, VisitedFile, WalkOptions, WalkScope};
 use crate::node::Backing;
 
 /// What its moves are put down to.
@@ -36,20 +36,20 @@ pub(crate) struct Balance {
 }
 
 /// The members that are evened out, of a group.
-struct Evened {
+struct BalancedMembers {
     group: Group,
     members: Vec<BranchId>,
 }
 
 /// The first walk: it notes what is on the members.
-struct Noting {
-    evened: Evened,
+struct BalanceInventory {
+    evened: BalancedMembers,
     inventory: Inventory<Backing>,
 }
 
 /// The second walk: the files of a plan move.
-struct Moving {
-    evened: Evened,
+struct BalanceMover {
+    evened: BalancedMembers,
     moves: Moves<Backing>,
 }
 
@@ -63,7 +63,7 @@ impl Migrations {
         let evened = self.evened(&balance.group)?;
         let members = evened.members.clone();
         let mut summary = BalanceSummary { members: self.shares(&members), ..BalanceSummary::default() };
-        let mut noting = Noting { evened, inventory: Inventory::new(members.len()) };
+        let mut noting = BalanceInventory { evened, inventory: Inventory::new(members.len()) };
         let (bandwidth, purpose) = (balance.bandwidth, Purpose::Balance);
         let look = WalkOptions { dry_run: true, bandwidth, purpose, ..WalkOptions::default() };
         let looked = self.walk_by(look, &WalkScope::Whole, Some(&mut noting), tell);
@@ -71,8 +71,8 @@ impl Migrations {
         if looked.stopped {
             return Ok(summary);
         }
-        let Noting { evened, inventory } = noting;
-        let mut moving = Moving { evened, moves: inventory.plan(&self.room(&members), balance.within) };
+        let BalanceInventory { evened, inventory } = noting;
+        let mut moving = BalanceMover { evened, moves: inventory.plan(&self.room(&members), balance.within) };
         let bytes = moving.moves.bytes;
         summary.bytes_planned = bytes;
         if bytes.0 > 0 {
@@ -88,7 +88,7 @@ impl Migrations {
     }
 
     /// A group, and those of its members that can be evened out.
-    fn evened(&self, name: &str) -> Result<Evened, Error> {
+    fn evened(&self, name: &str) -> Result<BalancedMembers, Error> {
         let active = self.placement.rules.load();
         let Some(group) = active.rules.groups().iter().find(|group| group.name == name) else {
             let known = active.rules.groups().iter().map(|group| group.name.clone()).collect();
@@ -108,7 +108,7 @@ impl Migrations {
         if members.len() < 2 {
             return Err(Error::NothingToBalance { group: name.to_owned() });
         }
-        Ok(Evened { group: group.clone(), members })
+        Ok(BalancedMembers { group: group.clone(), members })
     }
 
     fn shares(&self, members: &[BranchId]) -> Vec<MemberShare> {
@@ -178,7 +178,7 @@ fn take_over(summary: &mut BalanceSummary, walk: &EnforceSummary) {
     summary.files_left = walk.files_left;
 }
 
-impl Evened {
+impl BalancedMembers {
     fn place(&self, branch: BranchId) -> Option<usize> {
         self.members.iter().position(|member| *member == branch)
     }
@@ -190,7 +190,7 @@ impl Evened {
 }
 
 /// Nothing moves; it is noted what could.
-impl Judge for Noting {
+impl PlacementOverride for BalanceInventory {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -206,7 +206,7 @@ impl Judge for Noting {
     }
 }
 
-impl Judge for Moving {
+impl PlacementOverride for BalanceMover {
     fn name(&self) -> &'static str {
         NAME
     }

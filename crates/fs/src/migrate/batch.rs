@@ -22,14 +22,15 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace, ReservedSpace};
+use crate::migrate::moving::{BatchedMove, MoveControl, MoveReason, MovedLink, NotMoved, ReservedSpace};
 use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
-    Batch, BatchFile, BranchUuid, Copied, CopiesSync, Durability, MOST_FILES, MOST_PATH_BYTES, Parked, RelocateError,
+    Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked,
+    RelocateError,
 };
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// Bytes of a batch at most.
 pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
@@ -71,11 +72,11 @@ struct Member<'a> {
     link: MovedLink,
     path: Vec<u8>,
     temp: OsString,
-    copied: Copied,
+    copied: DurableCopy,
 }
 
 /// How a file takes part in a batch.
-enum Joins<'a> {
+enum BatchRole<'a> {
     /// It is copied. With directories that were made for it, and are to be synced.
     Member(Box<Member<'a>>, MadeDirs),
     /// Not at all: it moves by itself.
@@ -94,8 +95,8 @@ impl Migrations {
         &self,
         nodes: &[Arc<Node>],
         target: BranchId,
-        cause: Cause,
-        pace: Pace<'_>,
+        cause: MoveReason,
+        pace: MoveControl<'_>,
     ) -> Vec<MoveResult> {
         // `None`: it is still to move, by itself.
         let mut done: Vec<Option<MoveResult>> = nodes.iter().map(|_| None).collect();
@@ -109,8 +110,8 @@ impl Migrations {
     fn move_together(
         &self,
         nodes: &[Arc<Node>],
-        (target, cause): (BranchId, Cause),
-        pace: Pace<'_>,
+        (target, cause): (BranchId, MoveReason),
+        pace: MoveControl<'_>,
         done: &mut [Option<MoveResult>],
     ) -> Option<usize> {
         if nodes.len() < 2 {
@@ -120,7 +121,7 @@ impl Migrations {
         let is_ordered = |end: &BatchEnd| self.write_back.flusher_of_branch(end.branch.id).is_some();
         let batch = ends.batch([!is_ordered(&ends.from), !is_ordered(&ends.to)])?;
         let turn = self.turn_on_disks([ends.from.branch.id, target], cause, pace).ok()?;
-        let pace = Pace { turn: turn.as_ref(), ..pace };
+        let pace = MoveControl { turn: turn.as_ref(), ..pace };
         let is_shared = nodes.len() >= FEW && !is_ordered(&ends.to);
         // Before the first copy.
         let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
@@ -132,9 +133,9 @@ impl Migrations {
             let joined =
                 if is_stopped { Err(NotMoved::Stopped) } else { self.join(node, &ends, (cause, pace), is_shared) };
             match joined {
-                Ok(Joins::Member(member, unsynced)) => gathered.add(looked, *member, unsynced),
-                Ok(Joins::Alone) => {}
-                Ok(Joins::There) => *done = Some(Ok(ByteSize(0))),
+                Ok(BatchRole::Member(member, unsynced)) => gathered.add(looked, *member, unsynced),
+                Ok(BatchRole::Alone) => {}
+                Ok(BatchRole::There) => *done = Some(Ok(ByteSize(0))),
                 Err(why) => *done = Some(Err(why)),
             }
             looked += 1;
@@ -165,17 +166,17 @@ impl Migrations {
         &self,
         node: &'a Arc<Node>,
         ends: &BatchEnds,
-        (cause, pace): (Cause, Pace<'a>),
+        (cause, pace): (MoveReason, MoveControl<'a>),
         is_shared: bool,
-    ) -> Result<Joins<'a>, NotMoved> {
+    ) -> Result<BatchRole<'a>, NotMoved> {
         let cancel = Arc::new(AtomicBool::new(false));
         let begun = self.begin_move(node, ends.to.branch.id, cause, &cancel)?;
-        let Some((backing, names)) = begun else { return Ok(Joins::There) };
+        let Some((backing, names)) = begun else { return Ok(BatchRole::There) };
         let durability = if is_shared { Durability::Together } else { Durability::Now };
         let (target, online, flag) = (Arc::clone(&ends.to.branch), Arc::clone(&ends.to.online), Arc::clone(&cancel));
         let migration = Migration { node, backing, target, online, cause, pace, cancel: flag, durability };
         let joined = self.copy_member(migration, &names, ends);
-        if !matches!(joined, Ok(Joins::Member(..))) {
+        if !matches!(joined, Ok(BatchRole::Member(..))) {
             end_move(node, &cancel);
         }
         joined
@@ -186,14 +187,14 @@ impl Migrations {
         migration: Migration<'a>,
         names: &NodeNames,
         ends: &BatchEnds,
-    ) -> Result<Joins<'a>, NotMoved> {
+    ) -> Result<BatchRole<'a>, NotMoved> {
         if names.len() != 1 || migration.backing.branch != ends.from.branch.id {
-            return Ok(Joins::Alone);
+            return Ok(BatchRole::Alone);
         }
         let (sources, meta) = self.sources(&migration, names)?;
-        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else { return Ok(Joins::Alone) };
+        let (Some(from), Some((_, name))) = (sources.first(), names.first()) else { return Ok(BatchRole::Alone) };
         if meta.size > LARGE.0 || from.online.epoch != ends.from.online.epoch {
-            return Ok(Joins::Alone);
+            return Ok(BatchRole::Alone);
         }
         let temp = self.tree.temp_name();
         let copied = self.copy_file(&migration, (from, name), &temp)?;
@@ -211,7 +212,7 @@ impl Migrations {
                     path_of(&link.parent, &link.name)
                 };
                 let member = Member { at: 0, migration, link, path, temp, copied };
-                Ok(Joins::Member(Box::new(member), unsynced))
+                Ok(BatchRole::Member(Box::new(member), unsynced))
             }
             Err(why) => {
                 drop_copy(&migration.target, temp);
@@ -243,7 +244,7 @@ impl Migrations {
         let mut taken = ReservedSpace { bytes, files: members.len() as u64 + INTENT };
         let mut moved = Vec::with_capacity(members.len());
         for member in members {
-            let in_batch = InBatch { batch: *batch, path: &member.path, taken };
+            let in_batch = BatchedMove { batch: *batch, path: &member.path, taken };
             let links = std::slice::from_ref(&member.link);
             let result = self.commit_copy(&member.migration, links, &member.temp, &member.copied, Some(&in_batch));
             taken.bytes.0 = taken.bytes.0.saturating_sub(member.copied.bytes.0);
@@ -280,7 +281,7 @@ impl Migrations {
         if let Err(error) = finished {
             to.note_errno(ErrorSource::Sync, error.errno());
             let (to, why) = (to.spec.name.clone(), error.to_string());
-            self.context.warn(Subject::Batch(to.clone()), &Warning::BatchUnfinished { to, why });
+            self.context.warn(WarningSubject::Batch(to.clone()), &Warning::BatchUnfinished { to, why });
         }
     }
 }

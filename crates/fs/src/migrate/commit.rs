@@ -14,7 +14,7 @@ use crate::migrate::copying::Endpoint;
 use crate::migrate::moving::MovedLink;
 use crate::relocate;
 use crate::relocate::{
-    BranchUuid, Call, Decision, Durability, EntryAt, LeftAt, Move, MovedName, RelocateError, Removal, Side,
+    BranchUuid, Call, Decision, Durability, EntryAt, Move, MoveSide, MovedName, RelocateError, Removal, Reversibility,
 };
 
 /// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not
@@ -24,7 +24,7 @@ pub(crate) fn commit_guarded(
     paths: &[Vec<u8>],
     to: Endpoint<'_>,
     temp: &OsStr,
-    copied: &relocate::Copied,
+    copied: &relocate::DurableCopy,
     durability: Durability,
 ) -> Result<Removal, RelocateError> {
     let first = links.first().ok_or(RelocateError::Changed)?;
@@ -76,9 +76,9 @@ pub(crate) fn commit_guarded(
         Err(_) => {}
     }
     match decision.leave() {
-        LeftAt::Open => Err(RelocateError::GivenUp),
-        LeftAt::Ending => Ok(Removal::Unsure { errno: Errno::TIMEDOUT }),
-        LeftAt::Undoing => Err(RelocateError::InDoubt { errno: Errno::TIMEDOUT }),
+        Reversibility::Open => Err(RelocateError::GivenUp),
+        Reversibility::Ending => Ok(Removal::Unsure { errno: Errno::TIMEDOUT }),
+        Reversibility::Undoing => Err(RelocateError::InDoubt { errno: Errno::TIMEDOUT }),
     }
 }
 
@@ -94,7 +94,7 @@ impl CommitWatchdog<'_> {
     fn may_wait(&mut self, queued: bool, decision: &Decision) -> bool {
         let call = decision.call();
         let [target, source] = self.ends;
-        let end = if call.side == Side::Source { source } else { target };
+        let end = if call.side == MoveSide::Source { source } else { target };
         if queued || call != self.seen || !end.online.guarded {
             (self.seen, self.since) = (call, Instant::now());
         }

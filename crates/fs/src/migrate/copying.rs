@@ -21,9 +21,9 @@ use crate::ground::workers;
 use crate::ground::workers::Lost;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{NotMoved, Pace};
+use crate::migrate::moving::{MoveControl, NotMoved};
 use crate::relocate::{Durability, Limits, RelocateError};
-use crate::write_back::{Holds, copy_within_limit};
+use crate::write_back::{CopyLocks, copy_within_limit};
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,15 +48,15 @@ pub(crate) struct CopyOptions<'a> {
     pub(crate) to: Endpoint<'a>,
     /// Set to end it.
     pub(crate) cancel: &'a AtomicBool,
-    pub(crate) pace: Pace<'a>,
+    pub(crate) pace: MoveControl<'a>,
     pub(crate) durability: Durability,
     /// What who copies holds meanwhile; `None`: the flusher is not told of it.
-    pub(crate) flusher_sees: Option<Holds>,
+    pub(crate) flusher_sees: Option<CopyLocks>,
 }
 
 /// What a copy on another thread and who waits for it know of each other.
 #[derive(Default)]
-struct Apart {
+struct CopyControl {
     cancel: AtomicBool,
     signs_of_life: AtomicU64,
 }
@@ -71,7 +71,7 @@ impl Migrations {
     ) -> Result<T, NotMoved> {
         let CopyOptions { from, to, cancel, pace, durability, flusher_sees: holds } = copying;
         let flusher = holds.and_then(|_| self.write_back.flusher_of_branch(to.branch.id));
-        let holds = holds.unwrap_or(Holds::Nothing);
+        let holds = holds.unwrap_or(CopyLocks::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
             let throttle = pace.throttle.map(AsRef::as_ref);
             let gets_on = || {
@@ -90,7 +90,7 @@ impl Migrations {
             let limits = Limits { throttle, stop: Some(&gets_on), rest, durability, ..Limits::new(cancel) };
             return Ok(counted(copy_within_limit(flusher, holds, limits, copy), from, to)?);
         };
-        let apart = Arc::new(Apart::default());
+        let apart = Arc::new(CopyControl::default());
         let (theirs, throttle) = (Arc::clone(&apart), pace.throttle.cloned());
         let run = move || {
             // Asked between any two slices, and while bandwidth is waited for.
@@ -162,7 +162,7 @@ struct CopyWatchdog {
 }
 
 impl CopyWatchdog {
-    fn may_wait(&mut self, queued: bool, apart: &Apart, farewell: Duration) -> bool {
+    fn may_wait(&mut self, queued: bool, apart: &CopyControl, farewell: Duration) -> bool {
         if let Some(ended) = self.ended {
             return ended.elapsed() < farewell;
         }

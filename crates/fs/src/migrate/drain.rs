@@ -12,7 +12,7 @@ use umbrella_units::BranchId;
 
 use crate::branch::Branch;
 use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
-use crate::error::{Error, OpResult, Twice};
+use crate::error::{Error, NameConflict, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::creds::Caller;
 use crate::migrate::{Migrations, WalkOptions};
@@ -133,9 +133,9 @@ pub(crate) struct Leftover {
     /// One of the files, as a path in the pool.
     pub(crate) example: Option<String>,
     /// Files that another branch has too.
-    pub(crate) twice: Option<Twice>,
+    pub(crate) twice: Option<NameConflict>,
     /// Directories here that are files there, or the other way round.
-    pub(crate) clash: Option<Twice>,
+    pub(crate) clash: Option<NameConflict>,
 }
 
 /// One directory, on the branch to be emptied and on those others that have it.
@@ -189,14 +189,14 @@ impl Leftover {
     }
 
     /// A directory here that is a file there keeps no file from leaving, but would be lost with the branch.
-    pub(crate) fn into_example(self) -> (Option<String>, Option<Twice>, Option<Twice>) {
+    pub(crate) fn into_example(self) -> (Option<String>, Option<NameConflict>, Option<NameConflict>) {
         let clash = self.clash.as_ref().map(|clash| clash.here.display().to_string());
         (self.example.or(clash), self.twice, self.clash)
     }
 }
 
-fn note(seen: &mut Option<Twice>, place: &DirPair, other: &DirAt, path: &Path) {
+fn note(seen: &mut Option<NameConflict>, place: &DirPair, other: &DirAt, path: &Path) {
     let on = |dir: &DirAt| dir.branch.spec.path.join(path);
     let hidden = [&place.here, other].iter().any(|dir| dir.branch.settings().hide);
-    seen.get_or_insert_with(|| Twice { names: 0, here: on(&place.here), there: on(other), hidden }).names += 1;
+    seen.get_or_insert_with(|| NameConflict { names: 0, here: on(&place.here), there: on(other), hidden }).names += 1;
 }

@@ -31,18 +31,18 @@ use crate::ground::at::DirAt;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::MoveResult;
-use crate::migrate::enforce::gather::{ToMove, Ways};
+use crate::migrate::enforce::gather::{MisplacedFile, MovesByRoute};
 use crate::migrate::enforce::planned::Planned;
 use crate::migrate::enforce::warm::{MOST_WARM, WarmFile};
-use crate::migrate::moving::{Cause, NotMoved};
+use crate::migrate::moving::{MoveReason, NotMoved};
 use crate::migrate::walks::WalkGuard;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
-use crate::warning::Subject;
+use crate::warning::WarningSubject;
 
 use judge::Target;
-pub(crate) use judge::{Judge, VisitedFile};
+pub(crate) use judge::{PlacementOverride, VisitedFile};
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ struct EnforceWalker<'a> {
     migrations: &'a Migrations,
     walk: WalkOptions,
     /// In place of the rules.
-    judge: Option<&'a mut dyn Judge>,
+    judge: Option<&'a mut dyn PlacementOverride>,
     throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
     tell: &'a mut dyn FnMut(&Progress) -> bool,
@@ -90,7 +90,7 @@ struct EnforceWalker<'a> {
     /// The moves that wait, or that a dry run has told.
     planned: Planned,
     /// Small files that wait for others with the same way.
-    gathered: Ways<'a>,
+    gathered: MovesByRoute<'a>,
     /// Files that move because they are warm: the warmest first, when all are known.
     warm: Selection<WarmFile>,
 }
@@ -101,7 +101,7 @@ impl Migrations {
     pub(crate) fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &WalkScope::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
-            self.context.unwarn(&Subject::Misplaced);
+            self.context.unwarn(&WarningSubject::Misplaced);
         }
         self.revisits.hope_again();
         // What was changed on the branches themselves is seen from now on.
@@ -126,7 +126,7 @@ impl Migrations {
         &'a self,
         walk: WalkOptions,
         part: &'a WalkScope,
-        judge: Option<&'a mut dyn Judge>,
+        judge: Option<&'a mut dyn PlacementOverride>,
         tell: &'a mut dyn FnMut(&Progress) -> bool,
     ) -> EnforceSummary {
         let (root, sought) = match part {
@@ -153,7 +153,7 @@ impl Migrations {
                 walk.only.map(|branch| self.placement.branch_name(branch)),
             ),
             planned: Planned::default(),
-            gathered: Ways::default(),
+            gathered: MovesByRoute::default(),
             warm: Selection::new(ByteSize(u64::MAX), MOST_WARM),
         };
         walker.run(Pinned::again(&self.tree, root));
@@ -353,7 +353,7 @@ impl EnforceWalker<'_> {
             // Since it was looked at it was moved, or a newer one of its name came.
             Ok(file) if file.node.file().is_some_and(|file| file.state.read().backing.branch == target) => {}
             Ok(file) => {
-                let found = ToMove { file, dir: Arc::clone(dir), name, meta: *meta, event };
+                let found = MisplacedFile { file, dir: Arc::clone(dir), name, meta: *meta, event };
                 self.gather([copy.id(), target], found);
             }
             Err(error) => self.note_unless_gone((dir, &name), meta, event, Err(NotMoved::from(error))),
@@ -514,9 +514,11 @@ impl EnforceWalker<'_> {
                 .partition(Result::is_ok);
             let moved = match (pinned.iter().flatten().next(), missed.iter().find(|missed| !is_gone(missed))) {
                 (Some(_), _) if warmth.is_some() && !self.migrations.placement.may_move_by_heat() => continue,
-                (Some(file), _) => {
-                    self.transfer(&file.node, target, if warmth.is_some() { Cause::Warm } else { Cause::Rule })
-                }
+                (Some(file), _) => self.transfer(
+                    &file.node,
+                    target,
+                    if warmth.is_some() { MoveReason::Warm } else { MoveReason::Rule },
+                ),
                 (None, Some(Err(error))) => Err(NotMoved::from(*error)),
                 (None, _) => continue,
             };

@@ -49,7 +49,7 @@ pub(crate) use commit::COMMIT_PATIENCE;
 pub use enforce::WalkOptions;
 pub(crate) use mover::{MOVERS, is_due};
 pub(crate) use moving::NotMoved;
-pub(crate) use moving::{Cause, MoveSeqGuard, Pace, show};
+pub(crate) use moving::{MoveControl, MoveReason, MoveSeqGuard, show};
 
 /// See the module.
 pub(crate) struct Migrations {

@@ -26,10 +26,10 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::batch::MoveResult;
-use crate::migrate::moving::{Cause, NotMoved, Pace, show};
+use crate::migrate::moving::{MoveControl, MoveReason, NotMoved, show};
 use crate::node::{Node, NodeId};
 use crate::relocate::MOST_FILES;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
@@ -317,7 +317,7 @@ impl Migrations {
 
     /// Moves files where they belong now, those with the same way together.
     fn move_taken(&self, waiting: Vec<QueuedMove>) {
-        let mut ways: BTreeMap<([BranchId; 2], Cause), Vec<QueuedMove>> = BTreeMap::new();
+        let mut ways: BTreeMap<([BranchId; 2], MoveReason), Vec<QueuedMove>> = BTreeMap::new();
         for waiting in waiting {
             match self.evaluate_again(&waiting.node) {
                 Some(way) => ways.entry(way).or_default().push(waiting),
@@ -326,7 +326,7 @@ impl Migrations {
         }
         for (([_, target], cause), mut waiting) in ways {
             while !waiting.is_empty() {
-                if cause == Cause::Warm && !self.placement.may_move_by_heat() {
+                if cause == MoveReason::Warm && !self.placement.may_move_by_heat() {
                     // A later close, or the enforcer, finds them.
                     waiting.drain(..).for_each(|waiting| self.end_turn(waiting, Requeue::Over));
                     break;
@@ -336,7 +336,7 @@ impl Migrations {
         }
     }
 
-    fn move_first_of(&self, waiting: &mut Vec<QueuedMove>, (target, cause): (BranchId, Cause)) {
+    fn move_first_of(&self, waiting: &mut Vec<QueuedMove>, (target, cause): (BranchId, MoveReason)) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
         let moved = self.until_the_end(|pace| self.transfer_first(&nodes, target, cause, pace));
         let rest = waiting.split_off(moved.len().min(waiting.len()));
@@ -391,7 +391,7 @@ impl Migrations {
 
     /// Where a queued file is, and where it belongs now and may go, and why: since it was queued it may have changed
     /// again.
-    pub(super) fn evaluate_again(&self, node: &Arc<Node>) -> Option<([BranchId; 2], Cause)> {
+    pub(super) fn evaluate_again(&self, node: &Arc<Node>) -> Option<([BranchId; 2], MoveReason)> {
         let meta = {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node).ok()?.meta
@@ -400,9 +400,9 @@ impl Migrations {
         let decision = self.placement.decide(&node.rule_path(), &meta, &branch);
         let Choice::Place(target) = decision.choice else { return None };
         if !self.placement.rules.load().rules.promotes(decision.entry) {
-            return Some(([branch.id, target], Cause::Rule));
+            return Some(([branch.id, target], MoveReason::Rule));
         }
-        self.placement.may_move_by_heat().then_some(([branch.id, target], Cause::Warm))
+        self.placement.may_move_by_heat().then_some(([branch.id, target], MoveReason::Warm))
     }
 
     fn move_queued(&self, node: &Arc<Node>) -> Requeue {
@@ -412,9 +412,9 @@ impl Migrations {
     }
 
     /// Runs moves that are given up when the pool ends.
-    fn until_the_end<T>(&self, run: impl FnOnce(Pace<'_>) -> T) -> T {
+    fn until_the_end<T>(&self, run: impl FnOnce(MoveControl<'_>) -> T) -> T {
         let stop = || self.context.is_stopping();
-        run(Pace { stop: Some(&stop), ..Pace::default() })
+        run(MoveControl { stop: Some(&stop), ..MoveControl::default() })
     }
 
     fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Requeue {
@@ -444,7 +444,7 @@ impl Migrations {
                 }
                 let (path, to) = (show(node), self.placement.branch_name(target));
                 let warning = Warning::NotMoved { path: path.clone(), to, why: why.to_string() };
-                self.context.warn(Subject::Move(path), &warning);
+                self.context.warn(WarningSubject::Move(path), &warning);
             }
         }
         Requeue::Over
@@ -456,8 +456,8 @@ impl Migrations {
         &self,
         node: &Arc<Node>,
         target: BranchId,
-        cause: Cause,
-        pace: Pace<'_>,
+        cause: MoveReason,
+        pace: MoveControl<'_>,
         patience: Duration,
     ) -> Result<ByteSize, NotMoved> {
         let until = Instant::now() + patience;
@@ -478,7 +478,7 @@ impl Migrations {
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
-        match self.transfer_patiently(node, target, Cause::Full, Pace::default(), Duration::from_secs(1)) {
+        match self.transfer_patiently(node, target, MoveReason::Full, MoveControl::default(), Duration::from_secs(1)) {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated) => {
                 Err(OpError::Sys(rustix::io::Errno::BUSY))

@@ -18,13 +18,13 @@ use crate::ground::kernel_cache::KernelCache;
 use crate::migrate::disk_turns::DiskTurn;
 use crate::node::Node;
 use crate::relocate;
-use crate::relocate::{Batch, Copied, Durability, EntryAt, MovedName, RelocateError, Removal, Throttle};
+use crate::relocate::{Batch, Durability, DurableCopy, EntryAt, MovedName, RelocateError, Removal, Throttle};
 use crate::tree::dirs::modified_at;
-use crate::write_back::Holds;
+use crate::write_back::CopyLocks;
 
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
+pub(crate) enum MoveReason {
     /// A rule says so. Not while somebody writes.
     Rule,
     /// A rule wants it because it is warm. Not while somebody writes.
@@ -37,36 +37,36 @@ pub(crate) enum Cause {
     Staged,
 }
 
-impl Cause {
+impl MoveReason {
     /// Why a file moves that leaves the staging area. What is not synced on its way needs a little room in the area,
     /// for its intent; where that is full, it leaves as from any full branch.
-    pub(crate) fn of_leaving(area: &Area) -> Cause {
-        if area.spec.volatile && area.has_room_for_intents() { Cause::Staged } else { Cause::Full }
+    pub(crate) fn of_leaving(area: &Area) -> MoveReason {
+        if area.spec.volatile && area.has_room_for_intents() { MoveReason::Staged } else { MoveReason::Full }
     }
 
     /// Nobody waits for the move.
     pub(crate) fn is_background(self) -> bool {
-        matches!(self, Cause::Rule | Cause::Warm | Cause::Evict)
+        matches!(self, MoveReason::Rule | MoveReason::Warm | MoveReason::Evict)
     }
 
     pub(crate) fn durability(self) -> Durability {
         match self {
-            Cause::Rule | Cause::Warm | Cause::Evict | Cause::Full => Durability::Now,
-            Cause::Staged => Durability::Begun,
+            MoveReason::Rule | MoveReason::Warm | MoveReason::Evict | MoveReason::Full => Durability::Now,
+            MoveReason::Staged => Durability::Begun,
         }
     }
 
-    pub(crate) fn holds(self) -> Holds {
+    pub(crate) fn holds(self) -> CopyLocks {
         match self {
-            Cause::Rule | Cause::Warm | Cause::Evict => Holds::Nothing,
-            Cause::Full | Cause::Staged => Holds::Locks,
+            MoveReason::Rule | MoveReason::Warm | MoveReason::Evict => CopyLocks::Nothing,
+            MoveReason::Full | MoveReason::Staged => CopyLocks::Locks,
         }
     }
 }
 
 /// What holds a move back, if anything does.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Pace<'a> {
+pub(crate) struct MoveControl<'a> {
     pub(crate) throttle: Option<&'a Arc<Throttle>>,
     /// Asked again and again during the copy; true drops what was copied.
     pub(crate) stop: Option<&'a dyn Fn() -> bool>,
@@ -89,7 +89,7 @@ pub(crate) struct MovedLink {
 
 impl MovedLink {
     /// As [`relocate::verify_unchanged`], wherever the source may hang.
-    pub(crate) fn verify_unchanged(&self, copied: &relocate::Copied) -> Result<(), NotMoved> {
+    pub(crate) fn verify_unchanged(&self, copied: &relocate::DurableCopy) -> Result<(), NotMoved> {
         let (dir, name, copied) = (Arc::clone(&self.from.fd), self.name.clone(), copied.clone());
         let verify =
             move |_: &Online| Ok(relocate::verify_unchanged(EntryAt { dir: dir.as_fd(), name: &name }, &copied));
@@ -119,7 +119,7 @@ pub(crate) struct ReservedSpace {
 }
 
 /// A file's turn in its batch.
-pub(crate) struct InBatch<'a> {
+pub(crate) struct BatchedMove<'a> {
     pub(crate) batch: Batch<'a>,
     /// What the intent says of it.
     pub(crate) path: &'a [u8],
@@ -127,8 +127,13 @@ pub(crate) struct InBatch<'a> {
     pub(crate) taken: ReservedSpace,
 }
 
-impl InBatch<'_> {
-    pub(crate) fn commit(&self, link: &MovedLink, temp: &OsStr, copied: &Copied) -> Result<Removal, RelocateError> {
+impl BatchedMove<'_> {
+    pub(crate) fn commit(
+        &self,
+        link: &MovedLink,
+        temp: &OsStr,
+        copied: &DurableCopy,
+    ) -> Result<Removal, RelocateError> {
         let at = |dir| EntryAt { dir, name: &link.name };
         let name = MovedName { source: at(link.from.fd.as_fd()), target: at(link.to.fd.as_fd()), path: self.path };
         self.batch.place_and_park(name, temp, copied).map(|()| Removal::Done)

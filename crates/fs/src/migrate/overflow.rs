@@ -12,7 +12,7 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::mover::FIRST_RETRY;
-use crate::migrate::moving::{Cause, NotMoved, Pace};
+use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
 use crate::node::{DataPath, Handle};
 
 /// How long it begins anew while attributes or names change, or somebody has the file open past the mount.
@@ -38,7 +38,7 @@ impl Migrations {
         let path = self.placement.deciding_path(node, &meta);
         if let Choice::Place(target) = self.placement.decide(&path, &meta, &here.branch).choice {
             // One that cannot move now is judged again when it is closed.
-            let _stays = self.transfer(node, target, Cause::Full, Pace::default());
+            let _stays = self.transfer(node, target, MoveReason::Full, MoveControl::default());
         }
     }
 
@@ -62,7 +62,7 @@ impl Migrations {
         }
         here.branch.invalidate_space();
         let area = self.staged.area.as_ref().filter(|area| area.branch.id == branch);
-        let (staged, cause) = (area.is_some(), area.map_or(Cause::Full, |area| Cause::of_leaving(area)));
+        let (staged, cause) = (area.is_some(), area.map_or(MoveReason::Full, |area| MoveReason::of_leaving(area)));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let (begun, mut want) = (Instant::now(), None);
         loop {
@@ -81,7 +81,7 @@ impl Migrations {
             let moved = if unlinked {
                 self.transfer_unnamed(node, &here, target)
             } else {
-                self.transfer(node, target, cause, Pace::default())
+                self.transfer(node, target, cause, MoveControl::default())
             };
             match moved {
                 Ok(_) if staged => {

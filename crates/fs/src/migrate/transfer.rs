@@ -35,13 +35,13 @@ use crate::migrate::commit::commit_guarded;
 use crate::migrate::copying::{CopyOptions, Endpoint, TempCopy};
 use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{
-    Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, ReservedSpace, show,
+    BatchedMove, MoveControl, MoveReason, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, ReservedSpace, show,
 };
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
-use crate::warning::Subject;
+use crate::warning::WarningSubject;
 
 /// One move of one file.
 pub(crate) struct Migration<'a> {
@@ -51,8 +51,8 @@ pub(crate) struct Migration<'a> {
     /// Its new branch, as it is while the move lasts.
     pub(crate) target: Arc<Branch>,
     pub(crate) online: Arc<Online>,
-    pub(crate) cause: Cause,
-    pub(crate) pace: Pace<'a>,
+    pub(crate) cause: MoveReason,
+    pub(crate) pace: MoveControl<'a>,
     /// Set by whoever changes the file meanwhile.
     pub(crate) cancel: Arc<AtomicBool>,
     /// Of the copy, and of the directories that are made for it.
@@ -78,12 +78,12 @@ impl Migrations {
         &self,
         node: &Arc<Node>,
         target: BranchId,
-        cause: Cause,
-        pace: Pace<'_>,
+        cause: MoveReason,
+        pace: MoveControl<'_>,
     ) -> Result<ByteSize, NotMoved> {
         let from = node.file().ok_or(NotMoved::Busy("it is a directory"))?.state.read().backing.branch;
         let turn = self.turn_on_disks([from, target], cause, pace)?;
-        let pace = Pace { turn: turn.as_ref(), ..pace };
+        let pace = MoveControl { turn: turn.as_ref(), ..pace };
         if from != target {
             self.refuse_mapped(node, cause)?;
         }
@@ -110,8 +110,8 @@ impl Migrations {
     pub(crate) fn turn_on_disks(
         &self,
         [from, to]: [BranchId; 2],
-        cause: Cause,
-        pace: Pace<'_>,
+        cause: MoveReason,
+        pace: MoveControl<'_>,
     ) -> Result<Option<DiskTurn<'_>>, NotMoved> {
         if !cause.is_background() || from == to {
             return Ok(None);
@@ -134,7 +134,7 @@ impl Migrations {
         &self,
         node: &Arc<Node>,
         target: BranchId,
-        cause: Cause,
+        cause: MoveReason,
         cancel: &Arc<AtomicBool>,
     ) -> Result<Option<MoveBegun>, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
@@ -152,7 +152,7 @@ impl Migrations {
 
     /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is
     /// committed.
-    fn refuse_mapped(&self, node: &Arc<Node>, cause: Cause) -> Result<(), NotMoved> {
+    fn refuse_mapped(&self, node: &Arc<Node>, cause: MoveReason) -> Result<(), NotMoved> {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
         may_move(&mut state, cause)?;
@@ -247,11 +247,11 @@ impl Migrations {
     }
 
     /// After a move.
-    pub(crate) fn note_moved(&self, migration: &Migration<'_>, links: &[MovedLink], copied: &relocate::Copied) {
+    pub(crate) fn note_moved(&self, migration: &Migration<'_>, links: &[MovedLink], copied: &relocate::DurableCopy) {
         let Migration { node, target, cause, pace, .. } = migration;
         let Some(first) = links.first() else { return };
         self.placement.note_used(target.id);
-        if *cause == Cause::Staged {
+        if *cause == MoveReason::Staged {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {
@@ -261,7 +261,7 @@ impl Migrations {
         } else {
             self.context.count(Metric::Relocations);
             self.context.metrics.add(Metric::RelocationBytes, copied.bytes.0);
-            if *cause == Cause::Warm {
+            if *cause == MoveReason::Warm {
                 self.context.count(Metric::Promotions);
                 self.context.metrics.add(Metric::PromotionBytes, copied.bytes.0);
                 self.placement.note_moved_by_heat(copied.bytes);
@@ -269,7 +269,7 @@ impl Migrations {
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&Subject::Move(show(node)));
+        self.context.unwarn(&WarningSubject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // Who looked at the directories meanwhile saw them change.
         for link in links {
@@ -317,12 +317,12 @@ impl Migrations {
         migration: &Migration<'_>,
         (from, name): (&DirAt, &OsStr),
         temp_name: &OsStr,
-    ) -> Result<relocate::Copied, NotMoved> {
+    ) -> Result<relocate::DurableCopy, NotMoved> {
         let Migration { cause, cancel, pace, durability, .. } = migration;
         let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
         let from = Endpoint { branch: &from.branch, online: &from.online };
         // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
-        let flusher_sees = (*cause != Cause::Staged).then(|| cause.holds());
+        let flusher_sees = (*cause != MoveReason::Staged).then(|| cause.holds());
         let copying =
             CopyOptions { from, to: migration.to(), cancel, pace: *pace, durability: *durability, flusher_sees };
         let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
@@ -364,7 +364,7 @@ impl Migrations {
         let names = paths.iter().map(Vec::as_slice);
         let path = active.rules.deciding_name(names, &facts, &views, Some(&resident)).unwrap_or(path);
         let facts = FileFacts { path, ..facts };
-        if migration.cause == Cause::Evict {
+        if migration.cause == MoveReason::Evict {
             return Ok(active.rules.may_be_on(&facts, &views, &resident, target));
         }
         let around = self.placement.around(&active);
@@ -380,8 +380,8 @@ impl Migrations {
         migration: &Migration<'_>,
         links: &[MovedLink],
         temp: &OsStr,
-        copied: &relocate::Copied,
-        in_batch: Option<&InBatch<'_>>,
+        copied: &relocate::DurableCopy,
+        in_batch: Option<&BatchedMove<'_>>,
     ) -> Result<(), NotMoved> {
         let Migration { node, backing, target, cause, cancel, .. } = migration;
         let (backing, cause, patience) = (*backing, *cause, migration.pace.patience);
@@ -469,7 +469,7 @@ impl Migrations {
                 return Err(error.into());
             }
         }
-        if cause == Cause::Evict {
+        if cause == MoveReason::Evict {
             self.placement.note_evicted(node);
         }
         if stays_away {
@@ -533,13 +533,13 @@ pub(crate) fn reopen_all(
 }
 
 /// Whether the file may move now; otherwise it is judged again when it is closed.
-fn may_move(state: &mut FileState, cause: Cause) -> Result<(), NotMoved> {
+fn may_move(state: &mut FileState, cause: MoveReason) -> Result<(), NotMoved> {
     let may = may_move_now(state, cause);
     state.needs_evaluation |= may.is_err();
     may
 }
 
-fn may_move_now(state: &FileState, cause: Cause) -> Result<(), NotMoved> {
+fn may_move_now(state: &FileState, cause: MoveReason) -> Result<(), NotMoved> {
     if state.unlinked || state.names.is_empty() {
         return Err(NotMoved::Busy("it has no name"));
     }
@@ -549,7 +549,7 @@ fn may_move_now(state: &FileState, cause: Cause) -> Result<(), NotMoved> {
     if cause.is_background() && state.writers > 0 {
         return Err(NotMoved::Busy("it is open for writing"));
     }
-    if cause == Cause::Evict && state.handles.iter().any(|handle| handle.strong_count() > 0) {
+    if cause == MoveReason::Evict && state.handles.iter().any(|handle| handle.strong_count() > 0) {
         return Err(NotMoved::Busy("it is open"));
     }
     Ok(())

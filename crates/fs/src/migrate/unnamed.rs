@@ -18,12 +18,12 @@ use crate::ground::at::FileAt;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::copying::{CopyOptions, Endpoint, TempCopy};
-use crate::migrate::moving::{NotMoved, Pace};
+use crate::migrate::moving::{MoveControl, NotMoved};
 use crate::migrate::transfer::{drop_copy, reopen_all};
 use crate::node::{Backing, FileState, Handle, Node, key_of};
 use crate::relocate;
-use crate::relocate::{Copied, Durability, EntryAt, Fingerprint, Limits, RelocateError};
-use crate::write_back::Holds;
+use crate::relocate::{Durability, DurableCopy, EntryAt, Fingerprint, Limits, RelocateError};
+use crate::write_back::CopyLocks;
 
 /// A finished copy, and how those who have the file open get at it.
 enum FinishedCopy {
@@ -86,7 +86,7 @@ impl Migrations {
     fn hand_over(
         &self,
         migration: &UnnamedMigration<'_>,
-        copied: &Copied,
+        copied: &DurableCopy,
         made: &FinishedCopy,
     ) -> Result<(), NotMoved> {
         let UnnamedMigration { node, here, backing, to, cancel } = *migration;
@@ -133,16 +133,16 @@ impl Migrations {
         &self,
         migration: &UnnamedMigration<'_>,
         may_be_linked: bool,
-    ) -> Result<(Copied, FinishedCopy), NotMoved> {
+    ) -> Result<(DurableCopy, FinishedCopy), NotMoved> {
         let UnnamedMigration { here, to, cancel, .. } = *migration;
         let abilities = to.branch.abilities();
         let copying = CopyOptions {
             from: Endpoint { branch: &here.branch, online: &here.online },
             to,
             cancel,
-            pace: Pace::default(),
+            pace: MoveControl::default(),
             durability: Durability::Now,
-            flusher_sees: Some(Holds::Locks),
+            flusher_sees: Some(CopyLocks::Locks),
         };
         let (fd, theirs) = (Arc::clone(&here.fd), Arc::clone(to.online));
         if may_be_linked {

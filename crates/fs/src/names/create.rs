@@ -35,7 +35,7 @@ use crate::metrics::Metric;
 use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
-use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
+use crate::rights::{ACCESS, DEFAULT, SET_GID, ShownRights, inherited, mode_alone};
 use crate::tree::lookup::{MergedEntry, file_state};
 use crate::tree::orphans::NewEntry;
 use crate::tree::{Attr, is_reserved};
@@ -370,7 +370,7 @@ fn set_owner(
 
 /// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass
 /// on something else.
-fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &Shown) -> OpResult<Meta> {
+fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &ShownRights) -> OpResult<Meta> {
     let caller = new.caller;
     let inherits = shown.rights.perm & SET_GID != 0;
     let gid = if inherits { shown.rights.gid } else { caller.gid };

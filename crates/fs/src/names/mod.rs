@@ -21,7 +21,7 @@ use crate::staging::Staging;
 use crate::tree::Tree;
 
 pub use rename::Replace;
-pub use several::Behind;
+pub use several::OldName;
 
 /// See the module.
 pub(crate) struct Names {

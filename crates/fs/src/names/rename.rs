@@ -19,7 +19,7 @@ use crate::ground::at::DirAt;
 use crate::ground::locks::WriteGuard;
 use crate::ground::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
-use crate::names::several::{Behind, RenameSide};
+use crate::names::several::{OldName, RenameSide};
 use crate::names::{Names, several};
 use crate::node::{Backing, FileState, Node, NodeId, path_of};
 use crate::tree::is_reserved;
@@ -64,7 +64,7 @@ impl Names {
         to_name: &OsStr,
         replace: Replace,
     ) -> OpResult<()> {
-        self.rename_leaving((parent, name), (to, to_name), replace, Behind::Nothing)
+        self.rename_leaving((parent, name), (to, to_name), replace, OldName::Nothing)
     }
 
     /// Gives an entry another name, and leaves something at the old one.
@@ -73,10 +73,10 @@ impl Names {
         (parent, name): (NodeId, &OsStr),
         (to, to_name): (NodeId, &OsStr),
         replace: Replace,
-        behind: Behind,
+        behind: OldName,
     ) -> OpResult<()> {
         let from = RenameSide { parent: self.tree.dir_node(parent)?, name, behind };
-        let to = RenameSide { parent: self.tree.dir_node(to)?, name: to_name, behind: Behind::Nothing };
+        let to = RenameSide { parent: self.tree.dir_node(to)?, name: to_name, behind: OldName::Nothing };
         if is_reserved(&from.parent, name) || is_reserved(&to.parent, to_name) {
             return Err(OpError::Reserved);
         }
@@ -323,7 +323,7 @@ impl Names {
             }
             // A whiteout waits for nothing: it belongs on a branch.
             if self.branches.is_staging(source.first()?.0.id())
-                && (!is_stageable(to.name, 1) || from.behind == Behind::Whiteout)
+                && (!is_stageable(to.name, 1) || from.behind == OldName::Whiteout)
             {
                 if let Some(other) = &other {
                     self.tree.nodes.release(other, 1);
@@ -535,8 +535,8 @@ fn rename_copies(
 impl RenameSide<'_> {
     fn flags(&self) -> RenameFlags {
         match self.behind {
-            Behind::Nothing => RenameFlags::empty(),
-            Behind::Whiteout => RenameFlags::WHITEOUT,
+            OldName::Nothing => RenameFlags::empty(),
+            OldName::Whiteout => RenameFlags::WHITEOUT,
         }
     }
 }
@@ -546,8 +546,8 @@ impl RenameSide<'_> {
 fn leave_behind(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
     const WHITEOUT_DEVICE: u64 = 0;
     match from.behind {
-        Behind::Nothing => Ok(()),
-        Behind::Whiteout => dir.mknod(from.name, libc::S_IFCHR, 0, WHITEOUT_DEVICE),
+        OldName::Nothing => Ok(()),
+        OldName::Whiteout => dir.mknod(from.name, libc::S_IFCHR, 0, WHITEOUT_DEVICE),
     }
 }
 

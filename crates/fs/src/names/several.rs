@@ -15,14 +15,14 @@ use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
-    BranchCaller, BranchUuid, DirRename, DirSite, Directory, Exchange, Journal, Presence, RelocateError, Removal, Spot,
-    Supersede, Swap,
+    BranchCaller, BranchUuid, DirRename, DirSite, Directory, Exchange, Journal, OwnedEntry, Presence, RelocateError,
+    Removal, Supersede, Swap,
 };
 use crate::spec::STAGING;
 
 /// What a rename leaves at the old name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Behind {
+pub enum OldName {
     /// Nothing.
     Nothing,
     /// A whiteout: overlayfs knows by it that a name of a lower layer is gone.
@@ -33,7 +33,7 @@ pub enum Behind {
 pub(crate) struct RenameSide<'a> {
     pub(crate) parent: Arc<Node>,
     pub(crate) name: &'a OsStr,
-    pub(crate) behind: Behind,
+    pub(crate) behind: OldName,
 }
 
 /// Two directories on one branch, one for each of the two names, and which of the names it has in them.
@@ -45,18 +45,18 @@ pub(crate) struct Site {
 
 /// A branch, as it was when a change of names was made ready: one that went offline since may hang.
 #[derive(Clone)]
-struct Reached {
+struct OnlineBranch {
     branch: Arc<Branch>,
     online: Arc<Online>,
 }
 
-impl Reached {
-    fn of(dir: &DirAt) -> Reached {
-        Reached { branch: Arc::clone(&dir.branch), online: Arc::clone(&dir.online) }
+impl OnlineBranch {
+    fn of(dir: &DirAt) -> OnlineBranch {
+        OnlineBranch { branch: Arc::clone(&dir.branch), online: Arc::clone(&dir.online) }
     }
 }
 
-impl BranchCaller for Reached {
+impl BranchCaller for OnlineBranch {
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,
@@ -78,7 +78,7 @@ pub(crate) fn rename_dir(
 ) -> OpResult<()> {
     let site = |(old, new): &(DirAt, DirAt)| DirSite {
         branch: BranchUuid(old.online.uuid),
-        reach: Reached::of(old),
+        reach: OnlineBranch::of(old),
         from: spot(old, from),
         to: spot(new, to),
     };
@@ -99,7 +99,7 @@ pub(crate) fn rename_dir(
 pub(crate) fn exchange(one: &RenameSide<'_>, other: &RenameSide<'_>, sites: &[Site]) -> OpResult<()> {
     let swap = |site: &Site| Swap {
         branch: BranchUuid(site.one.online.uuid),
-        reach: Reached::of(&site.one),
+        reach: OnlineBranch::of(&site.one),
         one: spot(&site.one, one),
         other: spot(&site.other, other),
         holds: site.holds,
@@ -126,14 +126,14 @@ pub(crate) fn supersede(
 ) -> OpResult<()> {
     let winner = DirSite {
         branch: BranchUuid(dir.online.uuid),
-        reach: Reached::of(dir),
+        reach: OnlineBranch::of(dir),
         from: spot(dir, from),
         to: spot(to_dir, to),
     };
     let done = relocate::supersede(&Supersede {
         winner: &winner,
         loser: BranchUuid(target_dir.online.uuid),
-        loser_reach: &Reached::of(target_dir),
+        loser_reach: &OnlineBranch::of(target_dir),
         replaced: &spot(target_dir, to),
         from_path: &path_of(&from.parent, from.name),
         to_path: &path_of(&to.parent, to.name),
@@ -182,8 +182,8 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
     }
 }
 
-fn spot(dir: &DirAt, end: &RenameSide<'_>) -> Spot {
-    Spot { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
+fn spot(dir: &DirAt, end: &RenameSide<'_>) -> OwnedEntry {
+    OwnedEntry { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 
 /// Those that may hang last: what is left of a change, when one does, is on that alone.
@@ -193,14 +193,14 @@ fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item =
 }
 
 /// Where a change on these branches may be recorded.
-fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<Reached>>> {
+fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<OnlineBranch>>> {
     // A power loss empties the staging area: what it holds of a change that others share is not the place to remember
     // it.
     let lasting = |dir: &DirAt| dir.branch.spec.name != STAGING;
     let any_lasting = branches.iter().any(|dir| lasting(dir));
-    let journal = |dir: &&DirAt| -> OpResult<Journal<Reached>> {
+    let journal = |dir: &&DirAt| -> OpResult<Journal<OnlineBranch>> {
         let hidden = dir.online.hidden.as_ref().ok_or(OpError::Sys(Errno::ROFS))?;
-        Ok(Journal { reach: Reached::of(dir), dir: Arc::clone(&hidden.intents) as Directory })
+        Ok(Journal { reach: OnlineBranch::of(dir), dir: Arc::clone(&hidden.intents) as Directory })
     };
     // None of them may be read-only.
     let all = in_order(branches, |dir| dir).map(|dir| Ok((lasting(dir), journal(dir)?)));

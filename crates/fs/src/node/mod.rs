@@ -24,7 +24,7 @@ use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 use crate::ground::meta::Meta;
 use crate::inode_map::BackingKey;
-use crate::rights::Shown;
+use crate::rights::ShownRights;
 
 pub(crate) use handle::Handle;
 pub use handle::{DataPath, HandleId};
@@ -127,7 +127,7 @@ pub(crate) struct DirState {
 /// Copies of a directory that differ in owner, mode or ACLs, as they were compared last.
 pub(crate) struct Divergence {
     /// What users see.
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownRights,
     /// Whose other attributes users see.
     pub(crate) model: Option<BranchId>,
     /// What each copy was.

@@ -4,7 +4,7 @@
 //! is made in it. So the daemon looks at the modification time of the directory's copy, changes the copy, and sets that
 //! time again. A user may change the copy in between, and their change must show:
 //!
-//! 1. The daemon holds [`Keeping`] from its look until it has set the time.
+//! 1. The daemon holds [`TimesGuard`] from its look until it has set the time.
 //! 2. A user's change ([`DirTimes::changing`]) is made without a lock. Afterwards it is seen whether the daemon was at
 //!    1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
@@ -58,12 +58,12 @@ pub(crate) struct DirTimes {
 }
 
 /// How it was before a look at the times.
-pub(crate) struct TimesLook {
+pub(crate) struct TimesSnapshot {
     rounds: u64,
 }
 
 /// While it lives, no time that a user gives the directory is lost.
-pub(crate) struct Keeping<'a> {
+pub(crate) struct TimesGuard<'a> {
     times: &'a DirTimes,
     _alone: RankedMutexGuard<'a, ()>,
 }
@@ -75,17 +75,17 @@ impl DirTimes {
     }
 
     /// Begins step 1. `None`: somebody else is at it for longer than `patience`.
-    pub(crate) fn keep(&self, patience: Option<Duration>) -> Option<Keeping<'_>> {
+    pub(crate) fn keep(&self, patience: Option<Duration>) -> Option<TimesGuard<'_>> {
         let alone = match patience {
             Some(patience) => self.keeper.try_lock_for(patience)?,
             None => self.keeper.lock(),
         };
         self.rounds.fetch_add(1, Ordering::SeqCst);
-        Some(Keeping { times: self, _alone: alone })
+        Some(TimesGuard { times: self, _alone: alone })
     }
 
     /// Before a look at the times.
-    pub(crate) fn look(&self) -> TimesLook {
+    pub(crate) fn look(&self) -> TimesSnapshot {
         let me = THREAD.with(|number| *number);
         let also = |before| match before {
             NOBODY => Some(me),
@@ -94,11 +94,11 @@ impl DirTimes {
         };
         // An error says that it is known.
         let _known = self.looked.fetch_update(Ordering::SeqCst, Ordering::SeqCst, also);
-        TimesLook { rounds: self.rounds.load(Ordering::SeqCst) }
+        TimesSnapshot { rounds: self.rounds.load(Ordering::SeqCst) }
     }
 
     /// Whether somebody was at step 1 during a look.
-    pub(crate) fn was_kept(&self, look: &TimesLook) -> bool {
+    pub(crate) fn was_kept(&self, look: &TimesSnapshot) -> bool {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }
 
@@ -132,7 +132,7 @@ impl DirTimes {
     }
 }
 
-impl Drop for Keeping<'_> {
+impl Drop for TimesGuard<'_> {
     fn drop(&mut self) {
         self.times.rounds.fetch_add(1, Ordering::SeqCst);
     }

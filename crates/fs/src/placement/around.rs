@@ -5,20 +5,20 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 
 use umbrella_policy::placement::spec::SpreadOrder;
-use umbrella_policy::placement::{Choice, Decision, Held, Surroundings};
+use umbrella_policy::placement::{Choice, Decision, DirUsage, Surroundings};
 use umbrella_units::BranchId;
 
 use crate::placement::{ActiveRules, Placement, holdings};
 
 /// See the module.
-pub(crate) struct Around<'a> {
+pub(crate) struct PoolSurroundings<'a> {
     placement: &'a Placement,
     active: &'a ActiveRules,
 }
 
 impl Placement {
-    pub(crate) fn around<'a>(&'a self, active: &'a ActiveRules) -> Around<'a> {
-        Around { placement: self, active }
+    pub(crate) fn around<'a>(&'a self, active: &'a ActiveRules) -> PoolSurroundings<'a> {
+        PoolSurroundings { placement: self, active }
     }
 
     /// A file was made on a branch, or moved there: groups that take turns go on from it.
@@ -45,14 +45,14 @@ impl Placement {
     }
 }
 
-impl Surroundings for Around<'_> {
+impl Surroundings for PoolSurroundings<'_> {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
         self.placement.branches.get(branch).is_ok_and(|branch| holdings::has_directory(dir, &branch))
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let branch = self.placement.branches.get(branch);
-        branch.map_or_else(|_| Held::default(), |branch| self.placement.holdings.held(dir, &branch))
+        branch.map_or_else(|_| DirUsage::default(), |branch| self.placement.holdings.held(dir, &branch))
     }
 
     fn last_used(&self, group: usize) -> Option<BranchId> {

@@ -14,7 +14,7 @@ use crate::branch::Branch;
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::spec::STAGING;
-use crate::warning::Subject;
+use crate::warning::WarningSubject;
 
 /// Rules in force, with their counters.
 pub(crate) struct ActiveRules {
@@ -89,7 +89,7 @@ impl Placement {
         }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
-            self.context.unwarn(&Subject::List(entry.name.clone()));
+            self.context.unwarn(&WarningSubject::List(entry.name.clone()));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use rustix::fs::FileType;
 use smallvec::SmallVec;
-use umbrella_policy::placement::Held;
+use umbrella_policy::placement::DirUsage;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
@@ -35,14 +35,14 @@ pub(crate) struct Holdings {
 
 struct GroupHoldings {
     since: Instant,
-    on: SmallVec<[(BranchId, Held); 4]>,
+    on: SmallVec<[(BranchId, DirUsage); 4]>,
     /// Where a first file was sent to since.
     begun: Option<BranchId>,
 }
 
 impl Holdings {
     /// What a branch holds below a directory; nothing where it cannot be asked.
-    pub(crate) fn held(&self, dir: &[u8], branch: &Arc<Branch>) -> Held {
+    pub(crate) fn held(&self, dir: &[u8], branch: &Arc<Branch>) -> DirUsage {
         if let Some(held) = self.remembered(dir, branch.id) {
             return held;
         }
@@ -51,13 +51,13 @@ impl Holdings {
         held
     }
 
-    fn remembered(&self, dir: &[u8], branch: BranchId) -> Option<Held> {
+    fn remembered(&self, dir: &[u8], branch: BranchId) -> Option<DirUsage> {
         let dirs = self.dirs.lock();
         let known = dirs.get(dir).filter(|known| known.since.elapsed() < FRESH)?;
         known.on.iter().find(|(on, _)| *on == branch).map(|(_, held)| *held)
     }
 
-    fn remember(&self, dir: &[u8], branch: BranchId, held: Held) {
+    fn remember(&self, dir: &[u8], branch: BranchId, held: DirUsage) {
         let mut dirs = self.dirs.lock();
         if dirs.len() >= MOST {
             dirs.retain(|_, known| known.since.elapsed() < FRESH);
@@ -82,10 +82,10 @@ impl Holdings {
         if let Some(first) = known.begun {
             return first != branch;
         }
-        if known.on.iter().all(|(_, held)| *held == Held::default()) {
+        if known.on.iter().all(|(_, held)| *held == DirUsage::default()) {
             known.begun = Some(branch);
             known.on.retain(|(on, _)| *on != branch);
-            known.on.push((branch, Held { bytes: ByteSize(0), files: 1 }));
+            known.on.push((branch, DirUsage { bytes: ByteSize(0), files: 1 }));
         }
         false
     }
@@ -101,8 +101,8 @@ fn find(dir: &[u8], branch: &Arc<Branch>) -> OpResult<DirAt> {
     parts.map(OsStr::from_bytes).try_fold(DirAt::root(branch)?, |at, part| at.descend(part))
 }
 
-fn look(dir: &[u8], branch: &Arc<Branch>) -> OpResult<Held> {
-    let mut held = Held::default();
+fn look(dir: &[u8], branch: &Arc<Branch>) -> OpResult<DirUsage> {
+    let mut held = DirUsage::default();
     let mut left = MOST_ENTRIES;
     let mut open = vec![find(dir, branch)?];
     while let Some(at) = open.pop() {
@@ -126,19 +126,19 @@ fn look(dir: &[u8], branch: &Arc<Branch>) -> OpResult<Held> {
 mod tests {
     use super::*;
 
-    const FILM: Held = Held { bytes: ByteSize(1), files: 1 };
+    const FILM: DirUsage = DirUsage { bytes: ByteSize(1), files: 1 };
 
     #[test]
     fn a_directory_is_begun_where_its_first_file_was_sent() {
         let holdings = Holdings::default();
         for branch in [BranchId(0), BranchId(1)] {
-            holdings.remember(b"/a", branch, Held::default());
+            holdings.remember(b"/a", branch, DirUsage::default());
         }
         assert!(!holdings.begin(b"/a", BranchId(1)));
         assert!(holdings.begin(b"/a", BranchId(0)), "another was faster");
         assert!(!holdings.begin(b"/a", BranchId(1)));
         assert_eq!(holdings.remembered(b"/a", BranchId(1)).map(|held| held.files), Some(1));
-        assert_eq!(holdings.remembered(b"/a", BranchId(0)), Some(Held::default()));
+        assert_eq!(holdings.remembered(b"/a", BranchId(0)), Some(DirUsage::default()));
     }
 
     #[test]

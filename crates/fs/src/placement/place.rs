@@ -16,7 +16,7 @@ use crate::ground::creds::Caller;
 use crate::ground::meta::{Meta, now};
 use crate::node::{Backing, Node, inode_key};
 use crate::placement::{ActiveRules, Placement};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// One view a branch.
 pub(crate) type Views = SmallVec<[BranchView; 8]>;
@@ -68,7 +68,7 @@ impl Placement {
             on: branch.spec.name.clone(),
             list: self.list_of(entry),
         };
-        self.context.warn(Subject::Misplaced, &warning);
+        self.context.warn(WarningSubject::Misplaced, &warning);
     }
 
     /// No branch of a list could take a file. One line a list, until a file finds room again.
@@ -89,7 +89,7 @@ impl Placement {
             group: group.map(|slot| slot.name.clone()),
             more: (!names_all).then_some(more),
         };
-        self.context.warn(Subject::List(info.name.clone()), &warning);
+        self.context.warn(WarningSubject::List(info.name.clone()), &warning);
     }
 
     /// A list, for people: whose it is, and its branches.
@@ -199,7 +199,7 @@ impl Placement {
         if full.is_some_and(|full| full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed))
             && let Some(info) = active.rules.entries().get(decision.entry.index())
         {
-            self.context.unwarn(&Subject::List(info.name.clone()));
+            self.context.unwarn(&WarningSubject::List(info.name.clone()));
         }
     }
 

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
-use crate::relocate::error::Doing;
-use crate::relocate::fingerprint::{Fingerprint, Seen, look_fd};
+use crate::relocate::error::ErrorContext;
+use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, look_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where
@@ -73,8 +73,8 @@ fn is_late(name: &OsStr) -> bool {
 pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let list = |buf: &mut [u8]| {
         reached(fd, |via| match via {
-            Via::Descriptor(fd) => flistxattr(fd, &mut *buf),
-            Via::Path(path) => listxattr(path, &mut *buf),
+            FileRef::Descriptor(fd) => flistxattr(fd, &mut *buf),
+            FileRef::Path(path) => listxattr(path, &mut *buf),
         })
     };
     let names = match growing(list) {
@@ -96,22 +96,22 @@ pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
 
 fn get_xattr(fd: BorrowedFd<'_>, name: &[u8], buf: &mut [u8]) -> Result<usize, Errno> {
     reached(fd, |via| match via {
-        Via::Descriptor(fd) => fgetxattr(fd, name, &mut *buf),
-        Via::Path(path) => getxattr(path, name, &mut *buf),
+        FileRef::Descriptor(fd) => fgetxattr(fd, name, &mut *buf),
+        FileRef::Path(path) => getxattr(path, name, &mut *buf),
     })
 }
 
 /// How an object is reached.
 #[derive(Clone, Copy)]
-enum Via<'a> {
+enum FileRef<'a> {
     Descriptor(BorrowedFd<'a>),
     Path(&'a str),
 }
 
 /// Makes a call on a descriptor, or, where that is `O_PATH`, on its path.
-fn reached<T>(fd: BorrowedFd<'_>, mut call: impl FnMut(Via<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
-    match call(Via::Descriptor(fd)) {
-        Err(Errno::BADF) => call(Via::Path(&proc_path(fd))),
+fn reached<T>(fd: BorrowedFd<'_>, mut call: impl FnMut(FileRef<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+    match call(FileRef::Descriptor(fd)) {
+        Err(Errno::BADF) => call(FileRef::Path(&proc_path(fd))),
         done => done,
     }
 }
@@ -132,7 +132,7 @@ fn growing(read: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, 
 
 /// Which of a file's attributes are set: those a write leaves alone, or those it drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
+pub(super) enum AttributePass {
     BeforeData,
     AfterData,
 }
@@ -141,14 +141,14 @@ pub(super) enum When {
 pub(super) fn set_xattrs(
     fd: BorrowedFd<'_>,
     xattrs: &Xattrs,
-    when: When,
+    when: AttributePass,
     left_behind: &mut Vec<OsString>,
 ) -> Result<(), RelocateError> {
     let mut lost = Vec::new();
-    for (name, value) in xattrs.iter().filter(|(name, _)| is_late(name) == (when == When::AfterData)) {
+    for (name, value) in xattrs.iter().filter(|(name, _)| is_late(name) == (when == AttributePass::AfterData)) {
         let set = reached(fd, |via| match via {
-            Via::Descriptor(fd) => fsetxattr(fd, name.as_os_str(), value, XattrFlags::empty()),
-            Via::Path(path) => setxattr(path, name.as_os_str(), value, XattrFlags::empty()),
+            FileRef::Descriptor(fd) => fsetxattr(fd, name.as_os_str(), value, XattrFlags::empty()),
+            FileRef::Path(path) => setxattr(path, name.as_os_str(), value, XattrFlags::empty()),
         });
         match set {
             Ok(()) => {}
@@ -176,8 +176,8 @@ pub(super) fn drop_inherited_acl(fd: BorrowedFd<'_>, wanted: &Xattrs) -> Result<
         return Ok(());
     }
     let removed = reached(fd, |via| match via {
-        Via::Descriptor(fd) => fremovexattr(fd, ACL_ACCESS),
-        Via::Path(path) => removexattr(path, ACL_ACCESS),
+        FileRef::Descriptor(fd) => fremovexattr(fd, ACL_ACCESS),
+        FileRef::Path(path) => removexattr(path, ACL_ACCESS),
     });
     match removed {
         Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::PERM | Errno::ACCESS) => {
@@ -207,7 +207,7 @@ pub(super) fn lost_xattrs(xattrs: &Xattrs, xattr_ability: bool, acl_ability: boo
 }
 
 /// Sets the owner where it is another one; returns what the object was before.
-pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &Seen) -> Result<Fingerprint, Errno> {
+pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<Fingerprint, Errno> {
     let now = look_fd(fd)?.print;
     if (now.uid, now.gid) != (like.print.uid, like.print.gid) {
         let (uid, gid) = (Uid::from_raw(like.print.uid), Gid::from_raw(like.print.gid));
@@ -217,28 +217,28 @@ pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &Seen) -> Result<Fingerprint, 
 }
 
 /// Sets the permissions, setuid bits among them; a symbolic link has none.
-pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+pub(super) fn set_mode(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<(), Errno> {
     if like.print.file_type() == FileType::Symlink {
         return Ok(());
     }
     let mode = Mode::from_raw_mode(like.print.mode);
     reached(fd, |via| match via {
-        Via::Descriptor(fd) => fchmod(fd, mode),
-        Via::Path(path) => chmodat(CWD, path, mode, AtFlags::empty()),
+        FileRef::Descriptor(fd) => fchmod(fd, mode),
+        FileRef::Path(path) => chmodat(CWD, path, mode, AtFlags::empty()),
     })
 }
 
-pub(super) fn set_times(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+pub(super) fn set_times(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<(), Errno> {
     change_times(fd, &like.times())
 }
 
 /// The modification time stays as it is.
-pub(super) fn set_access_time(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+pub(super) fn set_access_time(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<(), Errno> {
     change_times(fd, &Timestamps { last_modification: AS_IT_IS, ..like.times() })
 }
 
 /// The access time stays as it is.
-pub(super) fn set_modification_time(fd: BorrowedFd<'_>, like: &Seen) -> Result<(), Errno> {
+pub(super) fn set_modification_time(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<(), Errno> {
     change_times(fd, &Timestamps { last_access: AS_IT_IS, ..like.times() })
 }
 

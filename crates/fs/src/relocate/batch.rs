@@ -53,10 +53,10 @@ use rustix::fs::{AtFlags, RenameFlags, fstat, fstatfs, renameat_with, syncfs, un
 use rustix::io::Errno;
 
 use crate::relocate::commit::{MovedName, ParentTimes, place_new, verify_unchanged};
-use crate::relocate::error::Doing;
+use crate::relocate::error::ErrorContext;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{Recorded, record_after};
-use crate::relocate::{BranchUuid, Copied, EntryAt, Intent, RelocateError, Step, StepHook, attrs, told};
+use crate::relocate::{BranchUuid, DurableCopy, EntryAt, Intent, RelocateError, Step, StepHook, attrs, told};
 
 /// Files of a batch at most, and the bytes of their paths: as many as an intent can name.
 pub const MOST_FILES: usize = 3072;
@@ -166,7 +166,7 @@ impl<'a> Batch<'a> {
 
     /// Step 3 for one file. On an error the source is as it was, and the copy where it was, except for
     /// [`RelocateError::InDoubt`].
-    pub fn place_and_park(&self, name: MovedName<'_>, temp: &OsStr, copied: &Copied) -> Result<(), RelocateError> {
+    pub fn place_and_park(&self, name: MovedName<'_>, temp: &OsStr, copied: &DurableCopy) -> Result<(), RelocateError> {
         verify_unchanged(name.source, copied)?;
         let times = ParentTimes::of([name.source.dir, name.target.dir]);
         let temp_at = EntryAt { dir: self.temps, name: temp };

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::branch::beneath::open_beneath;
-use crate::relocate::fingerprint::{Seen, look_maybe};
+use crate::relocate::fingerprint::{FileSnapshot, look_maybe};
 use crate::relocate::{EntryAt, HIDDEN_DIR};
 
 /// A name whose directory was found below a root.
@@ -23,7 +23,7 @@ impl ResolvedName {
         EntryAt { dir: self.dir.as_fd(), name: OsStr::from_bytes(&self.name) }
     }
 
-    pub(super) fn look(&self) -> Result<Option<Seen>, Errno> {
+    pub(super) fn look(&self) -> Result<Option<FileSnapshot>, Errno> {
         look_maybe(self.place())
     }
 }

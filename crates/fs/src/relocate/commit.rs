@@ -6,12 +6,12 @@ use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat
 use rustix::io::Errno;
 use tracing::warn;
 
-use crate::relocate::error::{Doing, is_doubtful};
-use crate::relocate::fingerprint::{Seen, look_fd, look_maybe};
+use crate::relocate::error::{ErrorContext, is_doubtful};
+use crate::relocate::fingerprint::{FileSnapshot, look_fd, look_maybe};
 use crate::relocate::journal::record;
 use crate::relocate::{
-    BranchUuid, Copied, Decision, Durability, EntryAt, Fingerprint, Intent, Loss, RelocateError, Side, Step, StepHook,
-    attrs, told,
+    BranchUuid, Decision, Durability, DurableCopy, EntryAt, Fingerprint, Intent, Loss, MoveSide, RelocateError, Step,
+    StepHook, attrs, told,
 };
 
 /// One name of a file that moves.
@@ -40,7 +40,7 @@ pub struct Move<'a> {
     /// synced.
     pub intents: BorrowedFd<'a>,
     /// What [`super::copy`] returned.
-    pub copied: &'a Copied,
+    pub copied: &'a DurableCopy,
     /// Step 6 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
     /// Whether it may still happen.
@@ -62,7 +62,7 @@ pub enum Removal {
 }
 
 /// Step 3: fails with [`RelocateError::Changed`] if the source is no longer what was copied.
-pub fn verify_unchanged(source: EntryAt<'_>, copied: &Copied) -> Result<(), RelocateError> {
+pub fn verify_unchanged(source: EntryAt<'_>, copied: &DurableCopy) -> Result<(), RelocateError> {
     match Fingerprint::at(source) {
         Ok(now) if now == copied.source => Ok(()),
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(RelocateError::Changed),
@@ -77,7 +77,7 @@ pub fn verify_unchanged(source: EntryAt<'_>, copied: &Copied) -> Result<(), Relo
 pub fn commit(m: &Move<'_>) -> Result<Removal, RelocateError> {
     let done = commit_steps(m);
     if done.as_ref().is_err_and(RelocateError::is_settled) {
-        m.decision.on(Side::Target);
+        m.decision.on(MoveSide::Target);
         let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
     }
     done
@@ -152,16 +152,16 @@ impl<'a> Move<'a> {
         }
     }
 
-    fn side_of_intents(&self) -> Side {
+    fn side_of_intents(&self) -> MoveSide {
         match self.durability {
-            Durability::Now | Durability::Together => Side::Target,
-            Durability::Begun => Side::Source,
+            Durability::Now | Durability::Together => MoveSide::Target,
+            Durability::Begun => MoveSide::Source,
         }
     }
 
     fn verify(&self) -> Result<(), RelocateError> {
         self.names.iter().try_for_each(|name| {
-            self.decision.on(Side::Source);
+            self.decision.on(MoveSide::Source);
             verify_unchanged(name.source, self.copied)
         })
     }
@@ -175,12 +175,12 @@ impl<'a> Move<'a> {
     }
 
     fn place_and_remove(&self, done: &mut CommitProgress) -> Result<Removal, RelocateError> {
-        self.decision.on(Side::Target);
+        self.decision.on(MoveSide::Target);
         let target_times = ParentTimes::of(self.targets());
         let mut first: Option<EntryAt<'_>> = None;
         for name in self.names {
             self.decision.check()?;
-            self.decision.on(Side::Target);
+            self.decision.on(MoveSide::Target);
             match first {
                 None => place_new(self.temp, name.target)?,
                 Some(first) => link_new(first, name.target)?,
@@ -191,7 +191,7 @@ impl<'a> Move<'a> {
         }
         self.put_back(&target_times);
         if self.durability == Durability::Now {
-            self.decision.on(Side::Target);
+            self.decision.on(MoveSide::Target);
             target_times.sync().doing("flush the new directory")?;
             attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
         }
@@ -202,7 +202,7 @@ impl<'a> Move<'a> {
         told(self.hook, Step::Verified)?;
         self.decision.end()?;
         for name in self.names {
-            self.decision.on(Side::Source);
+            self.decision.on(MoveSide::Source);
             match remove(name.source) {
                 Ok(Removal::Done) => {}
                 Ok(unsure) => return Ok(unsure),
@@ -223,7 +223,7 @@ impl<'a> Move<'a> {
     }
 
     fn sync_sources(&self) -> Result<(), Errno> {
-        self.decision.on(Side::Source);
+        self.decision.on(MoveSide::Source);
         ParentTimes::of(self.sources()).sync()
     }
 
@@ -234,7 +234,7 @@ impl<'a> Move<'a> {
 
     /// Gives every source name back before any target name goes.
     fn undo(&self, done: &CommitProgress) -> Result<(), Errno> {
-        self.decision.on(Side::Source);
+        self.decision.on(MoveSide::Source);
         let source_times = ParentTimes::of(self.sources());
         let (removed, kept) = self.names.split_at(done.removed.min(self.names.len()));
         if !removed.is_empty() {
@@ -246,7 +246,7 @@ impl<'a> Move<'a> {
             self.put_back(&source_times);
             source_times.sync()?;
         }
-        self.decision.on(Side::Target);
+        self.decision.on(MoveSide::Target);
         let target_times = ParentTimes::of(self.targets());
         for name in self.names.iter().take(done.placed) {
             self.may_undo()?;
@@ -324,18 +324,18 @@ pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Relocat
 
 /// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks
 /// for it sees to it that no user's change comes between the look and that.
-pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Seen)>);
+pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, FileSnapshot)>);
 
 impl<'a> ParentTimes<'a> {
     /// The times now; each directory once.
     pub(super) fn of(dirs: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
-        let mut distinct: Vec<(BorrowedFd<'a>, Seen)> = Vec::new();
+        let mut distinct: Vec<(BorrowedFd<'a>, FileSnapshot)> = Vec::new();
         for dir in dirs {
             if distinct.iter().any(|(known, _)| known.as_raw_fd() == dir.as_raw_fd()) {
                 continue;
             }
             let Ok(seen) = look_fd(dir) else { continue };
-            let same = |known: &Seen| (known.print.dev, known.print.ino) == (seen.print.dev, seen.print.ino);
+            let same = |known: &FileSnapshot| (known.print.dev, known.print.ino) == (seen.print.dev, seen.print.ino);
             if !distinct.iter().any(|(_, known)| same(known)) {
                 distinct.push((dir, seen));
             }

@@ -14,9 +14,9 @@ use crate::branch::Abilities;
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
 use crate::ground::write_out;
-use crate::relocate::attrs::When;
-use crate::relocate::error::Doing;
-use crate::relocate::fingerprint::{Fingerprint, Seen, look, look_fd};
+use crate::relocate::attrs::AttributePass;
+use crate::relocate::error::ErrorContext;
+use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, look, look_fd};
 use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError, attrs};
 
 const BUFFER: usize = 1 << 20;
@@ -30,7 +30,7 @@ const ROUNDING: u64 = 2;
 
 /// A finished, durable copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
+pub struct DurableCopy {
     /// What the source was.
     pub source: Fingerprint,
     /// What the copy is.
@@ -49,7 +49,7 @@ pub fn copy(
     temp: EntryAt<'_>,
     abilities: &Abilities,
     limits: &Limits<'_>,
-) -> Result<Copied, RelocateError> {
+) -> Result<DurableCopy, RelocateError> {
     if let Some((seen, input)) = open_regular(source) {
         return FileCopy::new(Source { fd: input.as_fd(), is_readable: true, seen }, temp, abilities, limits)?
             .into_temp();
@@ -60,7 +60,7 @@ pub fn copy(
 
 /// A regular file, as it was seen, and open for reading. Should another one be opened than was seen,
 /// [`FileCopy::put_access_time_back`] says so after the data. `None`: it is none, or is not opened so.
-fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
+fn open_regular(place: EntryAt<'_>) -> Option<(FileSnapshot, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;
     let open = |flags| openat(place.dir, place.name, flags, Mode::empty());
@@ -80,7 +80,7 @@ pub fn copy_from_fd(
     temp: EntryAt<'_>,
     abilities: &Abilities,
     limits: &Limits<'_>,
-) -> Result<Copied, RelocateError> {
+) -> Result<DurableCopy, RelocateError> {
     FileCopy::new(Source::held(source)?, temp, abilities, limits)?.into_temp()
 }
 
@@ -91,7 +91,7 @@ pub fn copy_unnamed(
     dir: BorrowedFd<'_>,
     abilities: &Abilities,
     limits: &Limits<'_>,
-) -> Result<(Copied, OwnedFd), RelocateError> {
+) -> Result<(DurableCopy, OwnedFd), RelocateError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let output = openat(dir, c".", flags, Mode::RUSR | Mode::WUSR).map_err(not_made)?;
     let mut copying = FileCopy::new(Source::held(source)?, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
@@ -107,7 +107,7 @@ pub fn losses(source: EntryAt<'_>, abilities: &Abilities) -> Result<Vec<Loss>, R
     Ok(lost(&seen, &xattrs, abilities))
 }
 
-fn lost(seen: &Seen, xattrs: &attrs::Xattrs, abilities: &Abilities) -> Vec<Loss> {
+fn lost(seen: &FileSnapshot, xattrs: &attrs::Xattrs, abilities: &Abilities) -> Vec<Loss> {
     let mut what = Vec::new();
     match seen.print.file_type() {
         FileType::Symlink if !abilities.symlinks => what.push(Loss::Symlink),
@@ -132,7 +132,7 @@ struct Source<'a> {
     /// It is open for reading, for this copy alone.
     is_readable: bool,
     /// What it was before anything was read.
-    seen: Seen,
+    seen: FileSnapshot,
 }
 
 impl<'a> Source<'a> {
@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
 struct FileCopy<'a> {
     source: BorrowedFd<'a>,
     is_readable: bool,
-    seen: Seen,
+    seen: FileSnapshot,
     xattrs: attrs::Xattrs,
     temp: EntryAt<'a>,
     limits: &'a Limits<'a>,
@@ -183,7 +183,7 @@ impl<'a> FileCopy<'a> {
     }
 
     /// The whole copy; on an error nothing is left of it.
-    fn into_temp(self) -> Result<Copied, RelocateError> {
+    fn into_temp(self) -> Result<DurableCopy, RelocateError> {
         let temp = self.temp;
         let copied = self.run();
         // A file that was there before is not ours to delete.
@@ -193,7 +193,7 @@ impl<'a> FileCopy<'a> {
         copied
     }
 
-    fn run(mut self) -> Result<Copied, RelocateError> {
+    fn run(mut self) -> Result<DurableCopy, RelocateError> {
         let mut bytes = 0;
         let target = if self.seen.print.file_type() == FileType::RegularFile {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -206,8 +206,8 @@ impl<'a> FileCopy<'a> {
         } else {
             self.make_special()?;
             let output = attrs::hold(self.temp).doing("open the copy")?;
-            self.dress(output.as_fd(), When::BeforeData)?;
-            self.dress(output.as_fd(), When::AfterData)?;
+            self.dress(output.as_fd(), AttributePass::BeforeData)?;
+            self.dress(output.as_fd(), AttributePass::AfterData)?;
             if self.limits.durability == Durability::Now {
                 attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
             }
@@ -231,12 +231,12 @@ impl<'a> FileCopy<'a> {
             }
             attrs::copy_flags(flags, input, output)?;
         }
-        self.dress(output, When::BeforeData)?;
+        self.dress(output, AttributePass::BeforeData)?;
         let bytes = self.data(input, output)?;
         // What could not be written, and was forgotten since, is not what was read.
         write_out::failed_writes(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
-        self.dress(output, When::AfterData)?;
+        self.dress(output, AttributePass::AfterData)?;
         match self.limits.durability {
             // Small files are written at the sync, many in one request.
             Durability::Together if bytes < WRITTEN_EARLY => return Ok(bytes),
@@ -250,9 +250,9 @@ impl<'a> FileCopy<'a> {
         Ok(bytes)
     }
 
-    fn finish(self, target: BorrowedFd<'_>, bytes: u64) -> Result<Copied, RelocateError> {
+    fn finish(self, target: BorrowedFd<'_>, bytes: u64) -> Result<DurableCopy, RelocateError> {
         let target = self.check(target)?;
-        Ok(Copied { source: self.seen.print, target, bytes: ByteSize(bytes), left_behind: self.left_behind })
+        Ok(DurableCopy { source: self.seen.print, target, bytes: ByteSize(bytes), left_behind: self.left_behind })
     }
 
     fn make_special(&mut self) -> Result<(), RelocateError> {
@@ -286,8 +286,8 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Sets everything besides data, in an order in which no step undoes an earlier one.
-    fn dress(&mut self, target: BorrowedFd<'_>, when: When) -> Result<(), RelocateError> {
-        if when == When::BeforeData {
+    fn dress(&mut self, target: BorrowedFd<'_>, when: AttributePass) -> Result<(), RelocateError> {
+        if when == AttributePass::BeforeData {
             let made = attrs::set_owner(target, &self.seen).map_err(|errno| match errno {
                 Errno::PERM | Errno::INVAL | Errno::NOTSUP => RelocateError::WouldLose { what: vec![Loss::Ownership] },
                 errno => RelocateError::Io { doing: "set the owner", errno },
@@ -310,7 +310,7 @@ impl<'a> FileCopy<'a> {
     /// a last time, and a step. Refused is only what keeps none at all.
     fn give_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
         let made = &mut self.made;
-        let mut set = |times: &Seen| {
+        let mut set = |times: &FileSnapshot| {
             attrs::set_times(target, times).doing("set the times")?;
             let seen = look_fd(target).doing("look at the copy")?.print;
             *made = Some(seen);
@@ -356,7 +356,7 @@ impl<'a> FileCopy<'a> {
         let size = self.seen.print.size;
         if size <= SMALL && self.seen.is_dense() {
             // There is nothing to leave out, and nothing reserved: written whole, it has its size.
-            let mut pump = Pump { in_kernel: false, ..Pump::new(input, output, self.limits) };
+            let mut pump = DataCopier { in_kernel: false, ..DataCopier::new(input, output, self.limits) };
             pump.copy(0, size)?;
             return if self.limits.cancelled() { Err(RelocateError::Cancelled) } else { Ok(pump.done) };
         }
@@ -371,7 +371,7 @@ impl<'a> FileCopy<'a> {
         }
         let is_reserved =
             size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));
-        let mut pump = Pump::new(input, output, self.limits);
+        let mut pump = DataCopier::new(input, output, self.limits);
         let mut offset = 0;
         while offset < size {
             let (start, end) = match segment(input, offset, size) {
@@ -449,7 +449,7 @@ fn segment(input: BorrowedFd<'_>, offset: u64, size: u64) -> Result<Option<(u64,
     Ok(Some((start, if end > start { end } else { size })))
 }
 
-struct Pump<'a> {
+struct DataCopier<'a> {
     input: BorrowedFd<'a>,
     output: BorrowedFd<'a>,
     limits: &'a Limits<'a>,
@@ -466,12 +466,12 @@ pub(super) fn pump(
     (start, end): (u64, u64),
     limits: &Limits<'_>,
 ) -> Result<(), RelocateError> {
-    Pump::new(input, output, limits).copy(start, end)
+    DataCopier::new(input, output, limits).copy(start, end)
 }
 
-impl<'a> Pump<'a> {
+impl<'a> DataCopier<'a> {
     fn new(input: BorrowedFd<'a>, output: BorrowedFd<'a>, limits: &'a Limits<'a>) -> Self {
-        Pump { input, output, limits, buffer: Vec::new(), in_kernel: true, done: 0 }
+        DataCopier { input, output, limits, buffer: Vec::new(), in_kernel: true, done: 0 }
     }
 
     fn copy(&mut self, start: u64, end: u64) -> Result<(), RelocateError> {

@@ -15,7 +15,7 @@ pub struct Decision {
 
 /// A branch of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum MoveSide {
     /// The one that has the file.
     Source,
     /// The one it goes to.
@@ -28,13 +28,13 @@ pub struct Call {
     /// Another for each call.
     pub number: u64,
     /// The branch it is made on.
-    pub side: Side,
+    pub side: MoveSide,
 }
 
 /// How far a change was when it was left alone. The step under way may still happen, and none that changes a name comes
 /// after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeftAt {
+pub enum Reversibility {
     /// It can be taken back, and is: now, or by recovery.
     Open,
     /// It cannot be taken back any more, and recovery finishes it.
@@ -50,24 +50,24 @@ impl Decision {
     const LEFT: u8 = 3;
 
     /// Nobody waits any longer.
-    pub fn leave(&self) -> LeftAt {
+    pub fn leave(&self) -> Reversibility {
         match self.state.swap(Decision::LEFT, Ordering::AcqRel) {
-            Decision::OPEN => LeftAt::Open,
-            Decision::ENDING => LeftAt::Ending,
-            _ => LeftAt::Undoing,
+            Decision::OPEN => Reversibility::Open,
+            Decision::ENDING => Reversibility::Ending,
+            _ => Reversibility::Undoing,
         }
     }
 
     /// Where it is now.
     pub fn call(&self) -> Call {
         let calls = self.calls.load(Ordering::Acquire);
-        Call { number: calls / 2, side: if calls % 2 == 1 { Side::Source } else { Side::Target } }
+        Call { number: calls / 2, side: if calls % 2 == 1 { MoveSide::Source } else { MoveSide::Target } }
     }
 
     /// A call is next on this branch.
-    pub(super) fn on(&self, side: Side) {
+    pub(super) fn on(&self, side: MoveSide) {
         let next = self.calls.load(Ordering::Relaxed) / 2 + 1;
-        self.calls.store(next * 2 + u64::from(side == Side::Source), Ordering::Release);
+        self.calls.store(next * 2 + u64::from(side == MoveSide::Source), Ordering::Release);
     }
 
     /// The step is next that cannot be taken back.

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use super::attrs;
 use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
-use super::error::Doing;
+use super::error::ErrorContext;
 use super::fingerprint::look_fd;
 use super::{Loss, RelocateError};
 use crate::branch::Abilities;

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::io::Errno;
 
-use super::error::Doing;
+use super::error::ErrorContext;
 use super::{Loss, RelocateError, attrs};
 use crate::branch::Abilities;
 use crate::ground::fd_path::proc_path;

@@ -15,7 +15,7 @@ use crate::branch::Abilities;
 use crate::relocate::commit::ParentTimes;
 use crate::relocate::dir_state::{ChangeNote, ChangedAt, DirAttributes, apply_dir_attributes, note_change};
 use crate::relocate::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
-use crate::relocate::error::Doing;
+use crate::relocate::error::ErrorContext;
 use crate::relocate::fingerprint::look_fd;
 use crate::relocate::{EntryAt, Loss, RelocateError, attrs};
 

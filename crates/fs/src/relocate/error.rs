@@ -258,11 +258,11 @@ pub(crate) fn is_doubtful(errno: Errno) -> bool {
 }
 
 /// Names what was tried when a system call fails, and picks out a full disk.
-pub(super) trait Doing<T> {
+pub(super) trait ErrorContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, RelocateError>;
 }
 
-impl<T> Doing<T> for Result<T, Errno> {
+impl<T> ErrorContext<T> for Result<T, Errno> {
     fn doing(self, doing: &'static str) -> Result<T, RelocateError> {
         self.map_err(|errno| match errno {
             Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,

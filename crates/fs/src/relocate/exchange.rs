@@ -28,10 +28,10 @@
 use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::relocate::commit::place_new;
-use crate::relocate::error::Doing;
+use crate::relocate::error::ErrorContext;
 use crate::relocate::fingerprint::look_maybe;
 use crate::relocate::intent::{ExchangeSite, Verdict, relative};
-use crate::relocate::names::{BranchCaller, Journal, Participant, Spot, StoredIntent, carry_out};
+use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
 use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
@@ -42,9 +42,9 @@ pub struct Swap<R> {
     /// How it is reached.
     pub reach: R,
     /// The first name on it; the parent exists.
-    pub one: Spot,
+    pub one: OwnedEntry,
     /// The second name on it; the parent exists.
-    pub other: Spot,
+    pub other: OwnedEntry,
     /// Which of the names are there.
     pub holds: Presence,
 }
@@ -80,7 +80,7 @@ pub struct Exchange<'a, R> {
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
 pub fn exchange<R: BranchCaller>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(e.hook, Step::Start)?;
-    let parts = e.swaps.iter().map(|swap| swap.look().map(|before| Swapping { swap, before }));
+    let parts = e.swaps.iter().map(|swap| swap.look().map(|before| ExchangeParticipant { swap, before }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let intent = |sites, verdict| Intent::Exchange {
         one: relative(e.one_path).to_vec(),
@@ -100,7 +100,7 @@ pub fn exchange<R: BranchCaller>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>,
 impl<R: BranchCaller> Swap<R> {
     fn call<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Spot, &Spot) -> Result<T, RelocateError> + Send + 'static,
+        call: impl FnOnce(&OwnedEntry, &OwnedEntry) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, RelocateError> {
         let (one, other) = (self.one.clone(), self.other.clone());
         self.reach.call(move || call(&one, &other))
@@ -120,12 +120,12 @@ impl<R: BranchCaller> Swap<R> {
 }
 
 /// One branch's part in an exchange.
-struct Swapping<'a, R> {
+struct ExchangeParticipant<'a, R> {
     swap: &'a Swap<R>,
     before: ExchangeSite,
 }
 
-impl<R: BranchCaller> Participant for Swapping<'_, R> {
+impl<R: BranchCaller> Participant for ExchangeParticipant<'_, R> {
     fn branch(&self) -> BranchUuid {
         self.swap.branch
     }
@@ -154,7 +154,7 @@ impl<R: BranchCaller> Participant for Swapping<'_, R> {
     }
 }
 
-fn print_at(spot: &Spot) -> Result<Option<Fingerprint>, RelocateError> {
+fn print_at(spot: &OwnedEntry) -> Result<Option<Fingerprint>, RelocateError> {
     Ok(look_maybe(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
 }
 

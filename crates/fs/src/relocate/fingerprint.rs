@@ -45,7 +45,7 @@ pub struct Fingerprint {
 
 /// A fingerprint with what is not part of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct FileSnapshot {
     pub(super) print: Fingerprint,
     pub(super) atime: Timestamp,
     /// Bytes that it takes on its disk.
@@ -54,7 +54,7 @@ pub(super) struct Seen {
     block: u64,
 }
 
-impl Seen {
+impl FileSnapshot {
     pub(super) fn times(&self) -> Timestamps {
         Timestamps { last_access: timespec(self.atime), last_modification: timespec(self.print.mtime) }
     }
@@ -83,18 +83,18 @@ impl Fingerprint {
     }
 }
 
-pub(super) fn look(place: EntryAt<'_>) -> Result<Seen, Errno> {
+pub(super) fn look(place: EntryAt<'_>) -> Result<FileSnapshot, Errno> {
     let stat = statx(place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     Ok(seen(&stat))
 }
 
-pub(super) fn look_fd(fd: BorrowedFd<'_>) -> Result<Seen, Errno> {
+pub(super) fn look_fd(fd: BorrowedFd<'_>) -> Result<FileSnapshot, Errno> {
     let stat = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     Ok(seen(&stat))
 }
 
 /// What is at `place`; `None` if nothing is.
-pub(super) fn look_maybe(place: EntryAt<'_>) -> Result<Option<Seen>, Errno> {
+pub(super) fn look_maybe(place: EntryAt<'_>) -> Result<Option<FileSnapshot>, Errno> {
     match look(place) {
         Ok(seen) => Ok(Some(seen)),
         Err(Errno::NOENT) => Ok(None),
@@ -102,7 +102,7 @@ pub(super) fn look_maybe(place: EntryAt<'_>) -> Result<Option<Seen>, Errno> {
     }
 }
 
-fn seen(stat: &rustix::fs::Statx) -> Seen {
+fn seen(stat: &rustix::fs::Statx) -> FileSnapshot {
     let print = Fingerprint {
         dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,
@@ -117,5 +117,5 @@ fn seen(stat: &rustix::fs::Statx) -> Seen {
         rdev: makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
     };
     let (allocated, block) = (stat.stx_blocks.saturating_mul(512), stat.stx_blksize.into());
-    Seen { print, atime: stamp(stat.stx_atime), allocated, block }
+    FileSnapshot { print, atime: stamp(stat.stx_atime), allocated, block }
 }

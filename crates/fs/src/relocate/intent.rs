@@ -183,7 +183,7 @@ impl Intent {
         if bytes.len() > MAX_INTENT {
             return Err(DecodeError::Long);
         }
-        let mut header = Reader(bytes);
+        let mut header = IntentReader(bytes);
         if header.take(MAGIC.len())? != MAGIC {
             return Err(DecodeError::Magic);
         }
@@ -205,7 +205,7 @@ impl Intent {
         let payload = header.take(len)?;
         header.take(CHECKSUM)?;
         header.end()?;
-        let mut reader = Reader(payload);
+        let mut reader = IntentReader(payload);
         let intent = match kind {
             1 => reader.a_move()?,
             2 => reader.rename_dir()?,
@@ -338,9 +338,9 @@ fn put_fingerprint(out: &mut Vec<u8>, print: &Fingerprint) {
     put_time(out, print.btime.unwrap_or_default());
 }
 
-struct Reader<'a>(&'a [u8]);
+struct IntentReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> IntentReader<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Short)?;
         self.0 = rest;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
 use rustix::io::{Errno, read, retry_on_intr, write};
 
-use super::error::Doing;
+use super::error::ErrorContext;
 use super::intent::MAX_INTENT;
 use super::{Intent, RelocateError, attrs};
 

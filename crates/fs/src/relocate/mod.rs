@@ -89,8 +89,8 @@ use umbrella_units::ByteSize;
 pub use batch::{Batch, CopiesSync, MOST_FILES, MOST_PATH_BYTES, Parked, keeps_renames_whole};
 pub use branch_uuid::BranchUuid;
 pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
-pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
-pub use decision::{Call, Decision, LeftAt, Side};
+pub use copy::{DurableCopy, copy, copy_from_fd, copy_unnamed, losses};
+pub use decision::{Call, Decision, MoveSide, Reversibility};
 pub use dir_state::{
     Attributes, ChangeNote, ChangedAt, CopyId, DirAttributes, FoundAttributes, apply_dir_attributes, dir_attributes,
     is_reserved_xattr, kept_of, note_change,
@@ -103,7 +103,7 @@ pub use exchange::{Exchange, Presence, Swap, exchange};
 pub use fingerprint::Fingerprint;
 pub use intent::{BatchFile, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
-pub use names::{BranchCaller, Directory, Journal, Spot};
+pub use names::{BranchCaller, Directory, Journal, OwnedEntry};
 pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;

@@ -28,7 +28,7 @@ use crate::relocate::commit::ParentTimes;
 use crate::relocate::error::is_doubtful;
 use crate::relocate::intent::Verdict;
 use crate::relocate::journal::{Recorded, fresh_name, record_as};
-use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, LeftAt, RelocateError, Step, StepHook, told};
+use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, RelocateError, Reversibility, Step, StepHook, told};
 
 /// How the calls to a branch are made.
 pub trait BranchCaller: Clone {
@@ -44,20 +44,20 @@ pub type Directory = Arc<dyn AsFd + Send + Sync>;
 
 /// A name in a directory, for calls that may outlive who makes them.
 #[derive(Clone)]
-pub struct Spot {
+pub struct OwnedEntry {
     /// The directory; may be open with `O_PATH`.
     pub dir: Directory,
     /// One component.
     pub name: OsString,
 }
 
-impl Spot {
+impl OwnedEntry {
     pub(super) fn place(&self) -> EntryAt<'_> {
         EntryAt { dir: self.dir.as_fd(), name: &self.name }
     }
 
     /// The directories of two names, once where they are one, durably as they are.
-    pub(super) fn sync_both(&self, other: &Spot) -> Result<(), Errno> {
+    pub(super) fn sync_both(&self, other: &OwnedEntry) -> Result<(), Errno> {
         ParentTimes::of([self.dir.as_fd(), other.dir.as_fd()]).sync()
     }
 }
@@ -85,7 +85,7 @@ impl<R: BranchCaller> Journal<R> {
         });
         match written {
             // It was written all the same, just when it was given up.
-            Err(error) if decision.leave() != LeftAt::Ending => Err(error),
+            Err(error) if decision.leave() != Reversibility::Ending => Err(error),
             _ => Ok(name),
         }
     }

@@ -20,10 +20,10 @@ use tracing::warn;
 
 use crate::relocate::commit::{ParentTimes, Removal, place_new, remove};
 use crate::relocate::dirs::clone_dir;
-use crate::relocate::error::{Doing, is_doubtful};
+use crate::relocate::error::{ErrorContext, is_doubtful};
 use crate::relocate::fingerprint::{look, look_maybe};
 use crate::relocate::intent::{Verdict, relative};
-use crate::relocate::names::{BranchCaller, Journal, Participant, Spot, StoredIntent, carry_out};
+use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
 use crate::relocate::recover::EVERYTHING;
 use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
 
@@ -35,9 +35,9 @@ pub struct DirSite<R> {
     /// How it is reached.
     pub reach: R,
     /// Old name on it.
-    pub from: Spot,
+    pub from: OwnedEntry,
     /// New name on it; the parent exists.
-    pub to: Spot,
+    pub to: OwnedEntry,
 }
 
 /// A directory that is renamed on every branch that has it.
@@ -67,7 +67,7 @@ pub struct Supersede<'a, R> {
     /// How it is reached.
     pub loser_reach: &'a R,
     /// That file.
-    pub replaced: &'a Spot,
+    pub replaced: &'a OwnedEntry,
     /// Old path in the pool.
     pub from_path: &'a [u8],
     /// New path in the pool.
@@ -101,7 +101,7 @@ pub fn rename_dir<R: BranchCaller>(r: &DirRename<'_, R>) -> Result<Vec<BranchUui
 impl<R: BranchCaller> DirSite<R> {
     fn call<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Spot, &Spot) -> Result<T, RelocateError> + Send + 'static,
+        call: impl FnOnce(&OwnedEntry, &OwnedEntry) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, RelocateError> {
         let (from, to) = (self.from.clone(), self.to.clone());
         self.reach.call(move || call(&from, &to))
@@ -264,7 +264,7 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
 impl<R: BranchCaller> Supersede<'_, R> {
     fn on_loser<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Spot) -> Result<T, RelocateError> + Send + 'static,
+        call: impl FnOnce(&OwnedEntry) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, RelocateError> {
         let file = self.replaced.clone();
         self.loser_reach.call(move || call(&file))

@@ -8,7 +8,7 @@ mod shown;
 mod tests;
 
 pub(crate) use acl::{ACCESS, DEFAULT};
-pub(crate) use shown::{Shown, shown};
+pub(crate) use shown::{ShownRights, shown};
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ fn set_mode(entries: &mut [AclEntry], perm: u32) {
 }
 
 /// What a new entry of a directory gets: permission bits (0777), and its access ACL if the bits do not say it all.
-pub(crate) fn inherited(shown: &Shown, perm: u32, umask: u32) -> (u32, Option<Vec<u8>>) {
+pub(crate) fn inherited(shown: &ShownRights, perm: u32, umask: u32) -> (u32, Option<Vec<u8>>) {
     let masked = perm & 0o777 & !umask;
     let Some(mut entries) = shown.rights.default.as_deref().and_then(acl::entries) else { return (masked, None) };
     let asked = if shown.umask_counts { masked } else { perm & 0o777 };

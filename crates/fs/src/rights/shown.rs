@@ -25,19 +25,19 @@ const SET_UID: u32 = 0o4000;
 
 /// What users see of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownRights {
     pub(crate) rights: Rights,
     /// The umask is taken from new entries although there is a default ACL: some copy has none.
     pub(crate) umask_counts: bool,
 }
 
 /// What is shown of a directory that has these copies; of one copy, the copy itself.
-pub(crate) fn shown(copies: &[Rights]) -> Shown {
-    let Some(first) = copies.first() else { return Shown::default() };
+pub(crate) fn shown(copies: &[Rights]) -> ShownRights {
+    let Some(first) = copies.first() else { return ShownRights::default() };
     let (default, umask_counts) = default_acl(copies);
     let access = |copy: &Rights| (copy.perm, copy.uid, copy.gid, copy.access.clone());
     if copies.iter().all(|copy| access(copy) == access(first)) {
-        return Shown { rights: Rights { default, ..first.clone() }, umask_counts };
+        return ShownRights { rights: Rights { default, ..first.clone() }, umask_counts };
     }
     let acls: Vec<Acl> = copies.iter().map(Rights::acl).collect();
     let the_same = |id: fn(&Rights) -> u32| copies.iter().all(|copy| id(copy) == id(first)).then(|| id(first));
@@ -52,7 +52,10 @@ pub(crate) fn shown(copies: &[Rights]) -> Shown {
     let entries = all.entries(all.mask());
     let access = (!all.names_nobody()).then(|| acl::attribute(&entries));
     perm |= acl::mode_of(&entries);
-    Shown { rights: Rights { perm, uid: owner.unwrap_or(0), gid: group.unwrap_or(0), access, default }, umask_counts }
+    ShownRights {
+        rights: Rights { perm, uid: owner.unwrap_or(0), gid: group.unwrap_or(0), access, default },
+        umask_counts,
+    }
 }
 
 fn common(copies: &[Rights], acls: &[Acl], one_owner: bool, one_group: bool) -> Acl {

@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn copies_that_agree_are_shown_as_they_are(copy in a_copy(), count in 1..4_usize) {
-        prop_assert_eq!(shown(&vec![copy.clone(); count]), Shown { rights: copy, umask_counts: false });
+        prop_assert_eq!(shown(&vec![copy.clone(); count]), ShownRights { rights: copy, umask_counts: false });
     }
 
     #[test]
@@ -172,7 +172,7 @@ fn copy(uid: u32, gid: u32, perm: u32) -> Rights {
 }
 
 fn shown_of(copies: &[Rights]) -> (u32, u32, u32) {
-    let Shown { rights, .. } = shown(copies);
+    let ShownRights { rights, .. } = shown(copies);
     assert_eq!(rights.access, None);
     (rights.uid, rights.gid, rights.perm)
 }

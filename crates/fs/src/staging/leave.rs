@@ -22,11 +22,11 @@ use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
-use crate::migrate::{Cause, NotMoved, Pace, show};
+use crate::migrate::{MoveControl, MoveReason, NotMoved, show};
 use crate::node::{Backing, Node, NodeId};
 use crate::placement::settled_facts;
 use crate::staging::Staging;
-use crate::staging::workers::{DestageOutcome, HANGS, Leaving, Tried};
+use crate::staging::workers::{DestageOutcome, DestageTask, HANGS, TriedBranches};
 use crate::tree::Pinned;
 use crate::tree::dirs::modified_at;
 
@@ -83,11 +83,11 @@ impl Staging {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(area) = &self.staged.area else { return Ok(()) };
-        self.leave_by(area, node, &mut Tried::nothing(area), &DestageLimits::ANY).map(drop)
+        self.leave_by(area, node, &mut TriedBranches::nothing(area), &DestageLimits::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
-    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> DestageOutcome {
+    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: DestageTask) -> DestageOutcome {
         let Some(area) = &self.staged.area else { return DestageOutcome::Left };
         let alive = || self.workers.gets_on(branch);
         let reach =
@@ -103,7 +103,7 @@ impl Staging {
         &self,
         area: &Area,
         node: &Arc<Node>,
-        tried: &mut Tried,
+        tried: &mut TriedBranches,
         reach: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
@@ -156,7 +156,7 @@ impl Staging {
         &self,
         node: &Arc<Node>,
         area: &Area,
-        tried: &mut Tried,
+        tried: &mut TriedBranches,
         reach: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
@@ -168,7 +168,7 @@ impl Staging {
             self.tree.attr_of(node)?.meta
         };
         let meta = Meta { size: meta.size.max(reach.grows_to), ..meta };
-        let cause = Cause::of_leaving(area);
+        let cause = MoveReason::of_leaving(area);
         let path = self.placement.deciding_path(node, &meta);
         loop {
             let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
@@ -184,7 +184,7 @@ impl Staging {
             {
                 hits.fetch_add(1, Ordering::Relaxed);
             }
-            let pace = Pace { alive: reach.alive, patience: reach.patience, ..Pace::default() };
+            let pace = MoveControl { alive: reach.alive, patience: reach.patience, ..MoveControl::default() };
             match self.migrate.transfer(node, target, cause, pace) {
                 Ok(_) => return Ok(DestageResult::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
@@ -236,7 +236,7 @@ impl Staging {
     pub(crate) fn leave_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
-        self.leave_by(area, node, &mut Tried::nothing(area), &reach).map(drop).map_err(failed)
+        self.leave_by(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be

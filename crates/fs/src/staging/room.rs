@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What the branches that may take staged files have together, file systems that hold several counted once.
 #[derive(Default)]
-struct Room {
+struct StagingRoom {
     total: u64,
     free: u64,
     counts_inodes: bool,
@@ -32,9 +32,9 @@ struct Room {
 }
 
 /// More than is written, and more files than are made, while a figure of the branches' room is used.
-const STALE: Room = Room { total: 0, free: 1 << 30, counts_inodes: true, inodes: 1 << 13 };
+const STALE: StagingRoom = StagingRoom { total: 0, free: 1 << 30, counts_inodes: true, inodes: 1 << 13 };
 
-impl Room {
+impl StagingRoom {
     /// Whether it is hardly more than what waits needs, when so many bytes more are written.
     fn is_short(&self, area: &Area, need: u64) -> bool {
         if self.total == 0 {
@@ -46,8 +46,8 @@ impl Room {
         few_inodes || self.free < promised.saturating_mul(2).saturating_add(ahead)
     }
 
-    fn less(self, by: &Room) -> Room {
-        Room { free: self.free.saturating_sub(by.free), inodes: self.inodes.saturating_sub(by.inodes), ..self }
+    fn less(self, by: &StagingRoom) -> StagingRoom {
+        StagingRoom { free: self.free.saturating_sub(by.free), inodes: self.inodes.saturating_sub(by.inodes), ..self }
     }
 }
 
@@ -104,9 +104,9 @@ impl Staging {
     }
 
     /// On the branches of a list, or on all.
-    fn room_for_staged(&self, list: Option<&[BranchId]>, space: impl Fn(&Branch) -> Space) -> Room {
+    fn room_for_staged(&self, list: Option<&[BranchId]>, space: impl Fn(&Branch) -> Space) -> StagingRoom {
         let mut seen = SmallVec::<[u64; 8]>::new();
-        let mut room = Room { counts_inodes: true, ..Room::default() };
+        let mut room = StagingRoom { counts_inodes: true, ..StagingRoom::default() };
         for branch in self.branches.list.load().iter() {
             let Some(online) = branch.in_use().filter(|_| !self.branches.is_staging(branch.id)) else { continue };
             let is_listed = list.is_none_or(|list| list.contains(&branch.id));

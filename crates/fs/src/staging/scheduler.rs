@@ -13,7 +13,7 @@ use crate::migrate::show;
 use crate::node::{Node, NodeId, inode_key};
 use crate::staging::{Staging, TICK};
 use crate::tree::dirs::modified_at;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
 const BATCH: usize = 4096;
@@ -95,10 +95,10 @@ impl Staging {
     /// Waits for no branch.
     fn look_after(&self, area: &Area) -> bool {
         match self.take_back_staged() {
-            Ok(()) => self.context.unwarn(&Subject::Staging),
+            Ok(()) => self.context.unwarn(&WarningSubject::Staging),
             Err(error) => {
                 let why = error.to_string();
-                self.context.warn(Subject::Staging, &Warning::StagingUnlisted { why });
+                self.context.warn(WarningSubject::Staging, &Warning::StagingUnlisted { why });
             }
         }
         area.watch_memory();

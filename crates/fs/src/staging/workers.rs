@@ -30,23 +30,23 @@ pub(crate) const HANGS: Duration = Duration::from_secs(30);
 const HOPELESS: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
-pub(crate) struct Tried {
+pub(crate) struct TriedBranches {
     /// Branches without room for it, and the area itself.
     pub(crate) full: SmallVec<[BranchId; 4]>,
     /// The first failure.
     pub(crate) failure: Option<NotMoved>,
 }
 
-impl Tried {
-    pub(crate) fn nothing(area: &Area) -> Tried {
-        Tried { full: smallvec![area.branch.id], failure: None }
+impl TriedBranches {
+    pub(crate) fn nothing(area: &Area) -> TriedBranches {
+        TriedBranches { full: smallvec![area.branch.id], failure: None }
     }
 }
 
 /// A file on its way out.
-pub(crate) struct Leaving {
+pub(crate) struct DestageTask {
     pub(crate) node: Arc<Node>,
-    pub(crate) tried: Tried,
+    pub(crate) tried: TriedBranches,
 }
 
 /// What becomes of a file that a worker was given.
@@ -56,13 +56,13 @@ pub(crate) enum DestageOutcome {
     /// It stays for now.
     Stays,
     /// It belongs on another branch.
-    Elsewhere(BranchId, Leaving),
+    Elsewhere(BranchId, DestageTask),
 }
 
 /// What one branch's worker has to do.
 #[derive(Default)]
 struct DestageWorker {
-    files: VecDeque<Leaving>,
+    files: VecDeque<DestageTask>,
     /// When it got on last; `None`: there is no thread.
     since: Option<Instant>,
     /// Files that are done with, since the mount.
@@ -101,7 +101,7 @@ pub(crate) struct DestageWorkers {
 
 /// A branch that hangs.
 #[derive(Debug, Clone)]
-pub(crate) struct Hanging {
+pub(crate) struct HangingBranch {
     pub(crate) branch: BranchId,
     /// Since it got on last.
     pub(crate) for_now: Duration,
@@ -131,7 +131,7 @@ impl DestageWorkers {
     }
 
     /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
-    fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = Leaving>) -> bool {
+    fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = DestageTask>) -> bool {
         let mut state = self.state.lock();
         let WorkerTable { workers, handed, .. } = &mut *state;
         let worker = workers.entry(branch).or_default();
@@ -179,7 +179,7 @@ impl DestageWorkers {
         }
     }
 
-    fn next(&self, branch: BranchId) -> Option<Leaving> {
+    fn next(&self, branch: BranchId) -> Option<DestageTask> {
         let mut state = self.state.lock();
         let worker = state.workers.get_mut(&branch)?;
         let next = worker.files.pop_front();
@@ -244,10 +244,10 @@ impl DestageWorkers {
     }
 
     /// The branches that hang.
-    pub(crate) fn hanging(&self) -> Vec<Hanging> {
+    pub(crate) fn hanging(&self) -> Vec<HangingBranch> {
         let state = self.state.lock();
         let hanging = state.workers.iter().filter(|(_, worker)| worker.hangs());
-        let told = |(branch, worker): (&BranchId, &DestageWorker)| Hanging {
+        let told = |(branch, worker): (&BranchId, &DestageWorker)| HangingBranch {
             branch: *branch,
             for_now: worker.since.map_or(Duration::ZERO, |since| since.elapsed()),
             files: worker.left_to_do(),
@@ -280,7 +280,9 @@ impl Staging {
         let mut any = false;
         for files in placed.chunk_by(|(one, ..), (other, ..)| one == other) {
             let Some((target, ..)) = files.first() else { continue };
-            let files = files.iter().map(|(.., node)| Leaving { node: Arc::clone(node), tried: Tried::nothing(area) });
+            let files = files
+                .iter()
+                .map(|(.., node)| DestageTask { node: Arc::clone(node), tried: TriedBranches::nothing(area) });
             any |= self.workers.hand_over(*target, files);
         }
         any
@@ -301,7 +303,7 @@ impl Staging {
     }
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
-    fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> DestageOutcome {
+    fn destage_one(&self, branch: BranchId, leaving: DestageTask, is_hopeless: bool) -> DestageOutcome {
         let Some(area) = &self.staged.area else { return DestageOutcome::Left };
         if self.context.is_stopping() {
             return DestageOutcome::Stays;
@@ -336,7 +338,7 @@ impl Staging {
     /// What `umbrella status` says of branches that hold up files.
     pub(crate) fn hanging_warnings(&self) -> Vec<Warning> {
         let hanging = self.workers.hanging();
-        let warning = |it: &Hanging| Warning::StagedFilesHeldUp {
+        let warning = |it: &HangingBranch| Warning::StagedFilesHeldUp {
             name: self.placement.branch_name(it.branch),
             waited: Duration::from_secs(it.for_now.as_secs()),
             files: it.files,

@@ -34,7 +34,7 @@ use crate::ground::locks::{RankedMutex, rank};
 use crate::node::{Dir, Divergence, ModeAndOwner, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
-use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
+use crate::rights::{ACCESS, DEFAULT, Rights, ShownRights, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, look, note_change};
@@ -130,7 +130,7 @@ impl Tree {
         node: &Arc<Node>,
         inspected: &[InspectedCopy],
         counted: &[&InspectedCopy],
-        shown: Shown,
+        shown: ShownRights,
     ) -> Option<Arc<Divergence>> {
         let follows = |seen: &&InspectedCopy| {
             let wanted = || InspectedCopy::wearing(&shown.rights, seen, ChangedAt::default());
@@ -183,7 +183,7 @@ impl Tree {
     }
 
     /// Gives copies the changes that they lack; see the module.
-    fn carry_over(&self, node: &Arc<Node>, inspected: &mut [InspectedCopy], cache: KernelCache) -> Late {
+    fn carry_over(&self, node: &Arc<Node>, inspected: &mut [InspectedCopy], cache: KernelCache) -> LaggingCopies {
         let mut late = self.finish_interrupted(node, inspected, cache);
         let sound = |seen: &&InspectedCopy| seen.mark.is_none() && seen.at.online.abilities.ownership;
         let newest = inspected.iter().filter(sound).map(|seen| seen.note.at).max().unwrap_or_default();
@@ -224,8 +224,13 @@ impl Tree {
     }
 
     /// Finishes a change that a kill interrupted.
-    fn finish_interrupted(&self, node: &Arc<Node>, inspected: &mut [InspectedCopy], cache: KernelCache) -> Late {
-        let mut late = Late::default();
+    fn finish_interrupted(
+        &self,
+        node: &Arc<Node>,
+        inspected: &mut [InspectedCopy],
+        cache: KernelCache,
+    ) -> LaggingCopies {
+        let mut late = LaggingCopies::default();
         let begun = inspected.iter().find_map(|seen| match &seen.mark {
             Some(Mark::Changing(intention)) => Some(intention.clone()),
             _ => None,
@@ -288,7 +293,12 @@ impl Tree {
     }
 
     /// The copies that count.
-    fn counted<'f>(&self, node: &Arc<Node>, inspected: &'f [InspectedCopy], late: &Late) -> Vec<&'f InspectedCopy> {
+    fn counted<'f>(
+        &self,
+        node: &Arc<Node>,
+        inspected: &'f [InspectedCopy],
+        late: &LaggingCopies,
+    ) -> Vec<&'f InspectedCopy> {
         let mut counted: Vec<&InspectedCopy> = inspected.iter().collect();
         let mut keep = |counts: &dyn Fn(&InspectedCopy) -> bool| {
             let some: Vec<&InspectedCopy> = counted.iter().copied().filter(|seen| counts(seen)).collect();
@@ -309,7 +319,7 @@ impl Tree {
     }
 
     /// What is shown of these copies.
-    fn rule(&self, counted: &[&InspectedCopy]) -> Shown {
+    fn rule(&self, counted: &[&InspectedCopy]) -> ShownRights {
         let rights = |inspected: &[&InspectedCopy]| inspected.iter().map(|seen| seen.rights()).collect::<Vec<Rights>>();
         if self.context.settings().directories == DirectoryRule::First {
             return shown(&rights(counted.get(..1).unwrap_or_default()));
@@ -380,7 +390,7 @@ impl Tree {
         self.refresh(node, dir)?;
         let state = dir.state.read();
         let Some(divergence) = &state.divergence else { return Ok(None) };
-        let Shown { rights, .. } = &divergence.shown;
+        let ShownRights { rights, .. } = &divergence.shown;
         let value = if name == ACCESS { &rights.access } else { &rights.default };
         value.clone().map(Some).ok_or(OpError::Sys(Errno::NODATA))
     }
@@ -388,7 +398,7 @@ impl Tree {
 
 /// Copies that a change could not be carried over to, and whether any was changed.
 #[derive(Default)]
-struct Late {
+struct LaggingCopies {
     branches: SmallVec<[BranchId; 2]>,
     changed: bool,
 }

@@ -15,7 +15,7 @@ use crate::ground::meta::Meta;
 use crate::node::ModeAndOwner;
 use crate::relocate;
 use crate::relocate::{Attributes, ChangeNote, ChangedAt, CopyId, DirAttributes, FoundAttributes, Mark};
-use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
+use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, ShownRights};
 
 /// One copy of a directory, as it was found.
 pub(crate) struct InspectedCopy {
@@ -63,9 +63,9 @@ impl InspectedCopy {
     }
 
     /// Whether its branch's file system gives new entries what those of a directory with these rights get.
-    pub(crate) fn passes_on(&self, wanted: &Shown) -> bool {
+    pub(crate) fn passes_on(&self, wanted: &ShownRights) -> bool {
         let (own, abilities) = (self.rights(), &self.at.online.abilities);
-        let Shown { rights: wanted, umask_counts } = wanted;
+        let ShownRights { rights: wanted, umask_counts } = wanted;
         let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
         !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
     }

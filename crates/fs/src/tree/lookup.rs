@@ -20,7 +20,7 @@ use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::DirCopies;
 use crate::tree::inspected_copy::look;
 use crate::tree::{Tree, is_reserved};
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// Attributes of a node as users see them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,14 +111,14 @@ impl Tree {
         let branches: Vec<_> = found.at.iter().map(|(dir, _)| dir.branch.spec.name.clone()).collect();
         self.context.count(Metric::Duplicates);
         if directories > 0 {
-            self.context.warn(Subject::Name(path.clone()), &Warning::KindsDiffer { path, branches });
+            self.context.warn(WarningSubject::Name(path.clone()), &Warning::KindsDiffer { path, branches });
             found.at.retain(|(_, meta)| meta.kind == FileKind::Directory);
             return found;
         }
         // Newest first; on a tie the order of the branches.
         found.at.sort_by_key(|(dir, meta)| (std::cmp::Reverse((meta.mtime, meta.ctime)), dir.id()));
         let shown = found.at.first().map(|(dir, _)| dir.branch.spec.name.clone()).unwrap_or_default();
-        self.context.warn(Subject::Name(path.clone()), &Warning::Duplicate { path, branches, shown });
+        self.context.warn(WarningSubject::Name(path.clone()), &Warning::Duplicate { path, branches, shown });
         found.at.truncate(1);
         found
     }
@@ -127,7 +127,7 @@ impl Tree {
     fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
         if self.duplicates_told.load(Ordering::Relaxed) {
             let path = crate::node::path_of(parent, name);
-            self.context.unwarn(&Subject::Name(String::from_utf8_lossy(&path).into_owned()));
+            self.context.unwarn(&WarningSubject::Name(String::from_utf8_lossy(&path).into_owned()));
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use umbrella_units::ByteSize;
 
-use super::samples::Tally;
-use super::write_back::{Today, machine_with, replay, waited_s};
+use super::samples::SampleTable;
+use super::write_back::{Baseline, machine_with, replay, waited_s};
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::LabError;
 use crate::result::Outcome;
@@ -35,7 +35,7 @@ pub fn plan(
     recording: &Recording,
     wanted: &[Wanted],
     rules: usize,
-    today: Today<'_>,
+    today: Baseline<'_>,
 ) -> Result<Vec<(PlacementRun, WriteBackCell)>, LabError> {
     let mut runs = Vec::new();
     for rule in std::iter::once(None).chain((0..rules).map(Some)) {
@@ -77,7 +77,7 @@ fn part(columns: &Columns, is_in: impl Fn(usize) -> bool) -> Columns {
 
 /// How long programs waited: without a rule, and with each.
 pub fn judge(runs: &[(PlacementRun, Outcome)], rules: usize) -> (Samples, Vec<Samples>) {
-    let mut tally = Tally::new();
+    let mut tally = SampleTable::new();
     for (run, outcome) in runs {
         tally.add(run.rule, run.seed, [waited_s(outcome)]);
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_rule_that_takes_requests_off_the_disk_gains_and_one_that_takes_none_is_level() {
         let (recording, wanted) = recording();
-        let today = Today { disk: "modern", memory: ByteSize(64 << 20), policy: KERNEL };
+        let today = Baseline { disk: "modern", memory: ByteSize(64 << 20), policy: KERNEL };
         let (runs, cells): (Vec<_>, Vec<Cell<MachineSpec>>) =
             plan(&recording, &wanted, 2, today).expect("a plan").into_iter().unzip();
         let outcomes = run(&cells, 2, &()).expect("they run").outcomes.into_iter().flatten();

@@ -51,11 +51,11 @@ impl Samples {
 }
 
 /// Figures by setting and seed: what came of several inputs under one seed is added up.
-pub(super) struct Tally<K, const N: usize>(Vec<(K, BTreeMap<u64, [f64; N]>)>);
+pub(super) struct SampleTable<K, const N: usize>(Vec<(K, BTreeMap<u64, [f64; N]>)>);
 
-impl<K: PartialEq, const N: usize> Tally<K, N> {
-    pub(super) fn new() -> Tally<K, N> {
-        Tally(Vec::new())
+impl<K: PartialEq, const N: usize> SampleTable<K, N> {
+    pub(super) fn new() -> SampleTable<K, N> {
+        SampleTable(Vec::new())
     }
 
     pub(super) fn add(&mut self, setting: K, seed: u64, figures: [f64; N]) {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn several_inputs_of_a_seed_are_added_up() {
-        let mut tally = Tally::new();
+        let mut tally = SampleTable::new();
         for (setting, seed, figure) in [("a", 1, 1.0), ("b", 1, 5.0), ("a", 1, 2.0), ("a", 2, 4.0)] {
             tally.add(setting, seed, [figure]);
         }

@@ -8,7 +8,7 @@ use umbrella_model::device::profiles;
 use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 use umbrella_units::{ByteSize, Nanos};
 
-use super::samples::Tally;
+use super::samples::SampleTable;
 use super::write_back::machine_with;
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::{Cell, LabError};
@@ -146,7 +146,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
 
 /// The result of these runs; `None` if today's setting is not among them.
 pub fn judge(runs: &[(SleepRun, HybridOutcome)]) -> Option<SleepJudgement> {
-    let mut tally = Tally::new();
+    let mut tally = SampleTable::new();
     for (run, outcome) in runs {
         let flash = if run.flash.is_some() { outcome.energy.flash } else { 0.0 };
         let disk = outcome.energy.total - outcome.energy.flash;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use umbrella_units::ByteSize;
 
-use super::samples::Tally;
+use super::samples::SampleTable;
 use super::{Recording, SEEDS, Samples};
 use crate::experiment::LabError;
 use crate::result::{Outcome, Times};
@@ -66,7 +66,7 @@ fn memories(today: ByteSize) -> [ByteSize; 3] {
 
 /// The machine of an advice.
 #[derive(Debug, Clone, Copy)]
-pub struct Today<'a> {
+pub struct Baseline<'a> {
     /// The disk's profile: its name, or the file of a drive's.
     pub disk: &'a str,
     /// Memory for file pages.
@@ -88,8 +88,8 @@ pub(super) fn machine_with(disk: &str) -> Result<MachineSpec, LabError> {
 }
 
 /// The runs: every policy, and today's, with every size of memory, for each recording and seed.
-pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackCell>, LabError> {
-    let Today { disk, memory, policy } = today;
+pub fn plan(recordings: &[Recording], today: Baseline<'_>) -> Result<Vec<WriteBackCell>, LabError> {
+    let Baseline { disk, memory, policy } = today;
     let mut policies = POLICIES.map(str::to_owned).to_vec();
     if !POLICIES.contains(&policy) {
         policies.push(policy.to_owned());
@@ -110,9 +110,9 @@ pub fn plan(recordings: &[Recording], today: Today<'_>) -> Result<Vec<WriteBackC
 }
 
 /// The result of the runs of [`plan`]; `None` if today's setting is not among them.
-pub fn judge(outcomes: &[Outcome], today: Today<'_>) -> Option<WriteBackAdvice> {
-    let Today { memory, policy, .. } = today;
-    let mut tally = Tally::new();
+pub fn judge(outcomes: &[Outcome], today: Baseline<'_>) -> Option<WriteBackAdvice> {
+    let Baseline { memory, policy, .. } = today;
+    let mut tally = SampleTable::new();
     for outcome in outcomes {
         let key = (outcome.setting.policy.clone(), outcome.setting.memory);
         tally.add(key, outcome.setting.seed, [waited_s(outcome), outcome.disk_busy_s]);
@@ -178,7 +178,7 @@ pub fn plan_again(
 pub fn confirm(advice: &WriteBackAdvice, outcomes: &[Outcome]) -> Option<Confirmation> {
     let best = advice.best.as_ref()?;
     let figures = |of: &WriteBackFigures, is_seeded: bool| {
-        let mut tally = Tally::new();
+        let mut tally = SampleTable::new();
         for outcome in outcomes {
             let setting = &outcome.setting;
             let is_it = setting.policy == of.policy && setting.memory == of.memory;
@@ -232,7 +232,7 @@ mod tests {
     use crate::trace::Columns;
 
     const MEMORY: ByteSize = ByteSize(512 << 20);
-    const TODAY: Today<'_> = Today { disk: "modern", memory: MEMORY, policy: KERNEL };
+    const TODAY: Baseline<'_> = Baseline { disk: "modern", memory: MEMORY, policy: KERNEL };
 
     /// A policy with today's memory: how long each seed waited, and was busy.
     fn runs(policy: &str, memory: ByteSize, seeds: [(f64, f64); 3]) -> Vec<Outcome> {
@@ -304,7 +304,7 @@ mod tests {
     fn a_disk_with_a_policy_is_compared_with_that() {
         let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
         let stow = runs("stow", MEMORY, [(15.0, 50.0); 3]);
-        let advice = |policy| judge(&[kernel.clone(), stow.clone()].concat(), Today { policy, ..TODAY });
+        let advice = |policy| judge(&[kernel.clone(), stow.clone()].concat(), Baseline { policy, ..TODAY });
         assert_eq!(advice(KERNEL).and_then(|advice| advice.best).map(|best| best.policy).as_deref(), Some("stow"));
         assert_eq!(advice("stow").map(|advice| (advice.today.policy, advice.best)), Some(("stow".to_owned(), None)));
     }
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn what_is_advised_gives_the_same_figures_again_and_other_figures_are_noticed() {
         let recordings = [recording()];
-        let today = Today { memory: ByteSize(64 << 20), ..TODAY };
+        let today = Baseline { memory: ByteSize(64 << 20), ..TODAY };
         let outcomes = |cells: &[WriteBackCell]| -> Vec<Outcome> {
             run(cells, 2, &()).expect("they run").outcomes.into_iter().flatten().collect()
         };

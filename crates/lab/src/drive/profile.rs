@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbrella_model::device::disk::{
-    self, After, BufferRules, CommandTimes, DiskSpec, Measured, Rate, SectorLayout, SeekTimes,
+    self, BufferRules, CommandGaps, CommandTimes, DiskSpec, Measured, Rate, SectorLayout, SeekTimes,
 };
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
@@ -350,7 +350,7 @@ impl Commands {
     }
 
     fn times(&self) -> CommandTimes {
-        let after = |[read, write]: [Millis; 2]| After { read: nanos(read), write: nanos(write) };
+        let after = |[read, write]: [Millis; 2]| CommandGaps { read: nanos(read), write: nanos(write) };
         CommandTimes {
             read_hit: after(self.read_hit_ms),
             read_miss: after(self.read_miss_ms),

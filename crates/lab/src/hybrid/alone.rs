@@ -13,17 +13,17 @@ use super::setup::HybridSetup;
 use super::station::{Station, on_flash};
 
 /// See the module.
-pub(super) struct Alone {
+pub(super) struct StandaloneDisk {
     disk: Station,
     flash: Station,
     now: Nanos,
     done: Vec<Completion>,
 }
 
-impl Alone {
+impl StandaloneDisk {
     /// Devices that spin and are idle.
-    pub(super) fn new(disk: Station, flash: Station) -> Alone {
-        Alone { disk, flash, now: Nanos(0), done: Vec::new() }
+    pub(super) fn new(disk: Station, flash: Station) -> StandaloneDisk {
+        StandaloneDisk { disk, flash, now: Nanos(0), done: Vec::new() }
     }
 
     /// The times of a flush of the log's present contents.

@@ -19,7 +19,7 @@ use umbrella_policy::flash_cache::{CachedExtent, Log, LogSector, Logged, Moment,
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
-use super::alone::Alone;
+use super::alone::StandaloneDisk;
 use super::counters::HybridCounters;
 use super::flush::Flush;
 use super::foresight::next_need;
@@ -72,7 +72,7 @@ pub(super) struct Engine<'a, P> {
     sleep_at: Option<Nanos>,
     last_access: Nanos,
     flush: Option<Flush>,
-    alone: Alone,
+    alone: StandaloneDisk,
     flush_wanted: bool,
     /// All has come, and the time is over.
     closing: bool,
@@ -117,7 +117,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             sleep_at: None,
             last_access: Nanos(0),
             flush: None,
-            alone: Alone::new(Station::new(others.0), Station::new(others.1)),
+            alone: StandaloneDisk::new(Station::new(others.0), Station::new(others.1)),
             flush_wanted: false,
             closing: false,
             requests: Requests::default(),

@@ -3,12 +3,12 @@
 use umbrella_policy::log_layout::LogBlock;
 use umbrella_units::Pages;
 
-use super::outcome::Travel;
+use super::outcome::SeekTotals;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Head {
     at: u64,
-    travel: Travel,
+    travel: SeekTotals,
 }
 
 impl Head {
@@ -20,12 +20,12 @@ impl Head {
     }
 
     /// How far the heads went.
-    pub(super) fn travel(&self) -> Travel {
+    pub(super) fn travel(&self) -> SeekTotals {
         self.travel
     }
 
     /// Forgets how far they went, not where they are.
     pub(super) fn reset(&mut self) {
-        self.travel = Travel::default();
+        self.travel = SeekTotals::default();
     }
 }

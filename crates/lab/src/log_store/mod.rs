@@ -35,6 +35,6 @@ mod tests;
 
 pub use error::LogError;
 pub use input::{LogInput, Request};
-pub use outcome::{LogOutcome, Travel};
+pub use outcome::{LogOutcome, SeekTotals};
 pub use percent::Percent;
 pub use setup::LogSetup;

@@ -5,7 +5,7 @@ use umbrella_units::Pages;
 
 /// How far the heads went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Travel {
+pub struct SeekTotals {
     /// Blocks between the end of a request and the start of the next, summed up.
     pub distance: Pages,
     /// Requests.
@@ -44,9 +44,9 @@ pub struct LogOutcome {
     /// Blocks written by user and cleaner for each that the user wrote.
     pub write_amplification: f64,
     /// Heads that serve the requests of the trace only.
-    pub foreground: Travel,
+    pub foreground: SeekTotals,
     /// Heads that serve the cleaner as well.
-    pub all: Travel,
+    pub all: SeekTotals,
     /// Live blocks at the end, a share of the log's.
     pub live_share: f64,
 }

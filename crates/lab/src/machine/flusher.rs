@@ -6,7 +6,7 @@
 //! pdflush when it is woken to write: it looks for staged files and transforms them, so that they can be written (MRAM
 //! 3.1.3). On the timer, which asks no policy, staged files do not leave (3.2.1).
 
-use umbrella_model::page_cache::Begin;
+use umbrella_model::page_cache::WriteStart;
 use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 
@@ -225,18 +225,18 @@ impl Computer {
         let Computer { queue, cache, counters, deferred, syncing, .. } = self;
         let mut gone: Vec<PageKey> = Vec::new();
         queue.pump(now, |waiting| match cache.begin_queued(waiting.page) {
-            Begin::Begun => {
+            WriteStart::Begun => {
                 counters.written(waiting.reason);
                 if waiting.reason == WriteReason::Threshold && by_files {
                     cache.written_in_part(waiting.page.file, now);
                 }
                 true
             }
-            Begin::Later => {
+            WriteStart::Later => {
                 deferred.insert(waiting.page, *waiting);
                 false
             }
-            Begin::NotWanted => {
+            WriteStart::NotWanted => {
                 // A page that a client waits for was written before, or is gone; it may be dirty again since.
                 if syncing.contains_key(&waiting.page) && !cache.is_under_write_back(waiting.page) {
                     gone.push(waiting.page);

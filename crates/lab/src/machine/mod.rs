@@ -49,7 +49,7 @@ use counters::MachineCounters;
 use files::FileTable;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
-use queue::{Arrived, DiskQueue, Tap, Waiting};
+use queue::{DiskQueue, FinishedRequest, Tap, Waiting};
 
 /// Clients that wait for a page; nearly always one.
 type Waiters = SmallVec<[u32; 2]>;
@@ -152,7 +152,7 @@ pub struct Computer {
     // Lists that are filled and emptied all the time, kept to save their allocation.
     changes: Vec<Change>,
     selected: Vec<DirtyPage>,
-    arrived: Vec<Arrived>,
+    arrived: Vec<FinishedRequest>,
     touched: Vec<BlockNo>,
     missing: Vec<(BlockNo, PageKey)>,
     keys: Vec<PageKey>,

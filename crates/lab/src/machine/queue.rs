@@ -42,7 +42,7 @@ pub(crate) struct Waiting {
 
 /// Pages that came in or went out with one request.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct FinishedRequest {
     pub(crate) write: bool,
     pub(crate) pages: Vec<PageKey>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct DiskQueue {
     reads: VecDeque<(Extent, Vec<PageKey>)>,
     /// Writes past the cache.
     through: VecDeque<(Extent, Vec<PageKey>)>,
-    in_flight: Vec<Option<Arrived>>,
+    in_flight: Vec<Option<FinishedRequest>>,
     free: Vec<u64>,
     spare: Vec<Vec<PageKey>>,
     done: Vec<Completion>,
@@ -134,17 +134,17 @@ impl DiskQueue {
         while self.device.room() > 0
             && let Some((extent, pages)) = self.reads.pop_front()
         {
-            self.submit(now, Op::Read, extent, Arrived { write: false, pages });
+            self.submit(now, Op::Read, extent, FinishedRequest { write: false, pages });
         }
         while self.device.room() > 0
             && let Some((extent, pages)) = self.through.pop_front()
         {
-            self.submit(now, Op::Write, extent, Arrived { write: true, pages });
+            self.submit(now, Op::Write, extent, FinishedRequest { write: true, pages });
         }
         let reserve = self.largest_room / 8;
         while self.device.room() > reserve {
             let Some((extent, pages)) = self.next_write(&mut begin) else { break };
-            self.submit(now, Op::Write, extent, Arrived { write: true, pages });
+            self.submit(now, Op::Write, extent, FinishedRequest { write: true, pages });
         }
     }
 
@@ -173,7 +173,7 @@ impl DiskQueue {
         Some((Extent { start: first.block, blocks: pages.len() as u64 }, pages))
     }
 
-    fn submit(&mut self, now: Nanos, op: Op, extent: Extent, what: Arrived) {
+    fn submit(&mut self, now: Nanos, op: Op, extent: Extent, what: FinishedRequest) {
         let id = self.free.pop().unwrap_or_else(|| {
             self.in_flight.push(None);
             self.in_flight.len() as u64 - 1
@@ -186,7 +186,7 @@ impl DiskQueue {
     }
 
     /// Lets the device work until `now`, and takes what completed.
-    pub(crate) fn advance(&mut self, now: Nanos, arrived: &mut Vec<Arrived>) {
+    pub(crate) fn advance(&mut self, now: Nanos, arrived: &mut Vec<FinishedRequest>) {
         self.device.advance(now, &mut self.done);
         for completion in self.done.drain(..) {
             let id = completion.id.0;

@@ -12,7 +12,7 @@ use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, PAGE, SHARE, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 /// The C library's buffer.
@@ -249,8 +249,8 @@ impl Bonnie {
 }
 
 impl Play for Bonnie {
-    fn set_up(&mut self, _script: &mut Script) -> Act {
-        Act::Done
+    fn set_up(&mut self, _script: &mut Script) -> ScriptStep {
+        ScriptStep::Done
     }
 
     fn clients(&self) -> u32 {
@@ -262,26 +262,26 @@ impl Play for Bonnie {
         Some(f64::from(self.test as u8) / f64::from(Test::End as u8))
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let seeker = client.0 as usize;
         if self.test == Test::Seek && self.seek(script) {
-            return Act::On;
+            return ScriptStep::On;
         }
         if seeker > 0 {
             if self.test < Test::Seek {
                 script.wait();
-                return Act::On;
+                return ScriptStep::On;
             }
             self.away[seeker] = true;
-            return Act::Done;
+            return ScriptStep::Done;
         }
         if self.test == Test::Seeking && self.away[1..].contains(&false) {
             script.wait();
         } else if self.test == Test::End {
-            return Act::Done;
+            return ScriptStep::Done;
         } else if !self.turn(script) {
             self.next_test(script);
         }
-        Act::On
+        ScriptStep::On
     }
 }

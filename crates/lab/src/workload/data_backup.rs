@@ -10,7 +10,7 @@ use super::draw::{Rng, lognormal_sizes};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::tree::{Branch, grow};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
@@ -66,8 +66,8 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Play for Backup {
-    fn set_up(&mut self, _script: &mut Script) -> Act {
-        Act::Done
+    fn set_up(&mut self, _script: &mut Script) -> ScriptStep {
+        ScriptStep::Done
     }
 
     fn clients(&self) -> u32 {
@@ -78,21 +78,21 @@ impl Play for Backup {
         Some(1.0 - self.sizes.len() as f64 / self.files as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if self.left_here == 0 {
             let Some(branch) = self.tree.next() else {
-                return Act::Done;
+                return ScriptStep::Done;
             };
             let dir = self.ids.next();
             script.mkdir(dir, branch.parent.map_or(Ids::ROOT, |parent| self.dirs[parent]));
             self.dirs.push(dir);
             self.left_here = branch.files;
-            return Act::On;
+            return ScriptStep::On;
         }
         self.left_here -= 1;
         if let (Some(size), Some(&dir)) = (self.sizes.next(), self.dirs.last()) {
             script.create(self.ids.next(), dir, size, self.io);
         }
-        Act::On
+        ScriptStep::On
     }
 }

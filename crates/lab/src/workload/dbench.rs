@@ -17,7 +17,7 @@ use super::dbench_load::{Call, Load, PathNo, parse, stand_in};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 /// Where Debian's package puts the load file.
@@ -48,7 +48,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
 
 /// What stands at a name.
 #[derive(Debug, Clone, Copy)]
-enum Thing {
+enum NameTarget {
     Nothing,
     /// `home` is the directory that it was made in, whatever its name is now.
     File {
@@ -63,7 +63,7 @@ enum Thing {
 struct DbenchClient {
     dir: FileId,
     at: usize,
-    things: Vec<Thing>,
+    things: Vec<NameTarget>,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ struct Dbench {
 fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, WorkloadError> {
     let (load, warning) = load(params)?;
     let clients = scale.count(params.count("clients"));
-    let things = vec![Thing::Nothing; load.parents.len()];
+    let things = vec![NameTarget::Nothing; load.parents.len()];
     let mut ids = Ids::new();
     let dbench = Dbench {
         clients: (0..clients).map(|_| DbenchClient { dir: ids.next(), at: 0, things: things.clone() }).collect(),
@@ -127,7 +127,7 @@ fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
 }
 
 impl DbenchClient {
-    fn thing(&mut self, path: PathNo) -> &mut Thing {
+    fn thing(&mut self, path: PathNo) -> &mut NameTarget {
         &mut self.things[path.0 as usize]
     }
 
@@ -135,7 +135,7 @@ impl DbenchClient {
     fn dir_of(&self, load: &Load, path: PathNo) -> FileId {
         let mut above = load.parents[path.0 as usize];
         while let Some(parent) = above {
-            if let Thing::Directory(dir) = self.things[parent.0 as usize] {
+            if let NameTarget::Directory(dir) = self.things[parent.0 as usize] {
                 return dir;
             }
             above = load.parents[parent.0 as usize];
@@ -144,9 +144,9 @@ impl DbenchClient {
     }
 
     fn remove(&mut self, path: PathNo, script: &mut Script) {
-        if let Thing::File { file, .. } = *self.thing(path) {
+        if let NameTarget::File { file, .. } = *self.thing(path) {
             script.delete(file);
-            *self.thing(path) = Thing::Nothing;
+            *self.thing(path) = NameTarget::Nothing;
         }
     }
 
@@ -158,37 +158,37 @@ impl DbenchClient {
             self.remove(path, script);
         }
         for &path in inside.iter().rev() {
-            let Thing::Directory(dir) = *self.thing(path) else {
+            let NameTarget::Directory(dir) = *self.thing(path) else {
                 continue;
             };
             // A file that was made here and now has a name elsewhere still counts as being here.
-            if !self.things.iter().any(|thing| matches!(thing, Thing::File { home, .. } if *home == dir)) {
+            if !self.things.iter().any(|thing| matches!(thing, NameTarget::File { home, .. } if *home == dir)) {
                 script.delete(dir);
             }
-            *self.thing(path) = Thing::Nothing;
+            *self.thing(path) = NameTarget::Nothing;
         }
     }
 
     /// The file at the name, made if nothing is there; `None` when a directory is. With its size, to be changed.
     fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> Option<(FileId, &mut u64)> {
-        if let Thing::Nothing = *self.thing(path) {
+        if let NameTarget::Nothing = *self.thing(path) {
             let (file, home) = (ids.next(), self.dir_of(load, path));
             script.step(FileOperation::Create { file, dir: home });
-            *self.thing(path) = Thing::File { file, size: 0, home };
+            *self.thing(path) = NameTarget::File { file, size: 0, home };
         }
         match self.thing(path) {
-            Thing::File { file, size, .. } => Some((*file, size)),
-            Thing::Directory(_) | Thing::Nothing => None,
+            NameTarget::File { file, size, .. } => Some((*file, size)),
+            NameTarget::Directory(_) | NameTarget::Nothing => None,
         }
     }
 
     fn call(&mut self, call: Call, load: &Load, ids: &mut Ids, flush: bool, script: &mut Script) {
         match call {
             Call::Mkdir(path) => {
-                if let Thing::Nothing = *self.thing(path) {
+                if let NameTarget::Nothing = *self.thing(path) {
                     let dir = ids.next();
                     script.mkdir(dir, self.dir_of(load, path));
-                    *self.thing(path) = Thing::Directory(dir);
+                    *self.thing(path) = NameTarget::Directory(dir);
                 }
             }
             Call::Create { path, empties } => {
@@ -201,7 +201,7 @@ impl DbenchClient {
                 }
             }
             Call::Read { path, offset, size } => {
-                if let Thing::File { file, size: end, .. } = *self.thing(path)
+                if let NameTarget::File { file, size: end, .. } = *self.thing(path)
                     && offset < end
                 {
                     let size = u64::from(size).min(end - offset);
@@ -216,16 +216,16 @@ impl DbenchClient {
                 }
             }
             Call::Flush(path) => {
-                if let (true, Thing::File { file, .. }) = (flush, *self.thing(path)) {
+                if let (true, NameTarget::File { file, .. }) = (flush, *self.thing(path)) {
                     script.step(FileOperation::Fsync { file });
                 }
             }
             Call::Delete(path) => self.remove(path, script),
             Call::Rename { from, to } => {
-                if let (true, moved @ Thing::File { .. }) = (from != to, *self.thing(from)) {
+                if let (true, moved @ NameTarget::File { .. }) = (from != to, *self.thing(from)) {
                     self.remove(to, script);
                     *self.thing(to) = moved;
-                    *self.thing(from) = Thing::Nothing;
+                    *self.thing(from) = NameTarget::Nothing;
                 }
             }
             Call::DeleteTree(top) => self.remove_tree(load, top, script),
@@ -245,20 +245,20 @@ fn is_below(load: &Load, path: PathNo, top: PathNo) -> bool {
 }
 
 impl Play for Dbench {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         let Some(client) = self.clients.get(self.prepared) else {
-            return Act::Done;
+            return ScriptStep::Done;
         };
         script.mkdir(client.dir, Ids::ROOT);
         self.prepared += 1;
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
         self.clients.len() as u32
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let client = &mut self.clients[client.0 as usize];
         let call = self.load.calls[client.at];
         client.at = (client.at + 1) % self.load.calls.len();
@@ -268,7 +268,7 @@ impl Play for Dbench {
             // A round with no work left would never end.
             script.think(Nanos::from_micros(1));
         }
-        Act::On
+        ScriptStep::On
     }
 
     fn warnings(&self) -> &[String] {

@@ -12,7 +12,7 @@ use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, IO, SHARE, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
@@ -199,13 +199,13 @@ impl Fileserver {
 }
 
 impl Play for Fileserver {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         if self.dirs.is_empty() {
             self.set_up_dirs(script);
         }
         let at = self.places.len();
         if at as u64 == self.files {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         let dir = self.dirs[at / self.width as usize];
         let planned = (self.rng.gamma(self.mean, self.gamma) as u64).max(1);
@@ -219,14 +219,14 @@ impl Play for Fileserver {
             self.empty.give(at);
         }
         self.places.push(place);
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
         self.threads.len() as u32
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let thread = client.0 as usize;
         match self.threads[thread].busy.take() {
             Some((place, true)) => self.filled.give(place),
@@ -236,10 +236,10 @@ impl Play for Fileserver {
         for _ in 0..5 {
             self.flow(thread, script);
             if self.threads[thread].busy.is_some() {
-                return Act::On;
+                return ScriptStep::On;
             }
         }
         script.wait();
-        Act::On
+        ScriptStep::On
     }
 }

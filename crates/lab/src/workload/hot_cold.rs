@@ -11,7 +11,7 @@ use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, FILE, IO, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
 const PERCENT: ParamKind = ParamKind::Number { min: 0.0, max: 100.0 };
@@ -74,25 +74,25 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Play for HotCold {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         if (self.dirs.len() as u64) < self.wanted_dirs {
             let dir = self.ids.next();
             self.dirs.push(dir);
             script.mkdir(dir, Ids::ROOT);
-            return Act::On;
+            return ScriptStep::On;
         }
         if self.files.len() < self.wanted_files {
             let dir = self.dirs[self.files.len() % self.dirs.len()];
             let file = self.ids.next();
             self.files.push(file);
             script.create(file, dir, self.size, self.size);
-            return Act::On;
+            return ScriptStep::On;
         }
         for at in (1..self.files.len()).rev() {
             let other = self.rng.index(at + 1);
             self.files.swap(at, other);
         }
-        Act::Done
+        ScriptStep::Done
     }
 
     fn clients(&self) -> u32 {
@@ -103,14 +103,14 @@ impl Play for HotCold {
         Some(1.0 - self.updates_left as f64 / self.wanted_updates.max(1) as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let Some(left) = self.updates_left.checked_sub(1) else {
-            return Act::Done;
+            return ScriptStep::Done;
         };
         self.updates_left = left;
         let to_hot = self.cold == 0 || (self.hot > 0 && self.rng.chance(self.x));
         let at = if to_hot { self.rng.index(self.hot) } else { self.hot + self.rng.index(self.cold) };
         script.write(self.files[at], 0, self.size, self.io);
-        Act::On
+        ScriptStep::On
     }
 }

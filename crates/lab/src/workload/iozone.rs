@@ -15,7 +15,7 @@ use super::draw::{Rng, Zipf};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, SHARE, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
@@ -118,14 +118,14 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl Play for Iozone {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         let Some(process) = self.processes.get(self.prepared) else {
-            return Act::Done;
+            return ScriptStep::Done;
         };
         let size = self.records * self.record;
         script.create(process.file, Ids::ROOT, size, size);
         self.prepared += 1;
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
@@ -138,10 +138,10 @@ impl Play for Iozone {
         Some(done / (each * self.processes.len() as f64))
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let Process { rng, file, done } = &mut self.processes[client.0 as usize];
         if *done == self.records.saturating_mul(self.passes) {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         let (file, size) = (*file, ByteSize(self.record));
         if self.writers.contains(&client.0) {
@@ -157,6 +157,6 @@ impl Play for Iozone {
             });
         }
         *done += 1;
-        Act::On
+        ScriptStep::On
     }
 }

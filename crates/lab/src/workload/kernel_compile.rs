@@ -20,7 +20,7 @@ use super::draw::{Rng, Zipf};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, FEW, FILE, IO, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
 /// Deviation of the logarithm of sizes.
@@ -197,7 +197,7 @@ impl KernelCompile {
 }
 
 impl Play for KernelCompile {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         if self.headers.len() < self.wanted_headers {
             if self.headers.len().is_multiple_of(HEADERS_PER_DIR) {
                 self.header_dir = self.ids.next();
@@ -206,10 +206,10 @@ impl Play for KernelCompile {
             let file = TreeFile { id: self.ids.next(), size: drawn_size(&mut self.rng, self.header_mean) };
             script.create(file.id, self.header_dir, file.size, file.size);
             self.headers.push(file);
-            return Act::On;
+            return ScriptStep::On;
         }
         if self.sources.len() == self.wanted_sources {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         if self.sources.len().is_multiple_of(self.per_dir) {
             let dir = Directory { id: self.ids.next(), left: 0, objects: Vec::new() };
@@ -222,7 +222,7 @@ impl Play for KernelCompile {
             script.create(file.id, dir.id, file.size, file.size);
             self.sources.push(file);
         }
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
@@ -233,19 +233,19 @@ impl Play for KernelCompile {
         Some(self.next_source as f64 / self.sources.len().max(1) as f64)
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let job = client.0 as usize;
         if let Some(task) = self.follow_up(job, script) {
             self.tasks[job] = Some(task);
-            return Act::On;
+            return ScriptStep::On;
         }
         if self.next_source == self.sources.len() {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         let source = self.next_source;
         self.next_source += 1;
         self.tasks[job] = Some(Task::Compile(source / self.per_dir));
         self.compile(source, script);
-        Act::On
+        ScriptStep::On
     }
 }

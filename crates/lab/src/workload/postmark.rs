@@ -17,7 +17,7 @@ use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, FILE, IO, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
 const BIAS: ParamKind = ParamKind::Count { min: 0, max: 10 };
@@ -150,14 +150,14 @@ impl Postmark {
 }
 
 impl Play for Postmark {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         if self.dirs.len() as u64 == self.wanted_dirs {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         let dir = self.ids.next();
         self.dirs.push(dir);
         script.mkdir(dir, Ids::ROOT);
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
@@ -176,7 +176,7 @@ impl Play for Postmark {
         Some(part / 3.0)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         match self.phase {
             None => self.enter(Phase::Create, script),
             Some(Phase::Create) if self.to_create > 0 => {
@@ -191,9 +191,9 @@ impl Play for Postmark {
             Some(Phase::Transactions) => self.enter(Phase::Delete, script),
             Some(Phase::Delete) => match self.live.pop() {
                 Some(mail) => script.delete(mail.file),
-                None => return Act::Done,
+                None => return ScriptStep::Done,
             },
         }
-        Act::On
+        ScriptStep::On
     }
 }

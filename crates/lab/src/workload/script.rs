@@ -120,7 +120,7 @@ impl Script {
 
 /// What a client does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum ScriptStep {
     /// What the script says.
     On,
     /// Nothing any more.
@@ -129,14 +129,14 @@ pub(super) enum Act {
 
 /// A program with several clients: fills their scripts when they run out.
 pub(super) trait Play {
-    /// Adds some of the files that exist before time begins; [`Act::Done`] when all are added.
-    fn set_up(&mut self, script: &mut Script) -> Act;
+    /// Adds some of the files that exist before time begins; [`ScriptStep::Done`] when all are added.
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep;
 
     /// How many clients there are.
     fn clients(&self) -> u32;
 
     /// Adds what the client does next. It has done all that was said before.
-    fn play(&mut self, client: ClientId, now: Nanos, script: &mut Script) -> Act;
+    fn play(&mut self, client: ClientId, now: Nanos, script: &mut Script) -> ScriptStep;
 
     /// How much is done, 0 to 1, where no time limit says so.
     fn progress(&self) -> Option<f64> {
@@ -180,7 +180,7 @@ impl<P: Play> Workload for Scripted<P> {
             if self.ready {
                 return None;
             }
-            self.ready = self.play.set_up(&mut self.set_up) == Act::Done;
+            self.ready = self.play.set_up(&mut self.set_up) == ScriptStep::Done;
         }
     }
 
@@ -197,7 +197,7 @@ impl<P: Play> Workload for Scripted<P> {
             if let Some(step) = script.next() {
                 return Some(step);
             }
-            if self.play.play(client, now, script) == Act::Done {
+            if self.play.play(client, now, script) == ScriptStep::Done {
                 return None;
             }
         }

@@ -15,7 +15,7 @@ use super::draw::{Rng, lognormal_sizes};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::tree::{Branch, grow};
 use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
@@ -129,11 +129,11 @@ impl Untar {
 }
 
 impl Play for Untar {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         if self.reads_archive {
             script.create(self.archive, Ids::ROOT, self.archive_size, self.archive_size);
         }
-        Act::Done
+        ScriptStep::Done
     }
 
     fn clients(&self) -> u32 {
@@ -144,17 +144,17 @@ impl Play for Untar {
         Some(self.at as f64 / self.archive_size as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if self.left_here == 0 {
             let Some(branch) = self.tree.get(self.dirs.len()).copied() else {
-                return Act::Done;
+                return ScriptStep::Done;
             };
             self.skip(TAR_BLOCK, script);
             let dir = self.ids.next();
             script.mkdir(dir, branch.parent.map_or(Ids::ROOT, |parent| self.dirs[parent]));
             self.dirs.push(dir);
             self.left_here = branch.files;
-            return Act::On;
+            return ScriptStep::On;
         }
         self.left_here -= 1;
         if let (Some(size), Some(&dir)) = (self.sizes.next(), self.dirs.last()) {
@@ -163,6 +163,6 @@ impl Play for Untar {
             script.step(FileOperation::Create { file, dir });
             self.unpack(file, size, script);
         }
-        Act::On
+        ScriptStep::On
     }
 }

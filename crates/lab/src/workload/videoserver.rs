@@ -11,7 +11,7 @@ use super::draw::Rng;
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, PAGE, SOME, param};
 use super::params::ParamKind;
-use super::script::{Act, Ids, Play, Script, Scripted};
+use super::script::{Ids, Play, Script, ScriptStep, Scripted};
 use super::{ClientId, Params, Scale, Seed, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
@@ -78,36 +78,36 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Play for Videoserver {
-    fn set_up(&mut self, script: &mut Script) -> Act {
+    fn set_up(&mut self, script: &mut Script) -> ScriptStep {
         let (films, wanted) = if (self.active.len() as u64) < self.wanted_active {
             (&mut self.active, self.wanted_active)
         } else {
             (&mut self.passive, self.wanted_passive)
         };
         if films.len() as u64 == wanted {
-            return Act::Done;
+            return ScriptStep::Done;
         }
         let film = self.ids.next();
         films.push(film);
         script.create(film, Ids::ROOT, self.size, self.size);
-        Act::On
+        ScriptStep::On
     }
 
     fn clients(&self) -> u32 {
         self.readers + u32::from(self.wanted_passive > 0)
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> Act {
+    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if client.0 < self.readers {
             let film = self.active[client.0 as usize % self.active.len()];
             script.read(film, 0, self.size, self.io);
-            return Act::On;
+            return ScriptStep::On;
         }
         let place = self.rng.index(self.passive.len());
         let film = self.ids.next();
         script.delete(std::mem::replace(&mut self.passive[place], film));
         script.create(film, Ids::ROOT, self.size, self.write_io);
         script.think(self.interval);
-        Act::On
+        ScriptStep::On
     }
 }

@@ -59,7 +59,7 @@ pub enum Change {
 
 /// What became of a page whose turn to be written has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum WriteStart {
     /// It goes to disk from now on.
     Begun,
     /// It is still on its way from before.

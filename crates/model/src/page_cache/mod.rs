@@ -30,7 +30,7 @@ mod tests;
 
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
-pub use change::{Access, Begin, Change, Counts, Demand, NeedsWriteBack};
+pub use change::{Access, Change, Counts, Demand, NeedsWriteBack, WriteStart};
 pub use config::{ExpireBy, PageCacheConfig};
 use files::Files;
 use slab::{Id, NONE, Slab, flag};
@@ -234,17 +234,17 @@ impl PageCache {
 
     /// The turn of a page that was queued has come. A page that is queued twice is written once: what is dirty again
     /// since it was written is to be chosen again.
-    pub fn begin_queued(&mut self, page: PageKey) -> Begin {
-        let Some(id) = self.slab.find(page) else { return Begin::NotWanted };
+    pub fn begin_queued(&mut self, page: PageKey) -> WriteStart {
+        let Some(id) = self.slab.find(page) else { return WriteStart::NotWanted };
         let flags = self.slab.at(id).flags;
         if flags & flag::QUEUED == 0 {
-            return Begin::NotWanted;
+            return WriteStart::NotWanted;
         }
         if flags & flag::WRITE_BACK != 0 {
-            return Begin::Later;
+            return WriteStart::Later;
         }
         self.start_write_back(id);
-        Begin::Begun
+        WriteStart::Begun
     }
 
     fn start_write_back(&mut self, id: Id) {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
 
 use super::naive::Naive;
-use super::{Access, Begin, Change, Demand, ExpireBy, NeedsWriteBack, PageCache, PageCacheConfig};
+use super::{Access, Change, Demand, ExpireBy, NeedsWriteBack, PageCache, PageCacheConfig, WriteStart};
 
 fn page(file: u64, index: u64) -> PageKey {
     PageKey { file: FileId(file), index: PageIndex(index) }
@@ -95,19 +95,19 @@ fn a_background_share_that_is_not_below_the_foreground_share_is_half_of_it() {
 fn a_page_that_is_queued_twice_is_written_once() {
     let mut cache = cache(100);
     cache.write(T0, page(1, 0), &mut Vec::new());
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "nobody queued it");
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::NotWanted, "nobody queued it");
     cache.set_queued(page(1, 0));
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Begun);
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::Begun);
     cache.write(T0, page(1, 0), &mut Vec::new());
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "it is dirty again, which is another matter");
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::NotWanted, "it is dirty again, which is another matter");
     cache.set_queued(page(1, 0));
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Later);
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::Later);
     cache.complete_write_back(page(1, 0));
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::Begun);
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::Begun);
     cache.complete_write_back(page(1, 0));
     cache.set_queued(page(1, 0));
-    assert_eq!(cache.begin_queued(page(1, 0)), Begin::NotWanted, "a clean page can not be queued");
-    assert_eq!(cache.begin_queued(page(1, 1)), Begin::NotWanted);
+    assert_eq!(cache.begin_queued(page(1, 0)), WriteStart::NotWanted, "a clean page can not be queued");
+    assert_eq!(cache.begin_queued(page(1, 1)), WriteStart::NotWanted);
 }
 
 #[test]

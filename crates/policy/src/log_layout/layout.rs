@@ -18,7 +18,7 @@ use super::free::{FreeSegments, Geography};
 use super::ids::{Clock, LogBlock, SegmentNo, Shape, Stamps, Stream};
 use super::map::MapEntry;
 use super::room::Room;
-use super::scheme::{Copied, Earlier, Reclaimed, Scheme, Written};
+use super::scheme::{Copied, Reclaimed, ReplacedVersion, Scheme, Written};
 use super::table::{Segment, State};
 use super::victim::Victim;
 
@@ -259,7 +259,7 @@ impl Layout {
         if !self.admits() {
             return Err(Full);
         }
-        let earlier = old.map(|entry| Earlier {
+        let earlier = old.map(|entry| ReplacedVersion {
             stream: self.table[self.shape.segment(entry.place).0 as usize].stream,
             written: self.stamps.clock(entry.stamp, self.clock),
         });

@@ -5,9 +5,9 @@
 //! - Above the high mark nothing is cleaned. Down to the low one the cleaner works only in quiet times, when nobody has
 //!   asked for anything for a while.
 //! - Below the low mark it works also while others want the disk. After each piece of work it rests, so that it has its
-//!   share of the disk's time and no more ([`Pace::rest`]); the share grows to all of it at the reserve.
+//!   share of the disk's time and no more ([`CleanerPolicy::rest`]); the share grows to all of it at the reserve.
 //! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
-//!   ([`Pace::hold_back`]). At the reserve writes wait until something is free.
+//!   ([`CleanerPolicy::hold_back`]). At the reserve writes wait until something is free.
 //! - A checkpoint is due when so much log has been written since the last one that it would take long to read after a
 //!   crash, or when so much of the map is changed that little more can be; in quiet times also when it frees segments.
 //!
@@ -70,7 +70,7 @@ impl Marks {
 
 /// How a store shares its disk and its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct CleanerPolicy {
     /// The share of the disk's time that cleaning takes while others want the disk and there is no hurry.
     pub clean_share: Percent,
     /// How long nobody may have asked for anything before times are quiet.
@@ -85,7 +85,7 @@ pub struct Pace {
 
 /// Where a store stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct LogUsage {
     /// Log written since the last checkpoint.
     pub since_checkpoint: Pages,
     /// Pages of the map that are changed.
@@ -96,7 +96,7 @@ pub struct Standing {
     pub waiting: u32,
 }
 
-impl Pace {
+impl CleanerPolicy {
     /// How many pages of the map may be in memory: no more than 8 bytes for each block that is live, however far apart
     /// those lie, but for a little.
     pub fn map_pages(&self, layout: &Layout) -> Pages {
@@ -114,19 +114,19 @@ impl Pace {
 
     /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half
     /// as much of the map is changed, as there may be.
-    pub fn checkpoint_is_due(&self, layout: &Layout, standing: &Standing) -> bool {
+    pub fn checkpoint_is_due(&self, layout: &Layout, standing: &LogUsage) -> bool {
         let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG.0);
         standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages(layout).0 / 2
     }
 
     /// Whether to make a checkpoint now: one is due, or times are quiet and it frees segments.
-    pub fn makes_checkpoint(&self, layout: &Layout, standing: &Standing) -> bool {
+    pub fn makes_checkpoint(&self, layout: &Layout, standing: &LogUsage) -> bool {
         let (_, after_checkpoint) = layout.waiting();
         self.checkpoint_is_due(layout, standing) || (self.is_quiet(standing) && after_checkpoint > 0)
     }
 
     /// What to clean for now; nothing while enough is free.
-    pub fn cleans(&self, layout: &Layout, standing: &Standing) -> Option<CleaningGoal> {
+    pub fn cleans(&self, layout: &Layout, standing: &LogUsage) -> Option<CleaningGoal> {
         if self.is_quiet(standing) {
             return Some(CleaningGoal::Ahead);
         }
@@ -152,7 +152,7 @@ impl Pace {
 
     /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk,
     /// or somebody waits for room.
-    pub fn rest(&self, layout: &Layout, standing: &Standing, worked: Nanos) -> Nanos {
+    pub fn rest(&self, layout: &Layout, standing: &LogUsage, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
             return Nanos(0);
         }
@@ -166,7 +166,7 @@ impl Pace {
         Nanos((cost.0 * blocks.0 as f64 * layout.toll() * 1e9) as u64).min(MOST_DELAY)
     }
 
-    fn is_quiet(&self, standing: &Standing) -> bool {
+    fn is_quiet(&self, standing: &LogUsage) -> bool {
         standing.since_access >= self.quiet
     }
 }

@@ -19,12 +19,12 @@ use super::leaving::BranchIds;
 use super::rules::{Choice, Decision, EntryId, EntryInfo, MatchedEntry, Rules, Views};
 use super::slot::Slot;
 use super::spec::Offline;
-use super::spread::{How, Pick, SpreadRequest};
+use super::spread::{Pick, PickReason, SpreadRequest};
 use super::surroundings::Surroundings;
 
 /// Why a choice is what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Because {
+pub(super) enum ChoiceReason {
     /// Its branch is offline: nothing can be fetched from there.
     HomeOffline,
     /// It came too recently.
@@ -38,7 +38,7 @@ pub(super) enum Because {
     /// It is on its list, and no earlier entry has room.
     Home,
     /// Of the entry at this place in the list.
-    Picked(usize, How),
+    Picked(usize, PickReason),
     /// The entry at this place keeps its directory on one branch, which is full.
     TogetherFull(usize, BranchId),
     /// The branches of the entry at this place that have its directory are full, or take no new files.
@@ -72,7 +72,7 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
         around: &dyn Surroundings,
-    ) -> (Choice, Because) {
+    ) -> (Choice, ChoiceReason) {
         let info = &self.entries[found.entry.index()];
         let mut home = None;
         if let Some(resident) = resident {
@@ -80,23 +80,23 @@ impl Rules {
                 Some(branch) if branch.open() => home = Some(resident.branch),
                 // It is being drained: as good as nowhere.
                 Some(branch) if branch.online => {}
-                _ => return (Choice::Stay, Because::HomeOffline),
+                _ => return (Choice::Stay, ChoiceReason::HomeOffline),
             }
             let must_leave = self.forbids(found.entry, resident.branch);
             if home.is_some() && resident.is_held(facts.now) && !must_leave {
-                return (Choice::Stay, Because::Held);
+                return (Choice::Stay, ChoiceReason::Held);
             }
         }
         if home.is_some() && found.by_band {
-            return (Choice::Stay, Because::Hysteresis);
+            return (Choice::Stay, ChoiceReason::Hysteresis);
         }
         let is_listed = home.is_some_and(|home| info.contains(home));
         if is_listed && found.entry == self.default_entry() {
-            return (Choice::Stay, Because::DefaultHome);
+            return (Choice::Stay, ChoiceReason::DefaultHome);
         }
         let promotes = info.warm_from.is_some();
         if is_listed && resident.is_some_and(|resident| resident.is_evicted && !(promotes && resident.is_opened)) {
-            return (Choice::Stay, Because::Evicted);
+            return (Choice::Stay, ChoiceReason::Evicted);
         }
         let (mut limited, mut up_to_low_mark) = (Views::new(), BranchIds::new());
         let branches = if self.is_limited(info, home) {
@@ -108,7 +108,7 @@ impl Rules {
             branches
         };
         let (choice, because) = if info.blocked(branches) {
-            (Choice::NoRoom, Because::FirstOffline)
+            (Choice::NoRoom, ChoiceReason::FirstOffline)
         } else {
             let room = if resident.is_some() { BranchView::has_room_to_move } else { BranchView::has_room };
             let (path, need) = (facts.path, facts.need());
@@ -117,7 +117,7 @@ impl Rules {
             self.along(info, &question, home)
         };
         match choice {
-            Choice::NoRoom if is_listed => (Choice::Stay, Because::Home),
+            Choice::NoRoom if is_listed => (Choice::Stay, ChoiceReason::Home),
             choice => (choice, because),
         }
     }
@@ -129,21 +129,21 @@ impl Rules {
     }
 
     /// Goes along a list, up to the entry that a file is on already.
-    fn along(&self, info: &EntryInfo, question: &SpreadRequest<'_>, home: Option<BranchId>) -> (Choice, Because) {
+    fn along(&self, info: &EntryInfo, question: &SpreadRequest<'_>, home: Option<BranchId>) -> (Choice, ChoiceReason) {
         for (place, slot) in info.to.iter().enumerate() {
             if home.is_some_and(|home| slot.contains(home)) {
-                return (Choice::Stay, Because::Home);
+                return (Choice::Stay, ChoiceReason::Home);
             }
             for set in &slot.sets {
                 match set.pick(&self.groups, question) {
-                    Pick::Member(branch, how) => return (Choice::Place(branch), Because::Picked(place, how)),
-                    Pick::TogetherFull(holder) => return (Choice::NoRoom, Because::TogetherFull(place, holder)),
-                    Pick::PathFull => return (Choice::NoRoom, Because::PathFull(place)),
+                    Pick::Member(branch, how) => return (Choice::Place(branch), ChoiceReason::Picked(place, how)),
+                    Pick::TogetherFull(holder) => return (Choice::NoRoom, ChoiceReason::TogetherFull(place, holder)),
+                    Pick::PathFull => return (Choice::NoRoom, ChoiceReason::PathFull(place)),
                     Pick::Full => {}
                 }
             }
         }
-        (Choice::NoRoom, Because::Full)
+        (Choice::NoRoom, ChoiceReason::Full)
     }
 
     /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list
@@ -168,7 +168,7 @@ impl Rules {
             self.along(info, &question, None)
         };
         let found = match with(BranchView::has_room) {
-            (Choice::NoRoom, Because::Full) => with(|view, need| view.has_inode() && view.free >= need),
+            (Choice::NoRoom, ChoiceReason::Full) => with(|view, need| view.has_inode() && view.free >= need),
             found => found,
         };
         match found.0 {
@@ -198,7 +198,9 @@ impl Rules {
         let resident = held.as_ref().unwrap_or(resident);
         let found = self.entry_for(facts, branches, Some(resident));
         let (choice, because) = self.choose(found, facts, branches, Some(resident), around);
-        if choice != Choice::Stay || matches!(because, Because::Held | Because::HomeOffline | Because::Hysteresis) {
+        if choice != Choice::Stay
+            || matches!(because, ChoiceReason::Held | ChoiceReason::HomeOffline | ChoiceReason::Hysteresis)
+        {
             return Vec::new();
         }
         let info = &self.entries[found.entry.index()];

@@ -2,14 +2,14 @@
 
 use umbrella_units::{BranchId, ByteSize, format_duration};
 
-use super::choose::Because;
+use super::choose::ChoiceReason;
 use super::condition::{Test, Verdict};
 use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident, Stage, view};
 use super::rules::{Choice, ConditionalEntry, Decision, EntryId, MatchedEntry, Names, Rule, Rules, Treat, Views};
 use super::slot::Slot;
 use super::spec::SpreadOrder;
-use super::spread::How;
+use super::spread::PickReason;
 use super::surroundings::Surroundings;
 use super::treatment;
 use super::words;
@@ -246,7 +246,7 @@ impl Rules {
         &self,
         entry: EntryId,
         choice: Choice,
-        because: Because,
+        because: ChoiceReason,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
@@ -259,12 +259,14 @@ impl Rules {
         };
         // How many entries of the list were passed by.
         let passed = match because {
-            Because::Picked(place, _) | Because::TogetherFull(place, _) | Because::PathFull(place) => place,
-            Because::Home => {
+            ChoiceReason::Picked(place, _) | ChoiceReason::TogetherFull(place, _) | ChoiceReason::PathFull(place) => {
+                place
+            }
+            ChoiceReason::Home => {
                 let is_home = |slot: &Slot| resident.is_some_and(|resident| slot.contains(resident.branch));
                 info.to.iter().position(is_home).unwrap_or(0)
             }
-            Because::Full => info.to.len(),
+            ChoiceReason::Full => info.to.len(),
             _ => 0,
         };
         let home_id =
@@ -277,21 +279,21 @@ impl Rules {
         let mut said: Vec<String> = info.to.iter().take(passed).map(|slot| obstacle_of(slot, &obstacle)).collect();
         let slot = info.to.get(passed).map_or("", |slot| slot.name.as_str());
         said.push(match because {
-            Because::HomeOffline => format!("it is on {home}, which is offline: nothing can be moved from there"),
-            Because::Held => {
+            ChoiceReason::HomeOffline => format!("it is on {home}, which is offline: nothing can be moved from there"),
+            ChoiceReason::Held => {
                 let stays = resident.map_or_else(String::new, |resident| format_duration(resident.min_stay));
                 format!("it came to {home} less than {stays} ago and stays that long (min_stay)")
             }
-            Because::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
-            Because::DefaultHome => format!("no rule names it, and the default list names {home}"),
-            Because::Evicted => {
+            ChoiceReason::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
+            ChoiceReason::DefaultHome => format!("no rule names it, and the default list names {home}"),
+            ChoiceReason::Evicted => {
                 let or_opened = if info.warm_from.is_some() { " or is opened" } else { "" };
                 format!(
                     "it left for {home} because an earlier branch was too full (evict), and stays until it changes{or_opened}"
                 )
             }
-            Because::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
-            Because::Picked(_, how) => {
+            ChoiceReason::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
+            ChoiceReason::Picked(_, how) => {
                 let of = of_group(info.to.get(passed));
                 let free = match choice {
                     Choice::Place(branch) => view(branches, branch).map(|view| view.free),
@@ -300,17 +302,17 @@ impl Rules {
                 let words = self.picked(how, info.to.get(passed), facts.path, free.unwrap_or_default());
                 format!("{chosen}{of} {words}")
             }
-            Because::TogetherFull(_, holder) => format!(
+            ChoiceReason::TogetherFull(_, holder) => format!(
                 "{} of \"{slot}\" holds most of its directory and is full, and the file may be nowhere else (together_spill = false)",
                 self.branch_name(holder)
             ),
-            Because::PathFull(_) => {
+            ChoiceReason::PathFull(_) => {
                 format!("those of \"{slot}\" that have its directory are full, or take no new files (spread = \"only-same-path\")")
             }
-            Because::FirstOffline => {
+            ChoiceReason::FirstOffline => {
                 format!("{} is offline, and nothing is created meanwhile (offline = \"fail\")", self.first_name(entry))
             }
-            Because::Full => format!("the list of {} is full, and names no other branch", self.list_name(entry)),
+            ChoiceReason::Full => format!("the list of {} is full, and names no other branch", self.list_name(entry)),
         });
         said.join("; ")
     }
@@ -321,24 +323,24 @@ impl Rules {
         if entry == self.default_entry() { "`default`".to_owned() } else { format!("rule \"{name}\"") }
     }
 
-    fn picked(&self, how: How, slot: Option<&Slot>, path: &[u8], free: ByteSize) -> String {
+    fn picked(&self, how: PickReason, slot: Option<&Slot>, path: &[u8], free: ByteSize) -> String {
         let group = slot.and_then(|slot| slot.sets.iter().find_map(|set| self.groups.get(set.group?)));
         match how {
-            How::Together => {
+            PickReason::Together => {
                 let dir = group.and_then(|group| group.kept_together(path)).unwrap_or_default();
                 format!("holds most of {}, which is kept together", String::from_utf8_lossy(dir))
             }
-            How::Only => format!("has room ({free} free)"),
-            How::SamePath => "has its directory".to_owned(),
-            How::Order(SpreadOrder::MostFree) => "has most free space".to_owned(),
-            How::Order(SpreadOrder::MostFreeShare) => "has the largest share of free space".to_owned(),
-            How::Order(SpreadOrder::LeastFree) => "has least free space that is enough".to_owned(),
-            How::Order(SpreadOrder::LeastUsed) => "has least used space".to_owned(),
-            How::Order(SpreadOrder::InOrder) => "is the first with room".to_owned(),
-            How::Order(SpreadOrder::RoundRobin) => "is next in turn".to_owned(),
-            How::Order(SpreadOrder::Random) => "was drawn by chance".to_owned(),
-            How::Order(SpreadOrder::RandomByFree) => "was drawn by chance, weighted by free space".to_owned(),
-            How::Order(SpreadOrder::HighWater) => "is the first above the high-water mark".to_owned(),
+            PickReason::Only => format!("has room ({free} free)"),
+            PickReason::SamePath => "has its directory".to_owned(),
+            PickReason::Order(SpreadOrder::MostFree) => "has most free space".to_owned(),
+            PickReason::Order(SpreadOrder::MostFreeShare) => "has the largest share of free space".to_owned(),
+            PickReason::Order(SpreadOrder::LeastFree) => "has least free space that is enough".to_owned(),
+            PickReason::Order(SpreadOrder::LeastUsed) => "has least used space".to_owned(),
+            PickReason::Order(SpreadOrder::InOrder) => "is the first with room".to_owned(),
+            PickReason::Order(SpreadOrder::RoundRobin) => "is next in turn".to_owned(),
+            PickReason::Order(SpreadOrder::Random) => "was drawn by chance".to_owned(),
+            PickReason::Order(SpreadOrder::RandomByFree) => "was drawn by chance, weighted by free space".to_owned(),
+            PickReason::Order(SpreadOrder::HighWater) => "is the first above the high-water mark".to_owned(),
         }
     }
 

@@ -71,14 +71,14 @@ pub enum Stage {
     /// Being created: size and access type are not known yet, rules that need them are passed over.
     New,
     /// Being created, and its size is a guess from files like it. The access type is not known.
-    Guessed(Alike),
+    Guessed(SizePeers),
     /// Closed at least once.
     Settled,
 }
 
 /// Which files a new one is taken to be like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Alike {
+pub enum SizePeers {
     /// Those with its extension in its directory.
     ExtensionAndDirectory,
     /// Those with its extension.

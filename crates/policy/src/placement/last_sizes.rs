@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use umbrella_units::ByteSize;
 
 use super::condition::extension;
-use super::facts::Alike;
+use super::facts::SizePeers;
 
 /// Keys of a generation: 48 bytes each in the table.
 const GENERATION: usize = 4096;
@@ -72,7 +72,7 @@ impl LastSizes {
     }
 
     /// How large a new file of this path will be, and like which files.
-    pub fn guess(&self, path: &[u8]) -> Option<(ByteSize, Alike)> {
+    pub fn guess(&self, path: &[u8]) -> Option<(ByteSize, SizePeers)> {
         keys(path).find_map(|(alike, key)| Some((self.known(key)?.middle()?, alike)))
     }
 
@@ -82,22 +82,22 @@ impl LastSizes {
 }
 
 /// The keys that a file falls under, the nearest first.
-fn keys(path: &[u8]) -> impl Iterator<Item = (Alike, u64)> {
+fn keys(path: &[u8]) -> impl Iterator<Item = (SizePeers, u64)> {
     let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     let dir = path.get(..slash).unwrap_or_default();
     let extension = extension(path);
-    let key = move |alike: Alike| {
+    let key = move |alike: SizePeers| {
         let mut hasher = FxHasher::default();
         (alike as u8).hash(&mut hasher);
-        if alike != Alike::Extension {
+        if alike != SizePeers::Extension {
             dir.hash(&mut hasher);
         }
-        if alike != Alike::Directory {
+        if alike != SizePeers::Directory {
             extension?.iter().for_each(|byte| hasher.write_u8(byte.to_ascii_lowercase()));
         }
         Some((alike, hasher.finish()))
     };
-    [Alike::ExtensionAndDirectory, Alike::Extension, Alike::Directory].into_iter().filter_map(key)
+    [SizePeers::ExtensionAndDirectory, SizePeers::Extension, SizePeers::Directory].into_iter().filter_map(key)
 }
 
 #[cfg(test)]
@@ -115,18 +115,22 @@ mod tests {
         sizes
     }
 
-    fn guess(sizes: &LastSizes, path: &str) -> Option<(u64, Alike)> {
+    fn guess(sizes: &LastSizes, path: &str) -> Option<(u64, SizePeers)> {
         sizes.guess(path.as_bytes()).map(|(size, alike)| (size.0, alike))
     }
 
     #[test]
     fn the_nearest_files_that_are_known_say_it() {
         let sizes = after(&[("/tv/one/1.mkv", 900), ("/tv/one/1.nfo", 5), ("/home/clip.MKV", 70)]);
-        assert_eq!(guess(&sizes, "/tv/one/2.mkv"), Some((900, Alike::ExtensionAndDirectory)));
-        assert_eq!(guess(&sizes, "/home/b.mkv"), Some((70, Alike::ExtensionAndDirectory)), "case makes no difference");
-        assert_eq!(guess(&sizes, "/tv/two/1.mkv"), Some((70, Alike::Extension)), "of two the smaller");
-        assert_eq!(guess(&sizes, "/tv/one/.2.mkv.Xy12"), Some((5, Alike::Directory)));
-        assert_eq!(guess(&sizes, "/tv/one/README"), Some((5, Alike::Directory)));
+        assert_eq!(guess(&sizes, "/tv/one/2.mkv"), Some((900, SizePeers::ExtensionAndDirectory)));
+        assert_eq!(
+            guess(&sizes, "/home/b.mkv"),
+            Some((70, SizePeers::ExtensionAndDirectory)),
+            "case makes no difference"
+        );
+        assert_eq!(guess(&sizes, "/tv/two/1.mkv"), Some((70, SizePeers::Extension)), "of two the smaller");
+        assert_eq!(guess(&sizes, "/tv/one/.2.mkv.Xy12"), Some((5, SizePeers::Directory)));
+        assert_eq!(guess(&sizes, "/tv/one/README"), Some((5, SizePeers::Directory)));
         assert_eq!(guess(&sizes, "/tv/two/1.srt"), None);
         assert_eq!(guess(&sizes, "/README"), None);
         assert_eq!(guess(&LastSizes::default(), "/tv/one/2.mkv"), None);

@@ -13,7 +13,7 @@ use super::facts::{BranchView, view};
 use super::group::Group;
 use super::slot::Set;
 use super::spec::{Narrow, SpreadOrder, TogetherFull};
-use super::surroundings::{Held, Surroundings};
+use super::surroundings::{DirUsage, Surroundings};
 
 /// A member with its view.
 type MemberView<'a> = (BranchId, &'a BranchView);
@@ -37,7 +37,7 @@ pub(super) struct SpreadRequest<'a> {
 
 /// Why a member was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum PickReason {
     /// There was no other with room.
     Only,
     /// It holds most of the file's directory.
@@ -51,7 +51,7 @@ pub(super) enum How {
 /// What comes of looking for a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pick {
-    Member(BranchId, How),
+    Member(BranchId, PickReason),
     /// None has room: the next entry of the list has its turn.
     Full,
     /// The member that holds the directory has no room, and the file may not be elsewhere.
@@ -88,7 +88,7 @@ impl Set {
             order => most_free(members, order),
         });
         match picked {
-            Pick::Member(id, How::Only) if narrowed => Pick::Member(id, How::SamePath),
+            Pick::Member(id, PickReason::Only) if narrowed => Pick::Member(id, PickReason::SamePath),
             picked => picked,
         }
     }
@@ -97,10 +97,11 @@ impl Set {
     fn pick_together(&self, group: &Group, question: &SpreadRequest<'_>) -> Option<Pick> {
         let dir = group.kept_together(question.path)?;
         let held = question.open(&self.members).map(|member| (question.around.held_below(dir, member.0), member));
-        let holds: SmallVec<[(Held, MemberView<'_>); 8]> = held.filter(|(held, _)| *held > Held::default()).collect();
+        let holds: SmallVec<[(DirUsage, MemberView<'_>); 8]> =
+            held.filter(|(held, _)| *held > DirUsage::default()).collect();
         let (_, (holder, view)) = holds.into_iter().rev().max_by_key(|(held, _)| *held)?;
         if !question.excluding.contains(&holder) && question.fits(holder, view) {
-            return Some(Pick::Member(holder, How::Together));
+            return Some(Pick::Member(holder, PickReason::Together));
         }
         (group.together_full == TogetherFull::NoRoom).then_some(Pick::TogetherFull(holder))
     }
@@ -168,8 +169,8 @@ fn one_of<'a>(
 ) -> Pick {
     match members.as_slice() {
         [] => Pick::Full,
-        [(only, _)] => Pick::Member(*only, How::Only),
-        _ => choose(members).map_or(Pick::Full, |(id, _)| Pick::Member(id, How::Order(order))),
+        [(only, _)] => Pick::Member(*only, PickReason::Only),
+        _ => choose(members).map_or(Pick::Full, |(id, _)| Pick::Member(id, PickReason::Order(order))),
     }
 }
 

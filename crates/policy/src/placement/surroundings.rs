@@ -5,7 +5,7 @@ use umbrella_units::{BranchId, ByteSize};
 
 /// What a branch holds below a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct DirUsage {
     /// Bytes that its files occupy.
     pub bytes: ByteSize,
     /// Its files. One that was just begun has no bytes yet, and counts.
@@ -18,7 +18,7 @@ pub trait Surroundings {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool;
 
     /// What a branch holds below a directory, at all depths.
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held;
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage;
 
     /// The member of a group that got its last file. Groups count as in [`Rules::groups`](super::Rules::groups).
     fn last_used(&self, group: usize) -> Option<BranchId>;
@@ -36,8 +36,8 @@ impl Surroundings for Empty {
         false
     }
 
-    fn held_below(&self, _: &[u8], _: BranchId) -> Held {
-        Held::default()
+    fn held_below(&self, _: &[u8], _: BranchId) -> DirUsage {
+        DirUsage::default()
     }
 
     fn last_used(&self, _: usize) -> Option<BranchId> {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
 
 use super::condition::{Test, age, bit, extension, space};
-use super::facts::{Alike, BranchView, FileFacts, Stage, view};
+use super::facts::{BranchView, FileFacts, SizePeers, Stage, view};
 use super::rules::Rules;
 use super::spec::{Access, Comparison, FileKind, PathPart, SpaceField, TimeField};
 
@@ -149,12 +149,14 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
 }
 
 /// The files that a guess is from.
-fn like(alike: Alike, path: &[u8]) -> String {
+fn like(alike: SizePeers, path: &[u8]) -> String {
     let of = match (alike, extension(path)) {
-        (Alike::ExtensionAndDirectory | Alike::Extension, Some(own)) => format!(".{} ", String::from_utf8_lossy(own)),
+        (SizePeers::ExtensionAndDirectory | SizePeers::Extension, Some(own)) => {
+            format!(".{} ", String::from_utf8_lossy(own))
+        }
         _ => String::new(),
     };
-    let place = if alike == Alike::Extension { "" } else { " of its directory" };
+    let place = if alike == SizePeers::Extension { "" } else { " of its directory" };
     format!("the last {of}files{place}")
 }
 

@@ -125,10 +125,10 @@ pub enum RecordError {
 
 /// FNV-1a, 64 bits.
 #[derive(Debug, Clone, Copy)]
-struct Sum(u64);
+struct Fnv1a(u64);
 
-impl Sum {
-    const EMPTY: Sum = Sum(0xcbf2_9ce4_8422_2325);
+impl Fnv1a {
+    const EMPTY: Fnv1a = Fnv1a(0xcbf2_9ce4_8422_2325);
 
     /// Adds a line, with the line feed that ends it.
     fn add(&mut self, line: &str) {

@@ -7,7 +7,7 @@ use umbrella_policy::heat::{Heat, Opens, Spending};
 use umbrella_policy::natural_order;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{
-    BranchView, Choice, FileFacts, Held, Leaving, Resident, Rules, Stage, Surroundings, Urgency,
+    BranchView, Choice, DirUsage, FileFacts, Leaving, Resident, Rules, Stage, Surroundings, Urgency,
 };
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
@@ -56,7 +56,7 @@ struct Pool {
     rules: Rules,
     files: BTreeMap<String, File>,
     free: [u64; BRANCHES.len()],
-    held: HashMap<String, [Held; BRANCHES.len()]>,
+    held: HashMap<String, [DirUsage; BRANCHES.len()]>,
     motors: [Motor; BRANCHES.len()],
     spending: Spending,
     neighbours: usize,
@@ -269,9 +269,9 @@ impl Pool {
         }
     }
 
-    fn held(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let held = std::str::from_utf8(dir).ok().and_then(|dir| self.held.get(dir));
-        held.map_or_else(Held::default, |held| held[branch.index()])
+        held.map_or_else(DirUsage::default, |held| held[branch.index()])
     }
 }
 
@@ -316,7 +316,7 @@ impl Surroundings for Pool {
         self.held(dir, branch).files > 0
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         self.held(dir, branch)
     }
 

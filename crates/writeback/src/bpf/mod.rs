@@ -26,6 +26,6 @@ mod tests;
 
 pub use error::{BpfError, WatchError};
 pub use mounted::Mounted;
-pub use record::{FileKey, Lost, Seen};
+pub use record::{FileKey, KernelReport, LostEvents};
 pub use source::Source;
 pub use watch::{Watch, WatchStatus};

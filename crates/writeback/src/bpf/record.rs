@@ -18,7 +18,7 @@ pub struct FileKey {
 
 /// A report of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum KernelReport {
     /// Pages that were clean, or not in memory, are dirty. A write to pages that are already dirty is not reported.
     Dirtied {
         /// Of which file.
@@ -41,7 +41,7 @@ pub enum Seen {
 
 /// Events that could not be reported since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostEvents {
     /// Records for which the ring had no room.
     pub records: u64,
     /// Of these, records whose file could not be noted either.
@@ -57,14 +57,14 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// What a `struct record` says; none for one that no program writes.
-pub(super) fn seen(record: &[u8]) -> Option<Seen> {
+pub(super) fn seen(record: &[u8]) -> Option<KernelReport> {
     let (file, what) = (key(record)?, word(record, 12)?);
     let (index, at) = (long(record, 16)?, Nanos(long(record, 24)?));
     match what {
         order @ 0..=HIGHEST_ORDER => {
-            Some(Seen::Dirtied { file, first: PageIndex(index), pages: Pages(1 << order), at })
+            Some(KernelReport::Dirtied { file, first: PageIndex(index), pages: Pages(1 << order), at })
         }
-        WRITTEN => Some(Seen::Written { file, at }),
+        WRITTEN => Some(KernelReport::Written { file, at }),
         _ => None,
     }
 }
@@ -75,6 +75,6 @@ pub(super) fn key(key: &[u8]) -> Option<FileKey> {
 }
 
 /// The counters.
-pub(super) fn lost(counters: &[u8]) -> Option<Lost> {
-    Some(Lost { records: long(counters, 0)?, unnoted: long(counters, 8)? })
+pub(super) fn lost(counters: &[u8]) -> Option<LostEvents> {
+    Some(LostEvents { records: long(counters, 0)?, unnoted: long(counters, 8)? })
 }

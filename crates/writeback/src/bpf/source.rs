@@ -12,13 +12,13 @@ use umbrella_units::ByteSize;
 
 use super::error::BpfError;
 use super::programs::{COUNTERS, OVERFLOWED, Programs, RING};
-use super::record::{self, FileKey, Lost, Seen};
+use super::record::{self, FileKey, KernelReport, LostEvents};
 
 /// See the module.
 pub struct Source {
     ring: RingBuffer<'static>,
     /// What the ring has handed over and nobody has taken yet.
-    arrived: Arc<Mutex<Vec<Seen>>>,
+    arrived: Arc<Mutex<Vec<KernelReport>>>,
     programs: Programs,
 }
 
@@ -43,7 +43,7 @@ impl Source {
     }
 
     /// Hands over up to `most` things that were seen, in the order in which they happened on each processor; how many.
-    pub fn drain(&mut self, most: usize, take: impl FnMut(Seen)) -> usize {
+    pub fn drain(&mut self, most: usize, take: impl FnMut(KernelReport)) -> usize {
         let taken = self.ring.consume_raw_n(most);
         self.arrived.lock().drain(..).for_each(take);
         // Negative only when what it calls says so.
@@ -51,7 +51,7 @@ impl Source {
     }
 
     /// What was lost so far.
-    pub fn lost(&self) -> Result<Lost, BpfError> {
+    pub fn lost(&self) -> Result<LostEvents, BpfError> {
         let counters = self.programs.map(COUNTERS)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         let counters = counters.map_err(BpfError::of("reading what was lost"))?;
         Ok(counters.and_then(|counters| record::lost(&counters)).unwrap_or_default())

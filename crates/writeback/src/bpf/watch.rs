@@ -34,7 +34,7 @@ use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 use super::dirtied::Dirtied;
 use super::error::WatchError;
 use super::mounted::Mounted;
-use super::record::{FileKey, Lost, Seen};
+use super::record::{FileKey, KernelReport, LostEvents};
 use super::scan;
 use super::source::Source;
 use crate::sys::KernelDirty;
@@ -92,7 +92,7 @@ pub struct Watch {
     turns: VecDeque<QueuedFile>,
     lives: u64,
     told: WatchStatus,
-    lost: Lost,
+    lost: LostEvents,
     checked: Instant,
     busy: bool,
     /// Nothing more can be remembered.
@@ -121,7 +121,7 @@ struct WatchedFile {
 }
 
 /// What follows from a look at a file.
-enum Found {
+enum FileCheck {
     Gone,
     Clean,
     Dirty,
@@ -147,7 +147,7 @@ impl Watch {
             turns: VecDeque::new(),
             lives: 0,
             told: WatchStatus::default(),
-            lost: Lost::default(),
+            lost: LostEvents::default(),
             checked: Instant::now(),
             busy: false,
             full: false,
@@ -212,8 +212,8 @@ impl Watch {
         let mut dirtied = Dirtied::default();
         let mut written = Vec::new();
         let taken = self.source.drain(MOST_AT_ONCE, |seen| match seen {
-            Seen::Dirtied { file, first, pages, .. } => dirtied.add(file, PageRange { first, pages }),
-            Seen::Written { file, .. } => written.push(file),
+            KernelReport::Dirtied { file, first, pages, .. } => dirtied.add(file, PageRange { first, pages }),
+            KernelReport::Written { file, .. } => written.push(file),
         });
         self.told.events += taken as u64;
         self.told.dirtied.0 += dirtied.pages * PAGE_BYTES;
@@ -339,13 +339,13 @@ impl Watch {
         let file = turn.file.file;
         let mark = self.flusher.mark();
         match self.look_at(&handle, file, end) {
-            Ok(Found::Gone) => {
+            Ok(FileCheck::Gone) => {
                 self.flusher.deleted(file);
                 self.files.remove(&file);
             }
-            Ok(Found::Dirty) => {}
-            Ok(Found::Untold) if !expired => {}
-            Ok(Found::Clean | Found::Untold) => {
+            Ok(FileCheck::Dirty) => {}
+            Ok(FileCheck::Untold) if !expired => {}
+            Ok(FileCheck::Clean | FileCheck::Untold) => {
                 self.flusher.synced(file, mark);
                 self.files.remove(&file);
             }
@@ -353,14 +353,14 @@ impl Watch {
         }
     }
 
-    fn look_at(&mut self, handle: &FileHandle, file: FileId, end: PageIndex) -> io::Result<Found> {
+    fn look_at(&mut self, handle: &FileHandle, file: FileId, end: PageIndex) -> io::Result<FileCheck> {
         let opened = match self.open(handle) {
-            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return Ok(Found::Gone),
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return Ok(FileCheck::Gone),
             opened => opened?,
         };
         let stat = rustix::fs::fstat(&opened)?;
         if stat.st_nlink == 0 {
-            return Ok(Found::Gone);
+            return Ok(FileCheck::Gone);
         }
         let size = PageIndex(stat.st_size.cast_unsigned().div_ceil(PAGE_BYTES));
         if size < end {
@@ -371,10 +371,10 @@ impl Watch {
         }
         let all = PageRange { first: PageIndex(0), pages: Pages(size.0) };
         match sys::dirty_pages(opened.as_fd(), all) {
-            Ok(Pages(0)) => Ok(Found::Clean),
-            Ok(_) => Ok(Found::Dirty),
+            Ok(Pages(0)) => Ok(FileCheck::Clean),
+            Ok(_) => Ok(FileCheck::Dirty),
             // Before Linux 6.5 it cannot be asked.
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(Found::Untold),
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(FileCheck::Untold),
             Err(error) => Err(error),
         }
     }

@@ -14,7 +14,7 @@ fn gate(level: u64, patience: Duration) -> Gate {
     gate
 }
 
-fn say(number: u32, to: &Sender<u32>) -> Go {
+fn say(number: u32, to: &Sender<u32>) -> Continuation {
     let to = to.clone();
     Box::new(move || to.send(number).expect("somebody listens"))
 }

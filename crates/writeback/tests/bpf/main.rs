@@ -16,7 +16,7 @@ use disk::{Disk, dirty_count, dirty_pages, eventually};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use umbrella_units::{ByteSize, FileId, PageIndex, Pages};
-use umbrella_writeback::bpf::{BpfError, Mounted, Seen, Source, Watch, WatchError};
+use umbrella_writeback::bpf::{BpfError, KernelReport, Mounted, Source, Watch, WatchError};
 use umbrella_writeback::{FileRef, Flusher, Limits, PageRange, Settings};
 
 const PAGE: u64 = 4096;
@@ -62,11 +62,11 @@ fn told_if_missing<T>(got: Result<T, BpfError>) -> Option<T> {
 fn seen(source: &mut Source) -> (BTreeSet<(u64, u64)>, bool) {
     let (mut pages, mut wrote) = (BTreeSet::new(), false);
     while source.drain(1 << 16, |seen| match seen {
-        Seen::Dirtied { file, first, pages: count, .. } => {
+        KernelReport::Dirtied { file, first, pages: count, .. } => {
             pages.extend((first.0..first.0 + count.0).map(|page| (file.file.0, page)));
         }
         // Inode 1 of btrfs is that of the tree's own blocks.
-        Seen::Written { file, .. } => wrote |= file.file.0 > 1,
+        KernelReport::Written { file, .. } => wrote |= file.file.0 > 1,
     }) > 0
     {}
     (pages, wrote)
@@ -250,7 +250,7 @@ fn what_reached_the_disk_is_told() {
     let ino = FileId(file.metadata().expect("is there").ino());
     let mut told = Vec::new();
     let arrived = || {
-        source.drain(100, |seen| told.push(matches!(seen, Seen::Written { file, .. } if file.file == ino)));
+        source.drain(100, |seen| told.push(matches!(seen, KernelReport::Written { file, .. } if file.file == ino)));
         told.contains(&true)
     };
     assert!(eventually(SOON, arrived));

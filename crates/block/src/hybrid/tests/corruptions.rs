@@ -148,7 +148,7 @@ enum Outcome {
     Whole,
 }
 
-fn damage(half: &Half, place: &Place, random: &mut StdRng) {
+fn damage(half: &PairHalf, place: &Place, random: &mut StdRng) {
     let at = random.random_range(place.1.clone());
     let sector = Lba(at as u64 / SECTOR_BYTES);
     let mut bytes = read(&*half.device, sector.0, 1);

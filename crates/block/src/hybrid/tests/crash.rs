@@ -18,8 +18,8 @@ type Wrapped = Recorder<Memory>;
 struct Scene {
     journal: Arc<Journal>,
     bed: Arc<Bed<Wrapped>>,
-    disk: Half,
-    flash: Half,
+    disk: PairHalf,
+    flash: PairHalf,
     initial: [Arc<dyn BlockDevice>; 2],
 }
 
@@ -93,7 +93,7 @@ fn check_states(scene: &Scene, before: &Memory, bounds: Bounds, label: &str) -> 
 
 fn fresh() -> (Memory, Memory) {
     let pair = Pair::new(DISK);
-    let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    let copy = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
     (copy(&pair.disk), copy(&pair.flash))
 }
 

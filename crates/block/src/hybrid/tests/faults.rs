@@ -15,7 +15,7 @@ use crate::fault::{CallFault, Faulty, Plan, Rule};
 /// A pair whose halves follow these rules from the first call after they were joined.
 fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed<Faulty<Memory>>>) {
     let pair = Pair::new(4000);
-    let copy = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    let copy = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
     let plan = |rule: Option<Rule>| rule.map_or(Plan::new(1), |rule| Plan::new(1).rule(rule));
     let bed = Bed::new(Faulty::new(copy(&pair.disk), plan(disk_rule)));
     let flash = Arc::new(Faulty::new(copy(&pair.flash), plan(flash_rule)));
@@ -239,7 +239,7 @@ fn one_copy_of_each_label_is_enough() {
 fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
     for copy in [0, 8] {
         let pair = Pair::new(1000);
-        let contents = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+        let contents = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
         let broken =
             |at: u64| Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(at, 1)));
         let bed = Bed::new(Faulty::new(contents(&pair.disk), broken(1000 + copy)));

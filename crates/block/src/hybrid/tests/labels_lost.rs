@@ -36,17 +36,17 @@ fn copy(pair: &Pair) -> Pair {
     Pair { disk: half("disk", bed.clone()), flash: copy_of(&pair.flash), bed }
 }
 
-fn flip(half: &Half, sector: u64) {
+fn flip(half: &PairHalf, sector: u64) {
     let mut bytes = read(&*half.device, sector, 1);
     bytes[40] ^= 1;
     half.device.write(Lba(sector), &bytes, Durability::Cached).expect("memory");
 }
 
-fn zero(half: &Half, sector: u64) {
+fn zero(half: &PairHalf, sector: u64) {
     half.device.write(Lba(sector), &fill(0, BLOCK), Durability::Cached).expect("memory");
 }
 
-fn both_copies(first: u64, half: &Half, damage: fn(&Half, u64)) {
+fn both_copies(first: u64, half: &PairHalf, damage: fn(&PairHalf, u64)) {
     damage(half, first);
     damage(half, first + BLOCK);
 }
@@ -54,7 +54,7 @@ fn both_copies(first: u64, half: &Half, damage: fn(&Half, u64)) {
 #[test]
 fn a_pair_with_damaged_labels_says_so_and_what_it_holds_is_got_out() {
     let (whole, held) = used();
-    for (how, damage) in [("a bit", flip as fn(&Half, u64)), ("zeroed", zero)] {
+    for (how, damage) in [("a bit", flip as fn(&PairHalf, u64)), ("zeroed", zero)] {
         for (of_flash, of_disk) in [(true, false), (false, true), (true, true)] {
             let pair = copy(&whole);
             if of_flash {

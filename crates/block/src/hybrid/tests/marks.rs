@@ -190,7 +190,7 @@ fn records_on_both_sides_of_the_logs_end_are_mended() {
 #[test]
 fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
     let pair = Pair::new(DISK);
-    let contents = |half: &Half| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
+    let contents = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
     let flash = Arc::new(Faulty::new(contents(&pair.flash), Plan::new(1)));
     let opened = Hybrid::open(
         pair.disk.clone(),

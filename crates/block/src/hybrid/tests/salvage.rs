@@ -32,7 +32,7 @@ fn salvage(pair: &Pair) -> DamagedPair {
     DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("they are a pair")
 }
 
-fn contents(half: &Half) -> Vec<u8> {
+fn contents(half: &PairHalf) -> Vec<u8> {
     read(&*half.device, 0, half.device.geometry().capacity.0)
 }
 

@@ -125,7 +125,7 @@ impl House {
         house
     }
 
-    pub(super) fn halves(&self) -> (Half, Half) {
+    pub(super) fn halves(&self) -> (PairHalf, PairHalf) {
         (half("disk", self.bed.clone()), half("flash", self.flash.clone()))
     }
 

@@ -2,7 +2,7 @@
 //! flushed is no damage.
 
 use super::*;
-use crate::log_store::chunks_behind::{Behind, MOST_CHUNKS};
+use crate::log_store::chunks_behind::{ChunksBehind, MOST_CHUNKS};
 use crate::log_store::format::{
     CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, LogBlock, Sequence, Stream, Superblock,
 };
@@ -360,7 +360,7 @@ fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed(
 #[test]
 fn of_a_log_that_goes_on_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
     let last = 3 * MOST_CHUNKS as u64;
-    let mut behind = Behind::default();
+    let mut behind = ChunksBehind::default();
     for number in (1..=last).rev() {
         let header = ChunkHeader {
             store: uuid::Uuid::nil(),

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 
 /// By block, 0 where nothing is, and why it may not be the newest; and how many chunks nobody knows the blocks of.
-type GotOut = (Vec<u64>, Vec<Option<Why>>, u64);
+type GotOut = (Vec<u64>, Vec<Option<DoubtReason>>, u64);
 
 fn got_out(bytes: &[u8]) -> Result<GotOut, LogStoreError> {
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
@@ -359,7 +359,7 @@ fn a_damaged_block_is_told_with_an_older_copy_or_none() {
         bytes[at + 50] ^= 1;
     }
     let (held, why, missing) = got_out(&bytes).expect("it can be opened");
-    assert_eq!((&held[..2], &why[..2]), (&[1, 0][..], &[Some(Why::Old), Some(Why::Lost)][..]));
+    assert_eq!((&held[..2], &why[..2]), (&[1, 0][..], &[Some(DoubtReason::Old), Some(DoubtReason::Lost)][..]));
     assert_eq!(missing, 0);
 }
 
@@ -377,8 +377,8 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
     let (held, why, missing) = got_out(&bytes).expect("it can be opened");
     assert_eq!((&held[..5], missing), (&[1, 2, 3, 4, 5][..], 0));
     assert!(held[6..20].iter().zip(7..).all(|(held, number)| *held == number), "{held:?}");
-    assert_eq!((held[5], why[5]), (0, Some(Why::Lost)));
-    assert!(why[6..20].iter().all(|why| *why == Some(Why::BehindEnd)), "{why:?}");
+    assert_eq!((held[5], why[5]), (0, Some(DoubtReason::Lost)));
+    assert!(why[6..20].iter().all(|why| *why == Some(DoubtReason::BehindEnd)), "{why:?}");
 }
 
 /// The device of a store that was killed after `work`, with a byte flipped in what `block` was written to last, or in
@@ -422,15 +422,15 @@ fn a_flushed_discard_behind_the_damaged_end_is_told() {
     let (held, why, missing) = got_out(&bytes).expect("it can be opened");
     let told = |block: usize| (held[block], why[block]);
     assert_eq!((told(2), missing), ((3, None), 0));
-    assert_eq!(told(3), (4, Some(Why::OldOrDiscarded)));
-    assert_eq!(told(4), (104, Some(Why::OldOrDiscarded)), "it was written and discarded behind the end");
-    assert_eq!(told(5), (105, Some(Why::BehindEnd)), "it was written again after the discard");
+    assert_eq!(told(3), (4, Some(DoubtReason::OldOrDiscarded)));
+    assert_eq!(told(4), (104, Some(DoubtReason::OldOrDiscarded)), "it was written and discarded behind the end");
+    assert_eq!(told(5), (105, Some(DoubtReason::BehindEnd)), "it was written again after the discard");
 }
 
 #[test]
 fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
     // Block 3 was written before; block 30 was not.
-    for (block, expected) in [(3, (4, Some(Why::OldOrDiscarded))), (30, (0, Some(Why::MaybeLost)))] {
+    for (block, expected) in [(3, (4, Some(DoubtReason::OldOrDiscarded))), (30, (0, Some(DoubtReason::MaybeLost)))] {
         let bytes = killed_and_damaged(block, Part::Header, |_, write| {
             write(block, 99);
             write(6, 106);
@@ -438,7 +438,7 @@ fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
         let (held, why, missing) = got_out(&bytes).expect("it can be opened");
         let told = |block: usize| (held[block], why[block]);
         assert_eq!((told(block as usize), missing), (expected, 0), "block {block}");
-        assert_eq!((told(2), told(6)), ((3, None), (106, Some(Why::BehindEnd))));
+        assert_eq!((told(2), told(6)), ((3, None), (106, Some(DoubtReason::BehindEnd))));
     }
 }
 

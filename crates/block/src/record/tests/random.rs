@@ -57,7 +57,7 @@ fn states_and_rules_agree_on_random_recordings() {
 }
 
 /// The same rules written down once more, sector by sector and without any state.
-fn naive_versions(recording: &Recording, device: DeviceNo, cut: Cut) -> Vec<BTreeSet<char>> {
+fn naive_versions(recording: &Recording, device: DeviceNo, cut: CrashPoint) -> Vec<BTreeSet<char>> {
     let begun: Vec<&Change> =
         recording.changes().iter().filter(|change| change.device == device && change.begun < cut).collect();
     let ended = |change: &Change| change.ended.is_some_and(|(at, outcome)| at < cut && outcome == Outcome::Done);

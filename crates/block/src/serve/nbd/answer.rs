@@ -8,8 +8,8 @@ use super::output::{Output, PIECE};
 use super::perform::RequestOutcome;
 use super::wire::Offset;
 use super::wire::reply::{
-    ChunkType, DATA_CHUNK_BYTES, ErrorCode, More, SIMPLE_BYTES, chunk, data_chunk, error_chunk, hole_chunk, simple,
-    status_chunk,
+    ChunkFollows, ChunkType, DATA_CHUNK_BYTES, ErrorCode, SIMPLE_BYTES, chunk, data_chunk, error_chunk, hole_chunk,
+    simple, status_chunk,
 };
 use super::wire::request::{Cookie, Request};
 
@@ -40,7 +40,7 @@ impl Session<'_> {
     /// Answers a read that has no data.
     pub(super) fn answer_empty(&self, output: &mut Output<'_>, cookie: Cookie) -> Result<(), Ended> {
         if self.structured {
-            output.push(&chunk(More::Done, ChunkType::None, cookie, 0))
+            output.push(&chunk(ChunkFollows::Done, ChunkType::None, cookie, 0))
         } else {
             output.push(&simple(None, cookie))
         }
@@ -60,7 +60,7 @@ impl Session<'_> {
         let (head, data) = room.split_at_mut(front);
         match read(data) {
             Ok(true) if self.structured => {
-                head.copy_from_slice(&data_chunk(More::Done, request.cookie, request.offset, length as u32));
+                head.copy_from_slice(&data_chunk(ChunkFollows::Done, request.cookie, request.offset, length as u32));
             }
             Ok(true) => head.copy_from_slice(&simple(None, request.cookie)),
             Ok(false) => return Ok(false),
@@ -76,7 +76,7 @@ impl Session<'_> {
     /// Answers a read with data that are somewhere else.
     pub(super) fn answer_with(&self, output: &mut Output<'_>, request: &Request, data: &[u8]) -> Result<(), Ended> {
         if self.structured {
-            output.push(&data_chunk(More::Done, request.cookie, request.offset, data.len() as u32))?;
+            output.push(&data_chunk(ChunkFollows::Done, request.cookie, request.offset, data.len() as u32))?;
         } else {
             output.push(&simple(None, request.cookie))?;
         }
@@ -91,13 +91,13 @@ impl Session<'_> {
         range: SectorRange,
         data: &[u8],
     ) -> Result<(), Ended> {
-        output.push(&data_chunk(More::Follows, cookie, place(range), data.len() as u32))?;
+        output.push(&data_chunk(ChunkFollows::Follows, cookie, place(range), data.len() as u32))?;
         output.send(data)
     }
 
     /// Answers part of a read with zeroes; the range is not longer than a read may be.
     pub(super) fn answer_hole(&self, output: &mut Output<'_>, cookie: Cookie, range: SectorRange) -> Result<(), Ended> {
-        output.push(&hole_chunk(More::Follows, cookie, place(range), range.bytes().0 as u32))
+        output.push(&hole_chunk(ChunkFollows::Follows, cookie, place(range), range.bytes().0 as u32))
     }
 }
 

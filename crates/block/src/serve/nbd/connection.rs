@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::errors::{Broken, Ended};
 use super::input::Input;
-use super::negotiate::{Negotiation, Next, Session};
+use super::negotiate::{Negotiation, NextPhase, Session};
 use super::shared::ServerShared;
 use super::socket::Socket;
 use super::tls::Tls;
@@ -94,10 +94,10 @@ fn negotiate<'s>(
         socket.send(&out)?;
         out.clear();
         match next {
-            Next::Option => {}
-            Next::Transmit(session) => return Ok(Agreed::Transmit(session)),
-            Next::Encrypt(tls) => return Ok(Agreed::Encrypt(tls)),
-            Next::Close(ended) => return Err(ended),
+            NextPhase::Option => {}
+            NextPhase::Transmit(session) => return Ok(Agreed::Transmit(session)),
+            NextPhase::Encrypt(tls) => return Ok(Agreed::Encrypt(tls)),
+            NextPhase::Close(ended) => return Err(ended),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_units::PAGE_BYTES;
 
 use super::errors::ServeError;
-use super::seldom::Seldom;
+use super::seldom::RateLimit;
 use super::tls::Tls;
 use super::wire::{ExportFlags, MAX_STRING, MAX_TRANSFER};
 use crate::device::BlockDevice;
@@ -22,7 +22,7 @@ pub struct Export {
     /// The same device, if it is a file: it can say what is in memory and where its holes are.
     file: Option<Arc<FileDevice>>,
     /// Lines about requests that failed.
-    pub(super) failures: Arc<Seldom>,
+    pub(super) failures: Arc<RateLimit>,
 }
 
 impl fmt::Debug for Export {

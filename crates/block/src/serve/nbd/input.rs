@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::errors::Ended;
-use super::socket::{Socket, Until};
+use super::socket::{ReceiveLimit, Socket};
 use super::watch::Watch;
 
 /// The most that is received beyond what is needed: many small requests at once, but little of a large one that would
@@ -108,7 +108,7 @@ fn receive_all(socket: &Socket, mut room: &mut [u8], pause: Duration) -> Result<
     let begun = Instant::now();
     let allowed = pause + Duration::from_secs(room.len() as u64 / SLOWEST);
     while !room.is_empty() {
-        match socket.receive(room, Until::Full) {
+        match socket.receive(room, ReceiveLimit::Full) {
             Ok(0) => return Err(Ended::Closed),
             Ok(got) => room = room.get_mut(got..).ok_or(Errno::NOBUFS)?,
             Err(Errno::AGAIN) => return Err(Ended::Stalled(pause)),

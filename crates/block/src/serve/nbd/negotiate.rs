@@ -25,7 +25,7 @@ pub(super) struct Session<'e> {
 
 /// What follows an option.
 #[derive(Debug)]
-pub(super) enum Next<'e> {
+pub(super) enum NextPhase<'e> {
     /// Another option.
     Option,
     /// The transmission phase.
@@ -76,7 +76,7 @@ impl<'e> Negotiation<'e> {
     }
 
     /// Answers an option whose data have been admitted.
-    pub(super) fn answer(&mut self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Next<'e> {
+    pub(super) fn answer(&mut self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> NextPhase<'e> {
         let number = option.number;
         if let Some(next) = self.encrypts(option, data, out) {
             return next;
@@ -85,7 +85,7 @@ impl<'e> Negotiation<'e> {
             OptionKind::ExportName => return self.export_name(data, out),
             OptionKind::Abort => {
                 reply(out, number, OptionReply::Ack, &[]);
-                return Next::Close(Ended::Closed);
+                return NextPhase::Close(Ended::Closed);
             }
             OptionKind::Info | OptionKind::Go => return self.info_or_go(option, data, out),
             OptionKind::List => self.list(number, data, out),
@@ -99,32 +99,32 @@ impl<'e> Negotiation<'e> {
                 reply(out, number, OptionReply::Unsupported, b"not supported by this server");
             }
         }
-        Next::Option
+        NextPhase::Option
     }
 
     /// Answers what is about TLS; nothing for an option that may be answered as it is.
-    fn encrypts(&self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Option<Next<'e>> {
+    fn encrypts(&self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Option<NextPhase<'e>> {
         let tls = self.exports.tls()?;
         match option.kind() {
             OptionKind::StartTls if self.encrypted || !data.is_empty() => invalid(option.number, out),
             OptionKind::StartTls => {
                 reply(out, option.number, OptionReply::Ack, &[]);
-                return Some(Next::Encrypt(tls));
+                return Some(NextPhase::Encrypt(tls));
             }
             kind if self.encrypted || !tls.is_required() || kind == OptionKind::Abort => return None,
-            OptionKind::ExportName => return Some(Next::Close(Ended::Protocol(Broken::Unencrypted))),
+            OptionKind::ExportName => return Some(NextPhase::Close(Ended::Protocol(Broken::Unencrypted))),
             _ => reply(out, option.number, OptionReply::TlsRequired, b"this server serves only over TLS"),
         }
-        Some(Next::Option)
+        Some(NextPhase::Option)
     }
 
-    fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> Next<'e> {
+    fn export_name(&self, name: &[u8], out: &mut Vec<u8>) -> NextPhase<'e> {
         let export = std::str::from_utf8(name).ok().and_then(|name| self.exports.find(name));
         let Some(export) = export else {
-            return Next::Close(Ended::Protocol(Broken::UnknownExport));
+            return NextPhase::Close(Ended::Protocol(Broken::UnknownExport));
         };
         old_export(out, export.device().geometry().size(), export.flags(self.structured), self.no_zeroes);
-        Next::Transmit(self.session(export))
+        NextPhase::Transmit(self.session(export))
     }
 
     fn list(&self, number: u32, data: &[u8], out: &mut Vec<u8>) {
@@ -140,15 +140,15 @@ impl<'e> Negotiation<'e> {
         reply(out, number, OptionReply::Ack, &[]);
     }
 
-    fn info_or_go(&self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> Next<'e> {
+    fn info_or_go(&self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) -> NextPhase<'e> {
         let number = option.number;
         let Some(query) = ExportQuery::parse(data) else {
             invalid(number, out);
-            return Next::Option;
+            return NextPhase::Option;
         };
         let Some(export) = self.exports.find(query.name) else {
             reply(out, number, OptionReply::UnknownExport, b"no such export");
-            return Next::Option;
+            return NextPhase::Option;
         };
         let size = export.device().geometry().size();
         info(out, number, Info::Export(size, export.flags(self.structured)));
@@ -162,7 +162,7 @@ impl<'e> Negotiation<'e> {
         let (least, best, most) = export.block_sizes();
         info(out, number, Info::BlockSize(least, best, most));
         reply(out, number, OptionReply::Ack, &[]);
-        if option.kind() == OptionKind::Go { Next::Transmit(self.session(export)) } else { Next::Option }
+        if option.kind() == OptionKind::Go { NextPhase::Transmit(self.session(export)) } else { NextPhase::Option }
     }
 
     fn contexts(&mut self, option: OptionHeader, data: &[u8], out: &mut Vec<u8>) {

@@ -9,7 +9,7 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// One kind of line.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<Last>);
+pub(super) struct RateLimit(Mutex<Last>);
 
 #[derive(Debug, Default)]
 struct Last {
@@ -17,7 +17,7 @@ struct Last {
     untold: u64,
 }
 
-impl Seldom {
+impl RateLimit {
     /// Whether to write it now, and how many were not written since the last.
     pub(super) fn tell(&self) -> Option<u64> {
         self.0.lock().tell(Instant::now())

@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::budget::Budget;
 use super::export::Exports;
-use super::seldom::Seldom;
+use super::seldom::RateLimit;
 use super::socket::Socket;
 use super::wire::request::{Command, Request};
 
@@ -90,8 +90,8 @@ pub(super) struct ServerShared {
     pub(super) gone: Condvar,
     pub(super) counters: ServerCounters,
     /// Lines about connections that ended badly, and about clients turned away.
-    pub(super) ended_badly: Seldom,
-    pub(super) turned_away: Seldom,
+    pub(super) ended_badly: RateLimit,
+    pub(super) turned_away: RateLimit,
 }
 
 impl ServerShared {
@@ -104,8 +104,8 @@ impl ServerShared {
             connections: Mutex::default(),
             gone: Condvar::new(),
             counters: ServerCounters::default(),
-            ended_badly: Seldom::default(),
-            turned_away: Seldom::default(),
+            ended_badly: RateLimit::default(),
+            turned_away: RateLimit::default(),
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Socket(OwnedFd);
 
 /// How long a receive goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum ReceiveLimit {
     /// Something has come.
     Some,
     /// All has come, or time is over.
@@ -53,8 +53,8 @@ impl Socket {
     }
 
     /// Receives; 0 at the end, [`Errno::AGAIN`] if nothing has come within the limit.
-    pub(super) fn receive(&self, buffer: &mut [u8], until: Until) -> rustix::io::Result<usize> {
-        let flags = if until == Until::Full { RecvFlags::WAITALL } else { RecvFlags::empty() };
+    pub(super) fn receive(&self, buffer: &mut [u8], until: ReceiveLimit) -> rustix::io::Result<usize> {
+        let flags = if until == ReceiveLimit::Full { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {
             match recv(&self.0, &mut *buffer, flags) {
                 Err(Errno::INTR) => {}

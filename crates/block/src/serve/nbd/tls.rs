@@ -177,7 +177,7 @@ impl Pump<'_> {
             }
             let (client, inner) = self.wait(sending)?;
             if client.intersects(PollFlags::OUT) {
-                self.session.write_tls(&mut Now(self.client)).or_else(later)?;
+                self.session.write_tls(&mut NonBlocking(self.client)).or_else(later)?;
             }
             if inner.intersects(PollFlags::OUT) {
                 let sent = self.inner.send_now(&self.to_inner).or_else(|error| later(error.into()))?;
@@ -235,7 +235,7 @@ impl Pump<'_> {
 
     /// Takes what has come from the client.
     fn decrypt(&mut self) -> io::Result<()> {
-        match self.session.read_tls(&mut Now(self.client)) {
+        match self.session.read_tls(&mut NonBlocking(self.client)) {
             Ok(0) => self.ended.client = true,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -243,7 +243,7 @@ impl Pump<'_> {
         }
         let state = self.session.process_new_packets().map_err(|error| {
             // Tells the client why, if it listens.
-            let _ = self.session.write_tls(&mut Now(self.client));
+            let _ = self.session.write_tls(&mut NonBlocking(self.client));
             io::Error::other(error)
         })?;
         self.ended.client |= state.peer_has_closed();
@@ -275,15 +275,15 @@ fn later(error: io::Error) -> io::Result<usize> {
 }
 
 /// A socket on which nothing waits.
-struct Now<'s>(&'s Socket);
+struct NonBlocking<'s>(&'s Socket);
 
-impl Read for Now<'_> {
+impl Read for NonBlocking<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(self.0.receive_now(buffer)?)
     }
 }
 
-impl Write for Now<'_> {
+impl Write for NonBlocking<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Ok(self.0.send_now(bytes)?)
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::errors::Ended;
-use super::socket::{Socket, Until};
+use super::socket::{ReceiveLimit, Socket};
 
 /// Number of consecutive requests that came alone after which the client counts as of that kind.
 const ALONE: u32 = 16;
@@ -43,7 +43,7 @@ impl Watch {
     pub(super) fn receive(&mut self, socket: &Socket, room: &mut [u8]) -> Result<usize, Ended> {
         match self.try_receive(socket, room)? {
             Some(got) => Ok(got),
-            None => Ok(socket.receive(room, Until::Some)?),
+            None => Ok(socket.receive(room, ReceiveLimit::Some)?),
         }
     }
 

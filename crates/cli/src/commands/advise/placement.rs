@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use umbrella_fs::branch::{BranchState, BranchStatus};
 use umbrella_lab::advice::placement::{self, Wanted};
-use umbrella_lab::advice::write_back::Today;
+use umbrella_lab::advice::write_back::Baseline;
 use umbrella_lab::advice::{Recording, Samples};
 use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::FileKind;
@@ -88,7 +88,7 @@ pub(super) struct Rotating<'a> {
     pub(super) device: Device,
     pub(super) branches: &'a [String],
     pub(super) recording: &'a Recording,
-    pub(super) today: Today<'a>,
+    pub(super) today: Baseline<'a>,
 }
 
 /// A rule behind the pool's own.

@@ -14,7 +14,7 @@ use umbrella_fs::branch::{BranchState, BranchStatus};
 use umbrella_fs::control::protocol::{Answer, Request};
 use umbrella_fs::spec::WriteBackSpec;
 use umbrella_lab::advice::Recording;
-use umbrella_lab::advice::write_back::{KERNEL, Today, WriteBackAdvice, WriteBackFigures};
+use umbrella_lab::advice::write_back::{Baseline, KERNEL, WriteBackAdvice, WriteBackFigures};
 use umbrella_lab::events::{Written, replay};
 use umbrella_units::ByteSize;
 
@@ -29,14 +29,14 @@ use crate::storage::{self, Medium};
 use crate::text::{quoted, visible_path};
 
 /// A disk, and what is on it.
-struct OfDisk {
+struct PoolDisk {
     name: String,
     device: Device,
     is_flash: bool,
     branches: Vec<String>,
 }
 
-impl OfDisk {
+impl PoolDisk {
     /// The policy of today: the first that a branch has.
     fn policy<'a>(&self, policies: &'a BTreeMap<String, Option<String>>) -> &'a str {
         self.branches.iter().find_map(|branch| policies.get(branch)?.as_deref()).unwrap_or(KERNEL)
@@ -78,7 +78,7 @@ pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
             device: disk.device,
             branches: &disk.branches,
             recording,
-            today: Today { disk: args.profile(false), memory: args.memory, policy: disk.policy(&policies) },
+            today: Baseline { disk: args.profile(false), memory: args.memory, policy: disk.policy(&policies) },
         })
         .collect();
     let is_flash = |branch: &str| {
@@ -114,7 +114,7 @@ pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
 fn disk_report<'a>(
     args: &AdviseArgs,
     simulator: &Simulator,
-    (disk, recording, policy): (&OfDisk, &Recording, &str),
+    (disk, recording, policy): (&PoolDisk, &Recording, &str),
     records: impl Iterator<Item = &'a DecisionRecord>,
 ) -> anyhow::Result<DiskReport> {
     let mut advice = None;
@@ -148,8 +148,8 @@ fn policies(client: &Client) -> anyhow::Result<BTreeMap<String, Option<String>>>
 }
 
 /// The disks below the branches, and the branches that have none to record.
-fn disks(branches: &[BranchStatus]) -> (Vec<OfDisk>, Vec<LeftOut>) {
-    let mut disks: Vec<OfDisk> = Vec::new();
+fn disks(branches: &[BranchStatus]) -> (Vec<PoolDisk>, Vec<LeftOut>) {
+    let mut disks: Vec<PoolDisk> = Vec::new();
     let mut left_out = Vec::new();
     for branch in branches {
         let found = match disks_of(branch) {
@@ -162,7 +162,7 @@ fn disks(branches: &[BranchStatus]) -> (Vec<OfDisk>, Vec<LeftOut>) {
         for (name, device, is_flash) in found {
             match disks.iter_mut().find(|disk| disk.device == device) {
                 Some(disk) => disk.branches.push(branch.name.clone()),
-                None => disks.push(OfDisk { name, device, is_flash, branches: vec![branch.name.clone()] }),
+                None => disks.push(PoolDisk { name, device, is_flash, branches: vec![branch.name.clone()] }),
             }
         }
     }
@@ -193,7 +193,7 @@ fn disks_of(branch: &BranchStatus) -> Result<Vec<(String, Device, bool)>, String
 fn recorded(
     args: &AdviseArgs,
     client: &Client,
-    disks: &[OfDisk],
+    disks: &[PoolDisk],
     policies: &BTreeMap<String, Option<String>>,
 ) -> anyhow::Result<(Vec<Recording>, Vec<DecisionRecord>)> {
     let mut records = Vec::new();

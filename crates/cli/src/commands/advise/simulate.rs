@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::bail;
 use thiserror::Error;
 use umbrella_lab::advice::sleep::{self, SleepAdvice};
-use umbrella_lab::advice::write_back::{self, Today};
+use umbrella_lab::advice::write_back::{self, Baseline};
 use umbrella_lab::advice::{Recording, SEEDS};
 use umbrella_lab::experiment::{self, Cell, Machine};
 use umbrella_units::ByteSize;
 
 use super::{DiskAdviceReport, Simulated, configuration};
 use crate::commands::lab::values::threads;
-use crate::commands::lab::watch::{Bars, Later};
+use crate::commands::lab::watch::{Bars, EarlyInterrupt};
 use crate::text::count;
 
 /// Ctrl-C ended the runs: how the program ends.
@@ -22,7 +22,7 @@ pub(super) struct Interrupted(pub(super) ExitCode);
 
 /// Makes runs, with bars, until Ctrl-C.
 pub(super) struct Simulator {
-    later: Later,
+    later: EarlyInterrupt,
     memory: ByteSize,
     threads: Option<u32>,
 }
@@ -40,7 +40,7 @@ impl Simulator {
         disk: &str,
         policy: &str,
     ) -> anyhow::Result<DiskAdviceReport> {
-        let today = Today { disk, memory: self.memory, policy };
+        let today = Baseline { disk, memory: self.memory, policy };
         let cells = write_back::plan(recordings, today)?;
         tell!("write-back: {}", count(cells.len() as u64, "run"));
         let Some(write_back) = write_back::judge(&self.outcomes(&cells)?, today) else {

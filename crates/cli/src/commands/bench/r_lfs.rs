@@ -31,7 +31,7 @@ use umbrella_model::device::{Options as DeviceOptions, profile};
 use umbrella_reproductions::{Claim, Expect, r_lfs};
 use umbrella_units::{ByteSize, SplitMix64};
 
-use crate::commands::claims::{Shown, print_claims, print_count, rows};
+use crate::commands::claims::{FigureClaims, print_claims, print_count, rows};
 use crate::output;
 
 const ASSUMED: &str = "ext4 stands for the file system of the log, which has one of its own in the paper; the disk is emulated and smaller, the number of \
@@ -114,7 +114,7 @@ impl RLfsArgs {
         }
         let claims: Vec<Claim> = runs.chunks(3).flat_map(judge).collect();
         let title = "the prototype: cleaner blocks and elapsed time";
-        let shown = [Shown { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
+        let shown = [FigureClaims { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
         if self.json {
             output::json_list(&rows(r_lfs::NAME, &shown))?;
             return Ok(ExitCode::SUCCESS);

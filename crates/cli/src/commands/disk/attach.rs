@@ -15,7 +15,7 @@ use crate::config::disk::DiskSpec;
 use crate::disk::open::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, DiskStatus, Request};
-use crate::disk::serve::Here;
+use crate::disk::serve::LocalDevice;
 use crate::output;
 
 /// How often it is tried while daemons of the disk come and go, and how long between.
@@ -72,7 +72,7 @@ impl AttachArgs {
                 continue;
             }
             let started =
-                serve::start(&self.source, &spec.name, Here::Attached, on_damage, self.log.as_deref(), verbose);
+                serve::start(&self.source, &spec.name, LocalDevice::Attached, on_damage, self.log.as_deref(), verbose);
             match started {
                 Ok(()) => return status_of(DiskClient::new(&place::control(&spec.name)).ask(&Request::Status)?),
                 // Somebody else was faster.

@@ -14,7 +14,7 @@ use umbrella_block::hybrid::{self, LEAST_FLASH, PairReport};
 use umbrella_block::log_store::Depth;
 use umbrella_units::ByteSize;
 
-use super::check_store::{self, Looked, StoreReport, Wrong};
+use super::check_store::{self, StoreCheck, StoreProblem, StoreReport};
 use super::source::SourceArgs;
 use super::status::unwritten;
 use crate::advice::GO_ON;
@@ -103,7 +103,7 @@ impl DiskCheckReport {
 enum Message {
     Place(ErrorReport),
     Device { message: String },
-    Store(Wrong),
+    Store(StoreProblem),
 }
 
 impl Message {
@@ -274,7 +274,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
     }
     match check_store::look(disk, depth) {
         Ok(None) => {}
-        Ok(Some(Looked { report: store, errors, warnings })) => {
+        Ok(Some(StoreCheck { report: store, errors, warnings })) => {
             report.errors.extend(errors.into_iter().map(Message::Store));
             report.warnings.extend(warnings.into_iter().map(|message| Message::Device { message }));
             report.store = Some(store);

@@ -39,24 +39,24 @@ pub(super) struct StoreReport {
 
 /// Something that is wrong.
 #[derive(Debug, Serialize)]
-pub(super) struct Wrong {
+pub(super) struct StoreProblem {
     pub(super) message: String,
     /// The line that says it; nothing if the line of the one before says it too.
     #[serde(skip)]
     pub(super) line: Option<String>,
 }
 
-impl Wrong {
-    fn new(message: String) -> Wrong {
-        Wrong { line: Some(message.clone()), message }
+impl StoreProblem {
+    fn new(message: String) -> StoreProblem {
+        StoreProblem { line: Some(message.clone()), message }
     }
 }
 
 /// What was found.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct StoreCheck {
     pub(super) report: StoreReport,
-    pub(super) errors: Vec<Wrong>,
+    pub(super) errors: Vec<StoreProblem>,
     /// What the next opening mends.
     pub(super) warnings: Vec<String>,
 }
@@ -92,7 +92,7 @@ pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Res
 
 /// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together
 /// have it.
-pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looked>> {
+pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<StoreCheck>> {
     let Some((device, name)) = below(spec)? else { return Ok(None) };
     if spec.log.is_none() && !log::is_on(&*device, &name)? {
         return Ok(None);
@@ -103,13 +103,13 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
     });
     drop(view);
     let report = report?;
-    let mut looked = Looked::of(&report);
+    let mut looked = StoreCheck::of(&report);
     if let Some(log) = &spec.log {
         looked.warnings.extend(differences(log, &report));
     }
     if spec.log.is_none() && spec.cache.is_some() {
         let told = "a log store is on disk and flash: add [log] to the configuration, or they cannot be used";
-        looked.errors.push(Wrong::new(told.to_owned()));
+        looked.errors.push(StoreProblem::new(told.to_owned()));
     }
     Ok(Some(looked))
 }
@@ -127,8 +127,8 @@ fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
     scheme.into_iter().chain(segment).map(counts).collect()
 }
 
-impl Looked {
-    fn of(found: &CheckReport) -> Looked {
+impl StoreCheck {
+    fn of(found: &CheckReport) -> StoreCheck {
         let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
         let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
         let text = |problem: &Problem| format!("log store: {problem}");
@@ -154,9 +154,9 @@ impl Looked {
             let chunks = count(found.abandoned, "chunk");
             format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
         });
-        let wrong = wrong.iter().zip(lines).map(|(problem, line)| Wrong { message: text(problem), line });
-        let errors = wrong.chain(more.map(Wrong::new)).collect();
-        Looked { report, errors, warnings: mended.into_iter().map(text).chain(abandoned).collect() }
+        let wrong = wrong.iter().zip(lines).map(|(problem, line)| StoreProblem { message: text(problem), line });
+        let errors = wrong.chain(more.map(StoreProblem::new)).collect();
+        StoreCheck { report, errors, warnings: mended.into_iter().map(text).chain(abandoned).collect() }
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use umbrella_block::file::Access;
-use umbrella_block::hybrid::{self, DamagedPair, Half, HybridError};
+use umbrella_block::hybrid::{self, DamagedPair, HybridError, PairHalf};
 use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::check::too_small;
@@ -17,7 +17,7 @@ use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
 use crate::disk::offered::create_store;
-use crate::disk::open::{self, Made, OpenDevice};
+use crate::disk::open::{self, NewImage, OpenDevice};
 use crate::disk::pair::keeps;
 use crate::disk::{log, place, remembered};
 use crate::output::{self, reasons};
@@ -108,12 +108,12 @@ fn create(spec: &DiskSpec, force: bool) -> anyhow::Result<Created> {
     let mut made = Vec::new();
     let created = make_and_join(spec, force, &mut made);
     if created.is_err() {
-        made.iter().try_for_each(Made::undo)?;
+        made.iter().try_for_each(NewImage::undo)?;
     }
     created
 }
 
-fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::Result<Created> {
+fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<NewImage>) -> anyhow::Result<Created> {
     if let Some(folder) = spec.disk.path().filter(|path| path.is_dir()) {
         bail!("{} is a directory; name a file in it, or a block device", visible_path(folder));
     }
@@ -193,7 +193,7 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
 
 /// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and
 /// nobody would be told what is missing.
-fn refuse_newest_elsewhere(why: &str, disk: &Half, flash: &Half) -> anyhow::Result<()> {
+fn refuse_newest_elsewhere(why: &str, disk: &PairHalf, flash: &PairHalf) -> anyhow::Result<()> {
     let pair = DamagedPair::open(disk.clone(), flash.clone());
     if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {
         return Ok(());

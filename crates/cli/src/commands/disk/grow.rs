@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::DiskArg;
 use crate::client::ClientError;
-use crate::disk::offered::Offered;
+use crate::disk::offered::ServedDisk;
 use crate::disk::open::OnDamage;
 use crate::disk::place::{self, Target};
-use crate::disk::protocol::{Answer, Grown, Request};
+use crate::disk::protocol::{Answer, GrowResult, Request};
 use crate::output;
 
 /// Let a log store use the space that its disk has gained, also while it is mounted.
@@ -42,12 +42,12 @@ impl GrowArgs {
     }
 }
 
-fn grow(target: &Target) -> anyhow::Result<Grown> {
+fn grow(target: &Target) -> anyhow::Result<GrowResult> {
     if let (Some(spec), false) = (&target.spec, place::is_served(&target.name)) {
-        let offered = Offered::open(spec.clone(), OnDamage::Refuse)?;
+        let offered = ServedDisk::open(spec.clone(), OnDamage::Refuse)?;
         let (before, size) = (offered.size(), offered.grow()?);
         offered.close()?;
-        return Ok(Grown { name: spec.name.to_string(), before, size, device: None });
+        return Ok(GrowResult { name: spec.name.to_string(), before, size, device: None });
     }
     let Answer::Grown(grown) = target.client()?.ask(&Request::Grow)? else {
         return Err(ClientError::Unexpected.into());
@@ -55,7 +55,7 @@ fn grow(target: &Target) -> anyhow::Result<Grown> {
     Ok(grown)
 }
 
-fn summary(Grown { name, before, size, device }: &Grown) -> String {
+fn summary(GrowResult { name, before, size, device }: &GrowResult) -> String {
     if before == size {
         return format!("{name} stays at {size}: its disk or file has no room for another segment");
     }

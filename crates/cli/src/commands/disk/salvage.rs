@@ -13,7 +13,7 @@ use serde::Serialize;
 use umbrella_block::BlockDevice;
 use umbrella_block::file::Access;
 use umbrella_block::hybrid;
-use umbrella_block::log_store::{Salvage, SalvageReport, Unrecovered, Why};
+use umbrella_block::log_store::{DoubtReason, Salvage, SalvageReport, Unrecovered};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
 use super::progress::ProgressDisplay;
@@ -223,7 +223,7 @@ fn copy_pair(pair: &dyn BlockDevice, image: &File, progress: &mut dyn FnMut(u64,
             let own = ((block - first) * PAGE_BYTES) as usize;
             let Some(data) = data.get_mut(own..own + length(block, block + 1)) else { continue };
             if !whole && pair.read(Lba(block * BLOCK_SECTORS), data).is_err() {
-                report.add(BlockNo(block), Why::Lost);
+                report.add(BlockNo(block), DoubtReason::Lost);
                 // What is lost need not fill its block.
                 for (sector, own) in (block * BLOCK_SECTORS..).zip(data.chunks_mut(SECTOR_BYTES as usize)) {
                     if pair.read(Lba(sector), own).is_err() {
@@ -244,12 +244,14 @@ fn copy_pair(pair: &dyn BlockDevice, image: &File, progress: &mut dyn FnMut(u64,
 impl SuspectExtent {
     fn of(run: &Unrecovered) -> SuspectExtent {
         let (why, meaning) = match run.why {
-            Why::Lost => ("lost", "no copy can be read; left empty"),
-            Why::MaybeLost => ("maybe_lost", "nothing was found, and something may be lost; left empty"),
-            Why::Old => ("old", "the newest copy is damaged; this is an older one"),
-            Why::OldOrDiscarded => ("old_or_discarded", "the newest copy that was found; it may be old, or discarded"),
-            Why::Unverified => ("unverified", "what lies there; its checksum is lost"),
-            Why::BehindEnd => ("behind_end", "written behind the end of the log, and perhaps never flushed"),
+            DoubtReason::Lost => ("lost", "no copy can be read; left empty"),
+            DoubtReason::MaybeLost => ("maybe_lost", "nothing was found, and something may be lost; left empty"),
+            DoubtReason::Old => ("old", "the newest copy is damaged; this is an older one"),
+            DoubtReason::OldOrDiscarded => {
+                ("old_or_discarded", "the newest copy that was found; it may be old, or discarded")
+            }
+            DoubtReason::Unverified => ("unverified", "what lies there; its checksum is lost"),
+            DoubtReason::BehindEnd => ("behind_end", "written behind the end of the log, and perhaps never flushed"),
         };
         SuspectExtent { first: run.first.0, blocks: run.blocks, why, meaning }
     }

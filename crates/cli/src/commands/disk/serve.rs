@@ -20,7 +20,7 @@ use crate::daemon::{self, Starter};
 use crate::disk::open::OnDamage;
 use crate::disk::place;
 use crate::disk::protocol::{Answer, DiskClient, Request};
-use crate::disk::serve::{Here, serve};
+use crate::disk::serve::{LocalDevice, serve};
 use crate::text::visible_path;
 use crate::{output, pool};
 
@@ -81,8 +81,8 @@ impl ServeArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn here(&self) -> Here {
-        if self.attach { Here::Attached } else { Here::No }
+    fn here(&self) -> LocalDevice {
+        if self.attach { LocalDevice::Attached } else { LocalDevice::No }
     }
 
     fn in_background(&self, name: &DiskName, on_damage: OnDamage, verbose: u8) -> anyhow::Result<()> {
@@ -121,14 +121,14 @@ pub(super) fn on_damage(salvage: bool) -> OnDamage {
 pub(super) fn start(
     source: &SourceArgs,
     name: &DiskName,
-    here: Here,
+    here: LocalDevice,
     on_damage: OnDamage,
     log: Option<&Path>,
     verbose: u8,
 ) -> anyhow::Result<()> {
     let log = log.map_or_else(|| pool::log_dir().join(format!("disk-{name}.log")), Path::to_owned);
     let mut args = vec!["disk".into(), "serve".into(), "--announce".into()];
-    if here == Here::Attached {
+    if here == LocalDevice::Attached {
         args.push("--attach".into());
     }
     if on_damage == OnDamage::Salvage {

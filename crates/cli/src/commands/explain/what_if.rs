@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use nix::unistd::{Group, User};
 use thiserror::Error;
-use umbrella_fs::control::protocol::Supposed;
+use umbrella_fs::control::protocol::HypotheticalFile;
 use umbrella_units::{ParseDurationError, ParseSizeError, did_you_mean, parse_duration};
 
 use crate::config::FILE_TYPES;
@@ -45,8 +45,8 @@ pub(super) enum BadFact {
 }
 
 /// Reads the facts.
-pub(super) fn parse(text: &str) -> Result<Supposed, BadFact> {
-    let mut file = Supposed::default();
+pub(super) fn parse(text: &str) -> Result<HypotheticalFile, BadFact> {
+    let mut file = HypotheticalFile::default();
     let mut given = BTreeSet::new();
     for fact in text.split(',').filter(|fact| !fact.trim().is_empty()) {
         let (key, value) = fact.split_once('=').ok_or_else(|| BadFact::NoValue(fact.trim().to_owned()))?;
@@ -69,7 +69,7 @@ fn is_file(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|names| names.split('/').all(|name| !matches!(name, "" | "." | "..")))
 }
 
-fn set(file: &mut Supposed, key: &str, value: &str) -> Result<(), BadFact> {
+fn set(file: &mut HypotheticalFile, key: &str, value: &str) -> Result<(), BadFact> {
     let bad = |what| BadFact::Value { key: key.to_owned(), value: value.to_owned(), what };
     let number = || value.parse::<u32>().map_err(|_| bad("a whole number"));
     let age = || parse_duration(value).map(Some).map_err(|error| BadFact::Age { key: key.to_owned(), error });
@@ -125,16 +125,16 @@ mod tests {
     #[test]
     fn facts_are_read_and_the_rest_is_as_of_a_new_file_of_root() {
         let file = parse("size=2GiB, mtime=30d,path=/x,mode=0444,xattr.user.keep=ssd,user=root").unwrap();
-        let expected = Supposed {
+        let expected = HypotheticalFile {
             path: b"/x".to_vec(),
             size: Some(ByteSize(2 << 30)),
             mtime: Some(Duration::from_secs(30 * 86_400)),
             mode: Some(0o444),
             xattrs: [("user.keep".to_owned(), "ssd".to_owned())].into(),
-            ..Supposed::default()
+            ..HypotheticalFile::default()
         };
         assert_eq!(file, expected);
-        assert_eq!(parse(""), Ok(Supposed::default()));
+        assert_eq!(parse(""), Ok(HypotheticalFile::default()));
     }
 
     #[test]

@@ -25,14 +25,14 @@ EXAMPLES:
 pub(crate) struct ListArgs {
     /// What to list.
     #[arg(value_enum)]
-    what: What,
+    what: Catalog,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum What {
+enum Catalog {
     Policies,
     Workloads,
     Disks,
@@ -104,9 +104,9 @@ fn kind(spec: &Spec) -> &'static str {
     }
 }
 
-fn items(what: What) -> Vec<ListItem> {
+fn items(what: Catalog) -> Vec<ListItem> {
     match what {
-        What::Policies => policies()
+        Catalog::Policies => policies()
             .iter()
             .map(|info| ListItem {
                 name: info.name,
@@ -121,7 +121,7 @@ fn items(what: What) -> Vec<ListItem> {
                 ..ListItem::default()
             })
             .collect(),
-        What::Workloads => WORKLOADS
+        Catalog::Workloads => WORKLOADS
             .iter()
             .map(|entry| ListItem {
                 name: entry.name,
@@ -135,7 +135,7 @@ fn items(what: What) -> Vec<ListItem> {
                 ..ListItem::default()
             })
             .collect(),
-        What::Disks => profiles()
+        Catalog::Disks => profiles()
             .into_iter()
             .map(|profile| ListItem {
                 name: profile.name,
@@ -146,11 +146,11 @@ fn items(what: What) -> Vec<ListItem> {
                 ..ListItem::default()
             })
             .collect(),
-        What::Schedulers => schedulers()
+        Catalog::Schedulers => schedulers()
             .iter()
             .map(|info| ListItem { name: info.name, summary: info.summary, source: info.source, ..ListItem::default() })
             .collect(),
-        What::Metrics => METRICS
+        Catalog::Metrics => METRICS
             .iter()
             .map(|metric| ListItem { name: metric.name, summary: metric.help, ..ListItem::default() })
             .collect(),

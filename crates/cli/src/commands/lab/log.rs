@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use umbrella_lab::experiment::{self, Cell};
-use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent, Travel};
+use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent, SeekTotals};
 use umbrella_lab::result::Table;
 use umbrella_lab::workload::Seed;
 use umbrella_lab::write_back::split_policies;
@@ -256,7 +256,7 @@ fn table(outcomes: &[LogOutcome]) -> Table {
         "distance",
         "with the cleaner",
     ];
-    let mean = |travel: Travel| format!("{:.1}", travel.distance.0 as f64 / travel.requests.max(1) as f64);
+    let mean = |travel: SeekTotals| format!("{:.1}", travel.distance.0 as f64 / travel.requests.max(1) as f64);
     let row = |outcome: &LogOutcome| {
         vec![
             outcome.input.clone(),

@@ -14,7 +14,7 @@ use umbrella_reproductions::{self as reproductions, Effort, Judged, nvcache, r_l
 use super::rows::{csv, plain};
 use super::values;
 use super::watch::Bars;
-use crate::commands::claims::{Shown, WattSources, heading, print_claims, print_count, rows};
+use crate::commands::claims::{FigureClaims, WattSources, heading, print_claims, print_count, rows};
 use crate::output;
 
 /// Run the figures of a paper again, and compare its claims with the results.
@@ -149,10 +149,10 @@ impl PaperArgs {
 type WattsOf<M> = fn(&[<M as Machine>::Outcome]) -> WattSources;
 
 /// The claims of the figures, and where the watts behind them come from.
-fn shown<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<Shown<'_>> {
+fn shown<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<FigureClaims<'_>> {
     let shown = judged.iter().map(|judged| {
         let Judged { figure, title, assumed, claims, outcomes, .. } = judged;
-        Shown { figure, title, assumed, watts: watts.map(|of| of(outcomes)), claims }
+        FigureClaims { figure, title, assumed, watts: watts.map(|of| of(outcomes)), claims }
     });
     shown.collect()
 }

@@ -62,7 +62,7 @@ const SORT_LIMIT: usize = 64 << 20;
 
 /// What has been done so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct ConvertCounts {
     written: u64,
     unwritable: u64,
 }
@@ -85,7 +85,7 @@ impl ConvertArgs {
         let existing = if self.force { Existing::Replace } else { Existing::Keep };
         let mut writer = Writer::new(Output::create(&self.output, existing, &progress)?, format)?;
         let mut bar = Bar::new(reader.progress());
-        let mut tally = Tally::default();
+        let mut tally = ConvertCounts::default();
         let of_input = || visible_path(&self.input);
         if self.sort {
             let watched = (&mut reader).inspect(|_| {
@@ -130,7 +130,7 @@ impl ConvertArgs {
         writer: &mut Writer<Output>,
         record: &Record,
         devices: &Devices,
-        tally: &mut Tally,
+        tally: &mut ConvertCounts,
     ) -> anyhow::Result<()> {
         if !self.wanted(record) {
             return Ok(());
@@ -151,7 +151,7 @@ impl ConvertArgs {
         }
     }
 
-    fn report(&self, tally: &Tally, format: Format) {
+    fn report(&self, tally: &ConvertCounts, format: Format) {
         let left_out = match tally.unwritable {
             0 => String::new(),
             number => format!(", left out {} that the format cannot hold", records(number)),

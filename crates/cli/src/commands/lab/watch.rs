@@ -48,11 +48,11 @@ impl Interrupt {
 }
 
 /// Ctrl-C, before it is known what will be run.
-pub(in crate::commands) struct Later {
+pub(in crate::commands) struct EarlyInterrupt {
     interrupt: Interrupt,
 }
 
-impl Later {
+impl EarlyInterrupt {
     /// Bars for these runs.
     pub(in crate::commands) fn begin<M: Machine>(&self, cells: &[Cell<M>]) -> Bars {
         Bars::with_interrupt(cells.iter().map(Cell::label).collect(), self.interrupt.clone())
@@ -79,8 +79,8 @@ pub(in crate::commands) struct Bars {
 
 impl Bars {
     /// From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
-    pub(in crate::commands) fn later() -> anyhow::Result<Later> {
-        Ok(Later { interrupt: Interrupt::listen()? })
+    pub(in crate::commands) fn later() -> anyhow::Result<EarlyInterrupt> {
+        Ok(EarlyInterrupt { interrupt: Interrupt::listen()? })
     }
 
     /// Bars for these runs, and Ctrl-C as in [`Bars::later`].

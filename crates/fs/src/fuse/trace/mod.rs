@@ -28,12 +28,12 @@ const GATHER: Duration = Duration::from_millis(50);
 
 /// A trace that goes on until it is dropped, which writes the last lines.
 pub(crate) struct RequestTrace {
-    lines: Arc<Lines>,
+    lines: Arc<TraceLog>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// What requests leave.
-pub(crate) struct Lines {
+pub(crate) struct TraceLog {
     begun: Instant,
     waiting: LeafMutex<rank::TraceLines, TraceBuffer>,
     changed: Condvar,
@@ -63,7 +63,8 @@ impl RequestTrace {
         }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         writeln!(file, "# seconds since {unix:.6} (Unix time), request, operation, and what belongs to it")?;
-        let lines = Arc::new(Lines { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
+        let lines =
+            Arc::new(TraceLog { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
         let (shared, path) = (Arc::clone(&lines), PathBuf::from(path));
         let writer = thread::Builder::new().name("trace".to_owned()).spawn(move || shared.write_to(file, &path))?;
         Ok(RequestTrace { lines, writer: Some(writer) })
@@ -71,7 +72,7 @@ impl RequestTrace {
 
     /// Who is told of requests.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
-        Arc::<Lines>::clone(&self.lines)
+        Arc::<TraceLog>::clone(&self.lines)
     }
 }
 
@@ -90,7 +91,7 @@ impl Drop for RequestTrace {
     }
 }
 
-impl Lines {
+impl TraceLog {
     fn end(&self) {
         self.waiting.lock().ended = true;
         self.changed.notify_one();
@@ -128,7 +129,7 @@ impl Lines {
     }
 }
 
-impl Observer for Lines {
+impl Observer for TraceLog {
     fn finished(&self, request: &Finished<'_>) {
         let mut waiting = self.waiting.lock();
         if waiting.ended {

@@ -46,7 +46,7 @@ fn each_request_is_a_line_and_the_last_ones_are_written_at_the_end() {
 
 #[test]
 fn a_trace_that_cannot_be_written_ends_and_keeps_nothing() {
-    let lines = Lines { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() };
+    let lines = TraceLog { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() };
     lines.finished(&lookup(None, None));
     lines.write_to(File::options().write(true).open("/dev/full").unwrap(), Path::new("/dev/full"));
     assert!(lines.waiting.lock().ended);
@@ -56,7 +56,7 @@ fn a_trace_that_cannot_be_written_ends_and_keeps_nothing() {
 
 #[test]
 fn what_waits_for_a_slow_file_is_bounded_and_what_is_left_out_is_counted() {
-    let lines = Lines { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() };
+    let lines = TraceLog { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() };
     lines.waiting.lock().text = "x".repeat(MOST_WAITING);
     for _ in 0..3 {
         lines.finished(&lookup(None, None));
@@ -69,7 +69,7 @@ fn what_waits_for_a_slow_file_is_bounded_and_what_is_left_out_is_counted() {
 
 #[test]
 fn a_writer_that_hangs_does_not_keep_the_pool_from_ending() {
-    let lines = Arc::new(Lines { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
+    let lines = Arc::new(TraceLog { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
     let (let_go, hangs) = std::sync::mpsc::channel::<()>();
     let writer = thread::spawn(move || {
         let _ = hangs.recv();

@@ -15,7 +15,7 @@ use crate::migrate::Migrations;
 use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
 use crate::migrate::enforce::EnforceWalker;
 use crate::migrate::enforce::judge::{Target, VisitedFile};
-use crate::migrate::moving::{Cause, NotMoved, Pace};
+use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
 use crate::node::{Node, path_of};
 use crate::relocate::MOST_FILES;
 use crate::tree::Pinned;
@@ -28,7 +28,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A file that is to move, and what is said of it then.
-pub(super) struct ToMove<'a> {
+pub(super) struct MisplacedFile<'a> {
     pub(super) file: Pinned<'a>,
     pub(super) dir: Arc<Node>,
     pub(super) name: OsString,
@@ -38,13 +38,13 @@ pub(super) struct ToMove<'a> {
 
 /// Files that wait, by the branches that they go from and to.
 #[derive(Default)]
-pub(super) struct Ways<'a> {
-    ways: BTreeMap<[BranchId; 2], Vec<ToMove<'a>>>,
+pub(super) struct MovesByRoute<'a> {
+    ways: BTreeMap<[BranchId; 2], Vec<MisplacedFile<'a>>>,
     /// Since when the first of them waits.
     since: Option<Instant>,
 }
 
-impl Ways<'_> {
+impl MovesByRoute<'_> {
     /// How many files wait.
     pub(super) fn len(&self) -> u64 {
         self.ways.values().map(|waiting| waiting.len() as u64).sum()
@@ -53,7 +53,7 @@ impl Ways<'_> {
 
 impl<'a> EnforceWalker<'a> {
     /// Moves a file, at the latest when its way has enough files for a batch.
-    pub(super) fn gather(&mut self, way: [BranchId; 2], found: ToMove<'a>) {
+    pub(super) fn gather(&mut self, way: [BranchId; 2], found: MisplacedFile<'a>) {
         if found.meta.size > LARGE.0 {
             return self.move_found(way, vec![found]);
         }
@@ -83,7 +83,7 @@ impl<'a> EnforceWalker<'a> {
         }
     }
 
-    fn move_found(&mut self, way: [BranchId; 2], mut found: Vec<ToMove<'a>>) {
+    fn move_found(&mut self, way: [BranchId; 2], mut found: Vec<MisplacedFile<'a>>) {
         while !found.is_empty() && !self.stopped {
             self.move_first(way, &mut found);
         }
@@ -91,9 +91,9 @@ impl<'a> EnforceWalker<'a> {
     }
 
     /// Moves the first of these files, or some together, and says so.
-    fn move_first(&mut self, [_, target]: [BranchId; 2], found: &mut Vec<ToMove<'a>>) {
+    fn move_first(&mut self, [_, target]: [BranchId; 2], found: &mut Vec<MisplacedFile<'a>>) {
         let nodes: Vec<_> = found.iter().map(|found| Arc::clone(&found.file.node)).collect();
-        let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, Cause::Rule, pace));
+        let moved = self.paced(|migrations, pace| migrations.transfer_first(&nodes, target, MoveReason::Rule, pace));
         self.planned.forget_moves();
         let waiting: Vec<_> = self
             .gathered
@@ -112,9 +112,9 @@ impl<'a> EnforceWalker<'a> {
                 self.move_again(found, target);
                 continue;
             }
-            let ToMove { file, dir, name, meta, event } = found;
+            let MisplacedFile { file, dir, name, meta, event } = found;
             let moved = match moved {
-                Err(NotMoved::Mapped) => self.transfer(&file.node, target, Cause::Rule),
+                Err(NotMoved::Mapped) => self.transfer(&file.node, target, MoveReason::Rule),
                 // Nothing was begun.
                 Err(NotMoved::Stopped) => {
                     self.summary.files_left += 1;
@@ -128,7 +128,7 @@ impl<'a> EnforceWalker<'a> {
     }
 
     /// Moves a file by itself that had no place on `full`, to where it belongs now.
-    fn move_again(&mut self, found: ToMove<'a>, full: BranchId) {
+    fn move_again(&mut self, found: MisplacedFile<'a>, full: BranchId) {
         if self.stopped {
             self.summary.files_left += 1;
             return;
@@ -136,18 +136,18 @@ impl<'a> EnforceWalker<'a> {
         if let Ok(branch) = self.migrations.branches.get(full) {
             branch.invalidate_space();
         }
-        let ToMove { file, dir, name, .. } = found;
+        let MisplacedFile { file, dir, name, .. } = found;
         let Some((copy, meta)) = self.shown(&dir, &name) else { return };
         let path = path_of(&dir, &name);
         let met = VisitedFile { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta: &meta };
         if let Some(Target { branch: target, event, warmth: None }) = self.target_of(&met) {
-            let moved = self.transfer(&file.node, target, Cause::Rule);
+            let moved = self.transfer(&file.node, target, MoveReason::Rule);
             self.note_unless_gone((&dir, &name), &meta, event, moved);
         }
     }
 
     /// A file that is mapped stays; one that somebody had open a moment ago moves.
-    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: Cause) -> MoveResult {
+    pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: MoveReason) -> MoveResult {
         let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, cause, pace) {
             Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, cause, pace, MAPPED_PATIENCE),
             done => done,
@@ -163,7 +163,7 @@ impl<'a> EnforceWalker<'a> {
     }
 
     /// Runs moves at the walk's bandwidth. The end of the walk ends a copy under way.
-    fn paced<T>(&mut self, run: impl FnOnce(&Migrations, Pace<'_>) -> T) -> T {
+    fn paced<T>(&mut self, run: impl FnOnce(&Migrations, MoveControl<'_>) -> T) -> T {
         let (migrations, progress) = (self.migrations, &self.progress);
         let told = RefCell::new((&mut *self.tell, Instant::now()));
         let ended = Cell::new(false);
@@ -175,7 +175,7 @@ impl<'a> EnforceWalker<'a> {
             }
             ended.get() || migrations.context.is_stopping()
         };
-        let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
+        let pace = MoveControl { throttle: self.throttle.as_ref(), stop: Some(&stop), ..MoveControl::default() };
         let done = run(migrations, pace);
         self.stopped |= ended.get();
         done

@@ -29,7 +29,7 @@ pub(super) struct Target {
 }
 
 /// Decides in place of the rules.
-pub(crate) trait Judge {
+pub(crate) trait PlacementOverride {
     /// What its moves are put down to, for people.
     fn name(&self) -> &'static str;
 

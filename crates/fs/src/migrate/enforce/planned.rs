@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use umbrella_policy::placement::spec::SpreadOrder;
-use umbrella_policy::placement::{BranchView, Group, Held, Surroundings};
+use umbrella_policy::placement::{BranchView, DirUsage, Group, Surroundings};
 use umbrella_units::{BranchId, ByteSize};
 
 /// From where to where, and the bytes.
@@ -77,23 +77,23 @@ impl Planned {
     }
 
     /// The surroundings as they will be.
-    pub(super) fn around<'p, S: Surroundings>(&'p self, now: &'p S) -> Then<'p, S> {
-        Then { planned: self, now }
+    pub(super) fn around<'p, S: Surroundings>(&'p self, now: &'p S) -> PlannedView<'p, S> {
+        PlannedView { planned: self, now }
     }
 }
 
 /// See [`Planned::around`].
-pub(super) struct Then<'p, S> {
+pub(super) struct PlannedView<'p, S> {
     planned: &'p Planned,
     now: &'p S,
 }
 
-impl<S: Surroundings> Surroundings for Then<'_, S> {
+impl<S: Surroundings> Surroundings for PlannedView<'_, S> {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
         self.now.has_directory(branch, dir) || self.moves_of(dir).iter().any(|([_, to], _)| *to == branch)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let mut held = self.now.held_below(dir, branch);
         for ([from, to], bytes) in self.moves_of(dir) {
             if *from == branch {
@@ -117,7 +117,7 @@ impl<S: Surroundings> Surroundings for Then<'_, S> {
     }
 }
 
-impl<S> Then<'_, S> {
+impl<S> PlannedView<'_, S> {
     fn moves_of(&self, dir: &[u8]) -> &[PlannedMove] {
         self.planned.moves.get(dir).map_or(&[], Vec::as_slice)
     }

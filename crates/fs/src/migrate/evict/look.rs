@@ -13,7 +13,7 @@ use crate::control::protocol::EvictStay;
 use crate::ground::at::DirAt;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::evict::Stays;
+use crate::migrate::evict::StayCounts;
 use crate::node::Backing;
 use crate::placement::{ActiveRules, Views};
 
@@ -21,7 +21,7 @@ use crate::placement::{ActiveRules, Views};
 const MOST: usize = 1 << 14;
 
 /// A file that may leave.
-pub(super) struct ToLeave {
+pub(super) struct EvictionVictim {
     pub(super) backing: Backing,
     pub(super) meta: Meta,
     /// All its names; the first decides where it goes.
@@ -31,8 +31,8 @@ pub(super) struct ToLeave {
 /// What a walk found.
 pub(super) struct EvictionCandidates {
     /// The best first.
-    pub(super) files: Vec<ToLeave>,
-    pub(super) stays: Stays,
+    pub(super) files: Vec<EvictionVictim>,
+    pub(super) stays: StayCounts,
 }
 
 /// What a walk looks for.
@@ -58,10 +58,10 @@ struct EvictionScan<'a> {
     search: &'a Search<'a>,
     active: &'a ActiveRules,
     views: Views,
-    selection: Selection<ToLeave>,
-    stays: Stays,
+    selection: Selection<EvictionVictim>,
+    stays: StayCounts,
     /// Files with several names, as far as those are met.
-    linked: FxHashMap<Backing, ToLeave>,
+    linked: FxHashMap<Backing, EvictionVictim>,
 }
 
 impl Migrations {
@@ -73,7 +73,7 @@ impl Migrations {
             active,
             views: self.placement.views(),
             selection: Selection::new(search.need, MOST),
-            stays: Stays::default(),
+            stays: StayCounts::default(),
             linked: FxHashMap::default(),
         };
         for branch in search.evict.members.iter().filter_map(|id| self.branches.get(*id).ok()) {
@@ -133,13 +133,13 @@ impl EvictionScan<'_> {
             return;
         }
         if meta.nlink > 1 {
-            let file = self.linked.entry(backing).or_insert(ToLeave { backing, meta, paths: Vec::new() });
+            let file = self.linked.entry(backing).or_insert(EvictionVictim { backing, meta, paths: Vec::new() });
             return file.paths.push(path);
         }
-        self.judge(branch, ToLeave { backing, meta, paths: vec![path] });
+        self.judge(branch, EvictionVictim { backing, meta, paths: vec![path] });
     }
 
-    fn judge(&mut self, branch: &Branch, mut file: ToLeave) {
+    fn judge(&mut self, branch: &Branch, mut file: EvictionVictim) {
         let placement = &self.migrations.placement;
         let resident = placement.resident(branch, &file.meta);
         let Some(first) = file.paths.first() else { return };
@@ -168,7 +168,7 @@ impl EvictionScan<'_> {
     }
 }
 
-impl ToLeave {
+impl EvictionVictim {
     /// For people.
     pub(super) fn shown(&self) -> String {
         self.paths.first().map_or_else(String::new, |path| String::from_utf8_lossy(path).into_owned())

@@ -24,7 +24,7 @@ use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::meta::Meta;
 use crate::inode_map::BackingKey;
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, MovedLink};
+use crate::migrate::moving::{MoveReason, MovedLink};
 use crate::migrate::schedule::{is_open, next_change};
 use crate::node::inode_key;
 
@@ -48,16 +48,16 @@ struct Run {
     on: Option<Urgency>,
     is_moving: bool,
     in_hours: bool,
-    rest: Option<Rest>,
+    rest: Option<EvictionPause>,
     files_moved: u64,
     bytes_moved: ByteSize,
     next: Vec<String>,
-    stays: Stays,
+    stays: StayCounts,
 }
 
 /// Why a fill level waits that has not come to its low mark.
 #[derive(Debug, Clone, Copy)]
-struct Rest {
+struct EvictionPause {
     until: Instant,
     /// The level at its begin: much more than that ends it.
     used: ByteSize,
@@ -69,9 +69,9 @@ struct Rest {
 
 /// Files that could not leave.
 #[derive(Debug, Clone, Default)]
-struct Stays(BTreeMap<EvictStay, (u64, u64)>);
+struct StayCounts(BTreeMap<EvictStay, (u64, u64)>);
 
-impl Stays {
+impl StayCounts {
     fn note(&mut self, why: EvictStay, meta: &Meta) {
         let (files, bytes) = self.0.entry(why).or_default();
         *files += 1;
@@ -79,7 +79,7 @@ impl Stays {
     }
 
     /// After another walk: what was tried and stayed is remembered.
-    fn replace_found(&mut self, found: Stays) {
+    fn replace_found(&mut self, found: StayCounts) {
         self.0.retain(|why, _| matches!(why, EvictStay::InUse | EvictStay::Failed) && !found.0.contains_key(why));
         self.0.extend(found.0);
     }
@@ -94,7 +94,7 @@ impl Stays {
     }
 }
 
-impl Rest {
+impl EvictionPause {
     fn lasts(&self, level: Level) -> bool {
         let much_more = self.used.0.saturating_add(level.total.0 / 100);
         Instant::now() < self.until && level.used.0 <= much_more && self.freed.is_none_or(|freed| level.used > freed)
@@ -134,7 +134,7 @@ impl Migrations {
         for run in self.evicts.runs.lock().values_mut() {
             run.rest = None;
             run.next.clear();
-            run.stays = Stays::default();
+            run.stays = StayCounts::default();
         }
         self.branches.levels.call();
     }
@@ -178,10 +178,10 @@ impl Migrations {
 
     /// Whether no rule may bring a file back that is about to move: a fill level moves it, or did before, and it has
     /// not changed since.
-    pub(crate) fn stays_away(&self, cause: Cause, from: BackingKey, link: &MovedLink) -> bool {
+    pub(crate) fn stays_away(&self, cause: MoveReason, from: BackingKey, link: &MovedLink) -> bool {
         let is_evicted = |meta: Meta| self.tree.inodes.is_evicted(inode_key(&link.from.online, &meta), meta.ctime);
-        cause == Cause::Evict
-            || cause != Cause::Warm
+        cause == MoveReason::Evict
+            || cause != MoveReason::Warm
                 && self.tree.inodes.was_evicted(from)
                 && link.from.stat(&link.name).is_ok_and(is_evicted)
     }

@@ -18,14 +18,14 @@ use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::batch::{MOST_BYTES, MoveResult};
 use crate::migrate::evict::in_hours;
-use crate::migrate::evict::look::ToLeave;
-use crate::migrate::evict::run::Round;
-use crate::migrate::moving::{Cause, NotMoved, Pace, show};
+use crate::migrate::evict::look::EvictionVictim;
+use crate::migrate::evict::run::EvictionRound;
+use crate::migrate::moving::{MoveControl, MoveReason, NotMoved, show};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
 use crate::relocate::{MOST_FILES, Throttle};
 use crate::tree::Pinned;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// How often the hours are looked at while a file is copied.
 const LOOK_AT_HOURS: Duration = Duration::from_secs(1);
@@ -33,14 +33,14 @@ const LOOK_AT_HOURS: Duration = Duration::from_secs(1);
 const NAMED_NEXT: usize = 3;
 
 /// A file that moves next.
-struct Leaver<'a> {
+struct PinnedVictim<'a> {
     /// By all its names.
     pinned: Vec<Pinned<'a>>,
-    file: ToLeave,
+    file: EvictionVictim,
 }
 
 /// Files that move together, by the branch that they go to.
-type BatchesByTarget<'a> = BTreeMap<BranchId, Vec<Leaver<'a>>>;
+type BatchesByTarget<'a> = BTreeMap<BranchId, Vec<PinnedVictim<'a>>>;
 
 struct Evictor<'a> {
     migrations: &'a Migrations,
@@ -48,7 +48,7 @@ struct Evictor<'a> {
     evict: &'a Evict,
     throttle: Option<Arc<Throttle>>,
     skip: &'a mut FxHashSet<Backing>,
-    round: Round,
+    round: EvictionRound,
 }
 
 impl Migrations {
@@ -57,17 +57,17 @@ impl Migrations {
         &self,
         active: &Arc<ActiveRules>,
         evict: &Evict,
-        files: Vec<ToLeave>,
+        files: Vec<EvictionVictim>,
         skip: &mut FxHashSet<Backing>,
-    ) -> Round {
+    ) -> EvictionRound {
         let throttle = self.context.settings().enforce.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth)));
-        let mut mover = Evictor { migrations: self, active, evict, throttle, skip, round: Round::default() };
+        let mut mover = Evictor { migrations: self, active, evict, throttle, skip, round: EvictionRound::default() };
         let mut files = VecDeque::from(files);
         while !files.is_empty() && !mover.is_over() {
             let Some(level) = self.level_now(evict).filter(|level| evict.excess(*level).0 > 0) else { break };
             let batch = mover.take(&mut files, level);
             let named = batch.values().flatten().map(|leaver| &leaver.file).chain(&files);
-            let next = named.take(NAMED_NEXT).map(ToLeave::shown).collect();
+            let next = named.take(NAMED_NEXT).map(EvictionVictim::shown).collect();
             self.with_run(evict, |run| run.next = next);
             for (target, leavers) in batch {
                 let crowded_out = mover.move_to(target, leavers);
@@ -99,7 +99,7 @@ impl<'a> Evictor<'a> {
     }
 
     /// The next files that free what is still needed, or as many as move together.
-    fn take(&mut self, files: &mut VecDeque<ToLeave>, level: Level) -> BatchesByTarget<'a> {
+    fn take(&mut self, files: &mut VecDeque<EvictionVictim>, level: Level) -> BatchesByTarget<'a> {
         let mut batch = BatchesByTarget::new();
         let mut views = self.migrations.placement.views();
         let urgency = if level.short.0 > 0 { Urgency::Short } else { Urgency::Level };
@@ -124,7 +124,7 @@ impl<'a> Evictor<'a> {
                         }
                     }
                     (count, bytes, frees) = (count + 1, bytes + file.meta.size, frees + occupied);
-                    batch.entry(target).or_default().push(Leaver { pinned, file });
+                    batch.entry(target).or_default().push(PinnedVictim { pinned, file });
                 }
                 Leaving::NoRoom => self.stays(&file, EvictStay::NoRoom),
                 Leaving::Nowhere => self.stays(&file, EvictStay::Nowhere),
@@ -135,14 +135,19 @@ impl<'a> Evictor<'a> {
     }
 
     /// The file by all its names, if it is still where it was.
-    fn pin_all(&self, file: &ToLeave) -> OpResult<Vec<Pinned<'a>>> {
+    fn pin_all(&self, file: &EvictionVictim) -> OpResult<Vec<Pinned<'a>>> {
         let pinned = file.paths.iter().map(|path| self.migrations.pin(path)).collect::<OpResult<Vec<_>>>()?;
         let is_it = |pinned: &Pinned<'_>| pinned.node.file().is_some_and(|it| it.state.read().backing == file.backing);
         if pinned.iter().all(is_it) { Ok(pinned) } else { Err(OpError::Stale) }
     }
 
     /// Where it may go now: others went there since it was chosen.
-    fn target_of(&self, file: &ToLeave, urgency: Urgency, views: &[umbrella_policy::placement::BranchView]) -> Leaving {
+    fn target_of(
+        &self,
+        file: &EvictionVictim,
+        urgency: Urgency,
+        views: &[umbrella_policy::placement::BranchView],
+    ) -> Leaving {
         let placement = &self.migrations.placement;
         let Ok(branch) = self.migrations.branches.get(file.backing.branch) else { return Leaving::Nowhere };
         let Some(path) = file.paths.first() else { return Leaving::Nowhere };
@@ -159,7 +164,7 @@ impl<'a> Evictor<'a> {
     }
 
     /// Moves files to a branch. Those that found no room there, as others took it, are to be looked at again.
-    fn move_to(&mut self, target: BranchId, mut leavers: Vec<Leaver<'a>>) -> Vec<ToLeave> {
+    fn move_to(&mut self, target: BranchId, mut leavers: Vec<PinnedVictim<'a>>) -> Vec<EvictionVictim> {
         let mut crowded_out = Vec::new();
         while !leavers.is_empty() && !self.round.is_stopped {
             let nodes: Vec<_> =
@@ -174,8 +179,8 @@ impl<'a> Evictor<'a> {
                 }
                 over.get() || context.is_stopping()
             };
-            let pace = Pace { throttle: self.throttle.as_ref(), stop: Some(&stop), ..Pace::default() };
-            let moved = self.migrations.transfer_first(&nodes, target, Cause::Evict, pace);
+            let pace = MoveControl { throttle: self.throttle.as_ref(), stop: Some(&stop), ..MoveControl::default() };
+            let moved = self.migrations.transfer_first(&nodes, target, MoveReason::Evict, pace);
             self.round.is_stopped |= over.get() || context.is_stopping();
             let rest = leavers.split_off(moved.len().min(leavers.len()));
             let has_moved = moved.iter().any(Result::is_ok);
@@ -195,7 +200,7 @@ impl<'a> Evictor<'a> {
         crowded_out
     }
 
-    fn note(&mut self, target: BranchId, leaver: &Leaver<'_>, moved: MoveResult) {
+    fn note(&mut self, target: BranchId, leaver: &PinnedVictim<'_>, moved: MoveResult) {
         let file = &leaver.file;
         match moved {
             Ok(_) => {
@@ -232,13 +237,13 @@ impl<'a> Evictor<'a> {
                 context.count(Metric::RelocationsFailed);
                 let path = leaver.pinned.first().map_or_else(|| file.shown(), |pinned| show(&pinned.node));
                 let to = self.migrations.placement.branch_name(target);
-                context.warn(Subject::Move(path.clone()), &Warning::NotMoved { path, to, why: why.to_string() });
+                context.warn(WarningSubject::Move(path.clone()), &Warning::NotMoved { path, to, why: why.to_string() });
             }
         }
     }
 
     /// A file that was tried and stays.
-    fn stays(&mut self, file: &ToLeave, why: EvictStay) {
+    fn stays(&mut self, file: &EvictionVictim, why: EvictStay) {
         self.skip.insert(file.backing);
         self.migrations.with_run(self.evict, |run| run.stays.note(why, &file.meta));
     }

@@ -11,10 +11,10 @@ use umbrella_units::ByteSize;
 
 use crate::migrate::Migrations;
 use crate::migrate::evict::look::{EvictionCandidates, Search};
-use crate::migrate::evict::{Rest, Run, Stays, in_hours};
+use crate::migrate::evict::{EvictionPause, Run, StayCounts, in_hours};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
-use crate::warning::{Subject, Warning};
+use crate::warning::{Warning, WarningSubject};
 
 /// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
 const REST: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const SPENT: Duration = Duration::from_secs(600);
 
 /// What came of one round.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct EvictionRound {
     pub(super) files_moved: u64,
     pub(super) bytes_moved: ByteSize,
     /// The hours are over, or the pool ends.
@@ -52,7 +52,7 @@ impl Migrations {
             run.is_moving = false;
             run.rest = rest.filter(|_| self.evicts.changes.load(Ordering::Acquire) == changes);
         });
-        self.context.unwarn(&Subject::Evict(evict.of.clone()));
+        self.context.unwarn(&WarningSubject::Evict(evict.of.clone()));
         rest.and_then(|rest| rest.wakes_at())
     }
 
@@ -77,7 +77,7 @@ impl Migrations {
     }
 
     /// Rounds until the low mark, or until nothing more can leave; why it waits then.
-    fn evict(&self, active: &Arc<ActiveRules>, evict: &Evict, urgency: Urgency) -> Option<Rest> {
+    fn evict(&self, active: &Arc<ActiveRules>, evict: &Evict, urgency: Urgency) -> Option<EvictionPause> {
         let mut skip: FxHashSet<Backing> = FxHashSet::default();
         loop {
             let before = self.level_now(evict)?;
@@ -87,7 +87,12 @@ impl Migrations {
                 return None;
             }
             if self.is_spent(evict, urgency == Urgency::Short) {
-                return Some(Rest { until: Instant::now() + SPENT, used: before.used, freed: None, wakes: true });
+                return Some(EvictionPause {
+                    until: Instant::now() + SPENT,
+                    used: before.used,
+                    freed: None,
+                    wakes: true,
+                });
             }
             let (began, tried) = (Instant::now(), skip.len());
             let EvictionCandidates { files, stays } =
@@ -101,19 +106,19 @@ impl Migrations {
             }
             let used = self.level_now(evict)?.used;
             if round.is_spent {
-                return Some(Rest { until: Instant::now() + SPENT, used, freed: None, wakes: true });
+                return Some(EvictionPause { until: Instant::now() + SPENT, used, freed: None, wakes: true });
             }
             if round.is_stopped {
-                return Some(Rest { until: Instant::now(), used, freed: None, wakes: true });
+                return Some(EvictionPause { until: Instant::now(), used, freed: None, wakes: true });
             }
             if round.files_moved == 0 && skip.len() == tried {
                 let until = Instant::now() + REST.max(walk_took * REST_BY_WALK);
-                return Some(Rest { until, used, freed: None, wakes: false });
+                return Some(EvictionPause { until, used, freed: None, wakes: false });
             }
             let came_free = before.used.0.saturating_sub(used.0);
             if came_free < round.bytes_moved.0 / 2 {
                 let freed = Some(ByteSize(before.used.0.saturating_sub(round.bytes_moved.0 / 2)));
-                return Some(Rest { until: Instant::now() + FREES_LATE, used, freed, wakes: true });
+                return Some(EvictionPause { until: Instant::now() + FREES_LATE, used, freed, wakes: true });
             }
         }
     }
@@ -122,7 +127,7 @@ impl Migrations {
     fn say_begin(&self, evict: &Evict, urgency: Urgency) {
         if urgency == Urgency::Short && !in_hours(evict) {
             let of = evict.of.clone();
-            self.context.warn(Subject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
+            self.context.warn(WarningSubject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });
         }
         tracing::debug!(of = %evict.of, ?urgency, "a fill level begins");
     }
@@ -160,6 +165,6 @@ impl Run {
         self.on = None;
         self.rest = None;
         self.next.clear();
-        self.stays = Stays::default();
+        self.stays = StayCounts::default();
     }
 }

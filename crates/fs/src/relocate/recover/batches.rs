@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use crate::relocate::batch::parked_name;
 use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::place_new;
-use crate::relocate::fingerprint::Seen;
+use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::recover::moves::present;
-use crate::relocate::recover::{Halt, IntentOutcome, Recovering, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
 use crate::relocate::{Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
 
 /// What recovery found of one file, besides its name.
@@ -22,11 +22,11 @@ struct Traces {
     /// The source, if the move had taken its name.
     parked: Option<ResolvedName>,
     /// The copy, if it has no name yet; never another file.
-    temp: Option<(ResolvedName, Seen)>,
+    temp: Option<(ResolvedName, FileSnapshot)>,
 }
 
 /// What is to be done about one file.
-enum Left {
+enum BatchRemainder {
     Nothing,
     /// The file has its name on the new branch; what was parked goes when that is durable.
     Parked(ResolvedName),
@@ -35,7 +35,7 @@ enum Left {
 }
 
 impl Recovering<'_> {
-    pub(super) fn settle_batch(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+    pub(super) fn settle_batch(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         let Intent::Moves { from, to, files } = intent else { return Ok(IntentOutcome::Undone) };
         let roots = (self.writable(*from)?, self.writable(*to)?);
         let (mut parked, mut waiting, mut finished) = (Vec::new(), Vec::new(), false);
@@ -54,9 +54,9 @@ impl Recovering<'_> {
                 target: file.target,
             };
             match self.settle_file(roots, file, traces)? {
-                Some(Left::Nothing) => {}
-                Some(Left::Parked(found)) => parked.push(found),
-                Some(Left::All) => waiting.push(file.clone()),
+                Some(BatchRemainder::Nothing) => {}
+                Some(BatchRemainder::Parked(found)) => parked.push(found),
+                Some(BatchRemainder::All) => waiting.push(file.clone()),
                 // It has its name on the old branch, and nothing was parked: as any other move.
                 None => finished |= matches!(self.settle_move(&single())?, IntentOutcome::Finished),
             }
@@ -75,10 +75,10 @@ impl Recovering<'_> {
         (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         file: &BatchFile,
         traces: Traces,
-    ) -> Result<Option<Left>, Halt> {
+    ) -> Result<Option<BatchRemainder>, Unsettled> {
         let source = present(from, &file.path)?;
         match (traces.parked, traces.temp) {
-            (Some(parked), None) => Ok(Some(Left::Parked(parked))),
+            (Some(parked), None) => Ok(Some(BatchRemainder::Parked(parked))),
             (Some(parked), Some((temp, seen))) => {
                 self.name_parked((from, to), file, (parked, source), (temp, &seen)).map(Some)
             }
@@ -87,16 +87,16 @@ impl Recovering<'_> {
                 if present(to, &file.path)?.is_none() {
                     self.give_name(to, &file.path, &temp)?;
                 }
-                Ok(source.is_none().then_some(Left::Nothing))
+                Ok(source.is_none().then_some(BatchRemainder::Nothing))
             }
             // Nothing was parked: where the name is gone, it was not the move that took it. No sync: found again, it is
             // deleted again.
             (None, Some((temp, _))) if source.is_none() || present(to, &file.path)?.is_none() => {
                 self.act()?;
                 unlink(temp.place())?;
-                Ok(Some(Left::Nothing))
+                Ok(Some(BatchRemainder::Nothing))
             }
-            (None, _) => Ok(source.is_none().then_some(Left::Nothing)),
+            (None, _) => Ok(source.is_none().then_some(BatchRemainder::Nothing)),
         }
     }
 
@@ -105,18 +105,18 @@ impl Recovering<'_> {
         &mut self,
         (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         file: &BatchFile,
-        (parked, source): (ResolvedName, Option<(ResolvedName, Seen)>),
-        (temp, copy): (ResolvedName, &Seen),
-    ) -> Result<Left, Halt> {
+        (parked, source): (ResolvedName, Option<(ResolvedName, FileSnapshot)>),
+        (temp, copy): (ResolvedName, &FileSnapshot),
+    ) -> Result<BatchRemainder, Unsettled> {
         match (present(to, &file.path)?, source) {
             (None, None) => {
                 self.give_name(to, &file.path, &temp)?;
-                Ok(Left::Parked(parked))
+                Ok(BatchRemainder::Parked(parked))
             }
             (Some((_, seen)), _) if seen.print.ino == copy.print.ino => {
                 self.act()?;
                 unlink(temp.place())?;
-                Ok(Left::Parked(parked))
+                Ok(BatchRemainder::Parked(parked))
             }
             // The name is free on the old branch only.
             (Some(_), None) => {
@@ -128,7 +128,7 @@ impl Recovering<'_> {
                 self.act()?;
                 unlink(temp.place())?;
                 attrs::sync_dir(temp.dir.as_fd())?;
-                Ok(Left::Nothing)
+                Ok(BatchRemainder::Nothing)
             }
             (_, Some(_)) => {
                 self.warn(format!(
@@ -136,12 +136,12 @@ impl Recovering<'_> {
                     show(&file.path),
                     temp.place().name.display()
                 ));
-                Ok(Left::All)
+                Ok(BatchRemainder::All)
             }
         }
     }
 
-    fn give_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &ResolvedName) -> Result<(), Halt> {
+    fn give_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &ResolvedName) -> Result<(), Unsettled> {
         let target = self.find_or_make(to, path)?;
         self.act()?;
         place_new(temp.place(), target.place())?;
@@ -154,7 +154,7 @@ impl Recovering<'_> {
         &mut self,
         (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         parked: Vec<ResolvedName>,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Unsettled> {
         if parked.is_empty() {
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl Recovering<'_> {
     }
 }
 
-fn in_temp(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(ResolvedName, Seen)>, Errno> {
+fn in_temp(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(ResolvedName, FileSnapshot)>, Errno> {
     present(root, &[HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", name].concat())
 }
 

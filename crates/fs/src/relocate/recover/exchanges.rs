@@ -7,11 +7,11 @@ use super::super::commit::ParentTimes;
 use super::super::exchange::{Presence, change_names};
 use super::super::intent::ExchangeSite;
 use super::super::{Fingerprint, Intent, RelocateError, Verdict};
-use super::{Halt, IntentOutcome, RecoverBranch, Recovering, show};
+use super::{IntentOutcome, RecoverBranch, Recovering, Unsettled, show};
 
 /// How far an exchange is on one branch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stands {
+enum ExchangeStage {
     Before,
     After,
     /// The names were used for something else, or it cannot be told.
@@ -30,7 +30,7 @@ impl Recovering<'_> {
         other: &[u8],
         sites: &[ExchangeSite],
         verdict: Verdict,
-    ) -> Result<IntentOutcome, Halt> {
+    ) -> Result<IntentOutcome, Unsettled> {
         let back = |site: &ExchangeSite| ExchangeSite { branch: site.branch, one: site.other, other: site.one };
         let is_back = verdict == Verdict::Undone;
         let mut waiting = Vec::new();
@@ -41,8 +41,8 @@ impl Recovering<'_> {
         for site in sites.iter().map(|site| if is_back { back(site) } else { *site }) {
             if let Some(branch) = self.present(site.branch) {
                 let stands = stands(&site, (at(branch, one)?, at(branch, other)?));
-                begun |= stands == Stands::After;
-                may_be &= stands != Stands::Before;
+                begun |= stands == ExchangeStage::After;
+                may_be &= stands != ExchangeStage::Before;
                 known.push((site, branch, stands));
             } else {
                 begun |= may_be;
@@ -54,10 +54,10 @@ impl Recovering<'_> {
         }
         for (site, branch, stands) in known {
             match stands {
-                Stands::Before if !branch.writable => waiting.push(site),
-                Stands::Before => self.go_on(branch, one, other, &site)?,
-                Stands::After => {}
-                Stands::Unclear => self.warn(format!(
+                ExchangeStage::Before if !branch.writable => waiting.push(site),
+                ExchangeStage::Before => self.go_on(branch, one, other, &site)?,
+                ExchangeStage::After => {}
+                ExchangeStage::Unclear => self.warn(format!(
                     "branch {}: cannot tell whether {} and {} have changed names; check both",
                     branch.uuid,
                     show(one),
@@ -83,7 +83,13 @@ impl Recovering<'_> {
         Ok(IntentOutcome::Narrowed(Box::new(Intent::Exchange { one, other, sites, verdict })))
     }
 
-    fn go_on(&mut self, branch: &RecoverBranch<'_>, one: &[u8], other: &[u8], site: &ExchangeSite) -> Result<(), Halt> {
+    fn go_on(
+        &mut self,
+        branch: &RecoverBranch<'_>,
+        one: &[u8],
+        other: &[u8],
+        site: &ExchangeSite,
+    ) -> Result<(), Unsettled> {
         let holds = match (site.one, site.other) {
             (Some(_), Some(_)) => Presence::Both,
             (Some(_), None) => Presence::One,
@@ -101,37 +107,41 @@ impl Recovering<'_> {
     }
 }
 
-fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Halt> {
+fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Unsettled> {
     let Some(found) = beneath::find(branch.root, path)? else { return Ok(None) };
     Ok(found.look()?.map(|seen| seen.print))
 }
 
-fn stands(site: &ExchangeSite, now: FingerprintPair) -> Stands {
+fn stands(site: &ExchangeSite, now: FingerprintPair) -> ExchangeStage {
     let then = (site.one, site.other);
     match told_by(is_entry, now, then) {
-        Stands::Unclear => {}
+        ExchangeStage::Unclear => {}
         clear => return clear,
     }
     match told_by(is_like, now, then) {
-        Stands::Unclear => {}
+        ExchangeStage::Unclear => {}
         clear => return clear,
     }
     // Where one of the two was, it says itself which name it has.
     match (now, then) {
-        ((Some(_), None), (Some(_), None)) | ((None, Some(_)), (None, Some(_))) => Stands::Before,
-        ((None, Some(_)), (Some(_), None)) | ((Some(_), None), (None, Some(_))) => Stands::After,
-        _ => Stands::Unclear,
+        ((Some(_), None), (Some(_), None)) | ((None, Some(_)), (None, Some(_))) => ExchangeStage::Before,
+        ((None, Some(_)), (Some(_), None)) | ((Some(_), None), (None, Some(_))) => ExchangeStage::After,
+        _ => ExchangeStage::Unclear,
     }
 }
 
-fn told_by(same: impl Fn(&Fingerprint, &Fingerprint) -> bool, now: FingerprintPair, then: FingerprintPair) -> Stands {
+fn told_by(
+    same: impl Fn(&Fingerprint, &Fingerprint) -> bool,
+    now: FingerprintPair,
+    then: FingerprintPair,
+) -> ExchangeStage {
     let same = |now: Option<Fingerprint>, then: Option<Fingerprint>| now.zip(then).is_some_and(|(a, b)| same(&a, &b));
     let kept = same(now.0, then.0) || same(now.1, then.1);
     let changed = same(now.0, then.1) || same(now.1, then.0);
     match (kept, changed) {
-        (true, false) => Stands::Before,
-        (false, true) => Stands::After,
-        _ => Stands::Unclear,
+        (true, false) => ExchangeStage::Before,
+        (false, true) => ExchangeStage::After,
+        _ => ExchangeStage::Unclear,
     }
 }
 

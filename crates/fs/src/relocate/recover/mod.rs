@@ -107,22 +107,22 @@ enum IntentOutcome {
 }
 
 /// Why an intent stays for now.
-enum Halt {
+enum Unsettled {
     /// A branch it needs is not there or may not be changed.
     Waiting,
     Failed(Errno),
     Stopped,
 }
 
-impl From<Errno> for Halt {
+impl From<Errno> for Unsettled {
     fn from(errno: Errno) -> Self {
-        Halt::Failed(errno)
+        Unsettled::Failed(errno)
     }
 }
 
-impl From<RelocateError> for Halt {
+impl From<RelocateError> for Unsettled {
     fn from(error: RelocateError) -> Self {
-        Halt::Failed(error.errno())
+        Unsettled::Failed(error.errno())
     }
 }
 
@@ -146,16 +146,16 @@ impl<'a> Recovering<'a> {
     }
 
     /// Before every change.
-    fn act(&self) -> Result<(), Halt> {
+    fn act(&self) -> Result<(), Unsettled> {
         match self.stop.map_or(ControlFlow::Continue(()), |stop| stop()) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Halt::Stopped),
+            ControlFlow::Break(()) => Err(Unsettled::Stopped),
         }
     }
 
-    fn writable(&self, uuid: BranchUuid) -> Result<BorrowedFd<'a>, Halt> {
+    fn writable(&self, uuid: BranchUuid) -> Result<BorrowedFd<'a>, Unsettled> {
         let branch = self.branches.iter().find(|branch| branch.uuid == uuid && branch.writable);
-        branch.map(|branch| branch.root).ok_or(Halt::Waiting)
+        branch.map(|branch| branch.root).ok_or(Unsettled::Waiting)
     }
 
     fn present(&self, uuid: BranchUuid) -> Option<&'a RecoverBranch<'a>> {
@@ -175,7 +175,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// Acts on every intent, the oldest first; returns the copies that intents still need, `None` if that is not known.
-    fn intents(&mut self) -> Result<Option<TempCopies>, Halt> {
+    fn intents(&mut self) -> Result<Option<TempCopies>, Unsettled> {
         let mut files = Vec::new();
         for branch in self.branches {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
@@ -212,7 +212,12 @@ impl<'a> Recovering<'a> {
         }
     }
 
-    fn file(&mut self, branch: &RecoverBranch<'_>, dir: BorrowedFd<'_>, name: &OsStr) -> Result<RetainedCopies, Halt> {
+    fn file(
+        &mut self,
+        branch: &RecoverBranch<'_>,
+        dir: BorrowedFd<'_>,
+        name: &OsStr,
+    ) -> Result<RetainedCopies, Unsettled> {
         let shown = name.display().to_string();
         if shown.starts_with(BAD) {
             self.warn(format!(
@@ -254,7 +259,7 @@ impl<'a> Recovering<'a> {
         dir: BorrowedFd<'_>,
         name: &OsStr,
         intent: &Intent,
-    ) -> Result<RetainedCopies, Halt> {
+    ) -> Result<RetainedCopies, Unsettled> {
         let concerns = |uuid| uuid == branch.uuid || intent.branches().contains(&uuid);
         let has_outlived = self.decided.iter().any(|(decided, _, has_outlived)| decided == name && *has_outlived);
         if self.returned.is_some_and(|returned| !concerns(returned.uuid)) && !has_outlived {
@@ -271,7 +276,7 @@ impl<'a> Recovering<'a> {
         let outcome = match branch.writable {
             true if replaced => Ok(IntentOutcome::Finished),
             true => self.settle(intent),
-            false => Err(Halt::Waiting),
+            false => Err(Unsettled::Waiting),
         };
         match outcome {
             Ok(IntentOutcome::Finished) => self.report.finished += 1,
@@ -286,15 +291,15 @@ impl<'a> Recovering<'a> {
                     return Ok(kept(intent));
                 }
             }
-            Err(Halt::Waiting) => {
+            Err(Unsettled::Waiting) => {
                 self.report.pending += 1;
                 return Ok(kept(intent));
             }
-            Err(Halt::Stopped) => return Err(Halt::Stopped),
-            Err(Halt::Failed(errno @ (Errno::LOOP | Errno::XDEV))) => {
+            Err(Unsettled::Stopped) => return Err(Unsettled::Stopped),
+            Err(Unsettled::Failed(errno @ (Errno::LOOP | Errno::XDEV))) => {
                 return self.set_aside(branch, dir, name, &format!("a path leaves the branch ({errno})"));
             }
-            Err(Halt::Failed(errno)) => {
+            Err(Unsettled::Failed(errno)) => {
                 self.report.pending += 1;
                 self.warn(format!(
                     "branch {}: intent {}: {errno}; tried again at the next mount",
@@ -316,7 +321,7 @@ impl<'a> Recovering<'a> {
         Ok(RetainedCopies::Nothing)
     }
 
-    fn settle(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+    fn settle(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         match intent {
             Intent::Move { .. } => self.settle_move(intent),
             Intent::Moves { .. } => self.settle_batch(intent),
@@ -333,7 +338,7 @@ impl<'a> Recovering<'a> {
         dir: BorrowedFd<'_>,
         name: &OsStr,
         reason: &str,
-    ) -> Result<RetainedCopies, Halt> {
+    ) -> Result<RetainedCopies, Unsettled> {
         self.warn(format!("branch {}: intent {} is set aside: {reason}", branch.uuid, name.display()));
         if branch.writable {
             self.act()?;
@@ -358,7 +363,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// Deletes copies that no intent needs. While an unreadable intent is there, any copy may be needed.
-    fn leftovers(&mut self, needed: Option<&TempCopies>) -> Result<(), Halt> {
+    fn leftovers(&mut self, needed: Option<&TempCopies>) -> Result<(), Unsettled> {
         for branch in self.branches {
             if !branch.writable || self.returned.is_some_and(|returned| returned.uuid != branch.uuid) {
                 continue;
@@ -397,7 +402,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// The name below a branch, with its directory made like another branch's if it is missing.
-    fn find_or_make(&self, root: BorrowedFd<'_>, path: &[u8]) -> Result<ResolvedName, Halt> {
+    fn find_or_make(&self, root: BorrowedFd<'_>, path: &[u8]) -> Result<ResolvedName, Unsettled> {
         if let Some(found) = beneath::find(root, path)? {
             return Ok(found);
         }
@@ -417,7 +422,7 @@ impl<'a> Recovering<'a> {
             self.act()?;
             dirs::clone_dir_durably(like.as_fd(), above.as_fd(), OsStr::from_bytes(name), &EVERYTHING)?;
         }
-        beneath::find(root, path)?.ok_or(Halt::Failed(Errno::NOENT))
+        beneath::find(root, path)?.ok_or(Unsettled::Failed(Errno::NOENT))
     }
 }
 

@@ -8,16 +8,16 @@ use rustix::io::{Errno, pread, retry_on_intr};
 use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::{ParentTimes, link_new, place_new};
 use crate::relocate::copy::reopen;
-use crate::relocate::fingerprint::Seen;
+use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::recover::compare::{is_like, is_not_newer};
-use crate::relocate::recover::{Halt, IntentOutcome, Recovering, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
 use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
 /// One name on both branches.
 struct NamePair<'i> {
     path: &'i [u8],
-    source: Option<(ResolvedName, Seen)>,
-    target: Option<(ResolvedName, Seen)>,
+    source: Option<(ResolvedName, FileSnapshot)>,
+    target: Option<(ResolvedName, FileSnapshot)>,
 }
 
 /// What a file at a target name is to the intent.
@@ -34,7 +34,7 @@ enum TargetMatch {
 }
 
 impl Recovering<'_> {
-    pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+    pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(IntentOutcome::Undone) };
         let source_in_use = self.returned.is_some_and(|returned| returned.uuid == *to);
         let given_up = self.returned.is_some_and(|returned| (returned.given_up)(temp));
@@ -91,10 +91,10 @@ impl Recovering<'_> {
         to: BorrowedFd<'_>,
         pairs: &[NamePair<'_>],
         temp: Option<&ResolvedName>,
-    ) -> Result<IntentOutcome, Halt> {
+    ) -> Result<IntentOutcome, Unsettled> {
         let Some(temp) = temp else { return Ok(IntentOutcome::Finished) };
         let Some(copy) = temp.look()? else { return Ok(IntentOutcome::Finished) };
-        let is_copy = |seen: &Seen| seen.print.ino == copy.print.ino;
+        let is_copy = |seen: &FileSnapshot| seen.print.ino == copy.print.ino;
         if pairs.iter().all(|pair| pair.target.as_ref().is_none_or(|(_, seen)| is_copy(seen))) {
             for pair in pairs.iter().filter(|pair| pair.target.is_none()) {
                 let target = self.find_or_make(to, pair.path)?;
@@ -111,7 +111,7 @@ impl Recovering<'_> {
         Ok(IntentOutcome::Finished)
     }
 
-    fn drop_copy(&mut self, temp: Option<&ResolvedName>) -> Result<(), Halt> {
+    fn drop_copy(&mut self, temp: Option<&ResolvedName>) -> Result<(), Unsettled> {
         let Some(temp) = temp else { return Ok(()) };
         if temp.look()?.is_some() {
             self.act()?;
@@ -126,7 +126,7 @@ impl Recovering<'_> {
         pairs: &[NamePair<'_>],
         claims: &[TargetMatch],
         temp: Option<&ResolvedName>,
-    ) -> Result<IntentOutcome, Halt> {
+    ) -> Result<IntentOutcome, Unsettled> {
         for (pair, claim) in pairs.iter().zip(claims) {
             let Some((target, _)) = &pair.target else { continue };
             if *claim == TargetMatch::None {
@@ -150,9 +150,9 @@ impl Recovering<'_> {
         pairs: &[NamePair<'_>],
         placed: usize,
         temp: Option<&ResolvedName>,
-    ) -> Result<IntentOutcome, Halt> {
+    ) -> Result<IntentOutcome, Unsettled> {
         let Some((copy, copy_seen)) = pairs.get(placed).and_then(|pair| pair.target.as_ref()) else {
-            return Err(Halt::Failed(Errno::NOENT));
+            return Err(Unsettled::Failed(Errno::NOENT));
         };
         let mut obsolete = Vec::new();
         for pair in pairs {
@@ -190,7 +190,7 @@ impl Recovering<'_> {
 
 impl NamePair<'_> {
     /// `given_up`: nobody could reach the copy since it was made.
-    fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<TargetMatch, Halt> {
+    fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<TargetMatch, Unsettled> {
         let Some((target, seen)) = &self.target else { return Ok(TargetMatch::None) };
         let now = &seen.print;
         if now.ino == copy.ino && now.file_type() == copy.file_type() {
@@ -214,14 +214,14 @@ impl NamePair<'_> {
     }
 }
 
-pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(ResolvedName, Seen)>, Errno> {
+pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(ResolvedName, FileSnapshot)>, Errno> {
     let Some(found) = beneath::find(root, path)? else { return Ok(None) };
     let seen = found.look()?;
     Ok(seen.map(|seen| (found, seen)))
 }
 
 /// Whether two files are the same in everything but their place.
-fn is_equal(a: EntryAt<'_>, seen_a: &Seen, b: EntryAt<'_>, seen_b: &Seen) -> Result<bool, Errno> {
+fn is_equal(a: EntryAt<'_>, seen_a: &FileSnapshot, b: EntryAt<'_>, seen_b: &FileSnapshot) -> Result<bool, Errno> {
     let identity = |print: &Fingerprint| (print.mode, print.uid, print.gid, print.rdev, print.size);
     if identity(&seen_a.print) != identity(&seen_b.print) {
         return Ok(false);

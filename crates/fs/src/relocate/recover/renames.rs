@@ -9,12 +9,12 @@ use super::super::commit::{ParentTimes, place_new};
 use super::super::rename::rename_one;
 use super::super::{BranchUuid, Fingerprint, Intent, RelocateError, Verdict};
 use super::compare::{is_like, is_not_newer};
-use super::{Halt, IntentOutcome, Recovering, show, unlink};
+use super::{IntentOutcome, Recovering, Unsettled, show, unlink};
 
 impl Recovering<'_> {
     /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there; takes it back
     /// if an intent says so.
-    pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+    pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         let Intent::RenameDir { from, to, branches, replaced, verdict } = intent else {
             return Ok(IntentOutcome::Undone);
         };
@@ -74,12 +74,12 @@ impl Recovering<'_> {
     }
 
     /// Removes the replaced file if the winner has its name.
-    pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+    pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         let Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict } = intent else {
             return Ok(IntentOutcome::Undone);
         };
         if *verdict != Verdict::Done {
-            let root = self.present(*winner).ok_or(Halt::Waiting)?.root;
+            let root = self.present(*winner).ok_or(Unsettled::Waiting)?.root;
             let at = |path: &[u8]| -> Result<Option<Fingerprint>, Errno> {
                 let found = beneath::find(root, path)?;
                 Ok(found.map(|found| found.look()).transpose()?.flatten().map(|seen| seen.print))
@@ -119,7 +119,7 @@ impl Recovering<'_> {
 
 impl Recovering<'_> {
     /// A rename that failed for who asked: its branch was away, and the file that it replaces was in use ever since.
-    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<IntentOutcome, Halt> {
+    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<IntentOutcome, Unsettled> {
         let root = self.writable(winner)?;
         let (old, Some(new)) = (self.find_or_make(root, from)?, beneath::find(root, to)?) else {
             return Ok(IntentOutcome::Undone);

@@ -36,7 +36,7 @@ fn run_with(
         copy_limited(&source, &pool.b.join(".umbrella/tmp").join(copy_of(at)), &ALL, &limits)
     };
     let copies: Vec<_> = names.iter().enumerate().map(copy).collect::<Result<_, _>>()?;
-    let member = |(at, (name, copied)): (usize, (&&str, &Copied))| BatchFile {
+    let member = |(at, (name, copied)): (usize, (&&str, &DurableCopy))| BatchFile {
         path: name.as_bytes().to_vec(),
         temp: copy_of(at).into_encoded_bytes(),
         source: copied.source,

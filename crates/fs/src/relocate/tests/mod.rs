@@ -78,8 +78,8 @@ impl BranchCaller for Line {
 }
 
 /// A name below a directory.
-fn spot(dir: &Path, name: &str) -> Spot {
-    Spot { dir: Arc::new(open(dir)), name: name.into() }
+fn spot(dir: &Path, name: &str) -> OwnedEntry {
+    OwnedEntry { dir: Arc::new(open(dir)), name: name.into() }
 }
 
 fn journal(root: &Path, reach: Line) -> Journal<Line> {
@@ -214,12 +214,12 @@ impl Pool {
         self.b.join(".umbrella/tmp/copy")
     }
 
-    fn copy(&self, name: &str) -> Result<Copied, RelocateError> {
+    fn copy(&self, name: &str) -> Result<DurableCopy, RelocateError> {
         copy_path(&self.a.join(name), &self.temp(), &ALL)
     }
 
     /// Steps 4 to 9 from a to b, for all the names of one file.
-    fn commit(&self, names: &[&str], copied: &Copied, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+    fn commit(&self, names: &[&str], copied: &DurableCopy, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
         match self.commit_deciding(names, copied, &Decision::default(), hook)? {
             Removal::Done => Ok(()),
             Removal::Unsure { errno } => panic!("the source may be there: {errno}"),
@@ -229,7 +229,7 @@ impl Pool {
     fn commit_deciding(
         &self,
         names: &[&str],
-        copied: &Copied,
+        copied: &DurableCopy,
         decision: &Decision,
         hook: Option<StepHook<'_>>,
     ) -> Result<Removal, RelocateError> {
@@ -302,7 +302,7 @@ impl Pool {
     }
 }
 
-fn copy_path(source: &Path, temp: &Path, abilities: &Abilities) -> Result<Copied, RelocateError> {
+fn copy_path(source: &Path, temp: &Path, abilities: &Abilities) -> Result<DurableCopy, RelocateError> {
     let cancel = AtomicBool::new(false);
     copy_limited(source, temp, abilities, &Limits::new(&cancel))
 }
@@ -312,7 +312,7 @@ fn copy_limited(
     temp: &Path,
     abilities: &Abilities,
     limits: &Limits<'_>,
-) -> Result<Copied, RelocateError> {
+) -> Result<DurableCopy, RelocateError> {
     let (from, to) = (open(source.parent().unwrap()), open(temp.parent().unwrap()));
     copy(
         EntryAt { dir: from.as_fd(), name: source.file_name().unwrap() },

@@ -9,7 +9,7 @@ use super::*;
 
 const CONTENTS: &[u8] = b"the only copy";
 
-fn pool() -> (Pool, Copied) {
+fn pool() -> (Pool, DurableCopy) {
     let pool = Pool::new();
     fs::write(pool.a.join("file"), CONTENTS).unwrap();
     let copied = pool.copy("file").unwrap();
@@ -17,7 +17,7 @@ fn pool() -> (Pool, Copied) {
 }
 
 /// Carries something out, and leaves it alone when this step is reached.
-fn left_at<T>(last: Step, change: impl FnOnce(&Decision, StepHook<'_>) -> T) -> (T, LeftAt) {
+fn left_at<T>(last: Step, change: impl FnOnce(&Decision, StepHook<'_>) -> T) -> (T, Reversibility) {
     let (decision, left) = (Decision::default(), Cell::new(None));
     let hook = |step| {
         if step == last {
@@ -30,7 +30,7 @@ fn left_at<T>(last: Step, change: impl FnOnce(&Decision, StepHook<'_>) -> T) -> 
 }
 
 /// A move that is left alone when this step is reached.
-fn move_left_at(last: Step) -> (Pool, Result<Removal, RelocateError>, LeftAt) {
+fn move_left_at(last: Step) -> (Pool, Result<Removal, RelocateError>, Reversibility) {
     let (pool, copied) = pool();
     let (done, left) = left_at(last, |decision, hook| pool.commit_deciding(&["file"], &copied, decision, Some(hook)));
     (pool, done, left)
@@ -55,7 +55,7 @@ fn a_name_that_is_gone_although_its_unlink_failed_is_no_reason_to_take_the_copy_
 fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
     for last in [Step::Start, Step::IntentWritten, Step::Placed(0), Step::Synced, Step::Verified] {
         let (pool, done, left) = move_left_at(last);
-        assert_eq!((done, left), (Err(RelocateError::GivenUp), LeftAt::Open), "{last:?}");
+        assert_eq!((done, left), (Err(RelocateError::GivenUp), Reversibility::Open), "{last:?}");
         assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS, "{last:?}");
         // Whoever has it open goes on with it when the other branch is back.
         let mut open = fs::File::options().append(true).open(pool.a.join("file")).unwrap();
@@ -97,7 +97,7 @@ fn a_move_that_hangs_while_it_is_taken_back_is_left_to_recovery() {
     is_as_it_was(&pool);
 
     let left = |decision: &Decision| {
-        assert_eq!(decision.leave(), LeftAt::Undoing);
+        assert_eq!(decision.leave(), Reversibility::Undoing);
         GO
     };
     let (pool, done) = taken_back(&left);
@@ -119,7 +119,7 @@ fn a_crash_while_a_move_is_taken_back_is_recovered_from() {
 fn a_move_whose_source_goes_cannot_be_given_up() {
     for last in [Step::Removed(0), Step::RemovalSynced, Step::IntentRemoved] {
         let (pool, done, left) = move_left_at(last);
-        assert_eq!((done, left), (Ok(Removal::Done), LeftAt::Ending), "{last:?}");
+        assert_eq!((done, left), (Ok(Removal::Done), Reversibility::Ending), "{last:?}");
         assert_eq!(fs::read(pool.only("file")).unwrap(), CONTENTS, "{last:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use umbrella_units::{Lba, Nanos, SplitMix64};
 
-use super::{MOST_UNREADABLE, MeasureError, Plan, ReadError, Timed, TimedReads, Together};
+use super::{BatchTime, MOST_UNREADABLE, MeasureError, Plan, ReadError, Timed, TimedReads};
 
 /// How often a block that was in the buffer is tried again.
 const TRIES: usize = 6;
@@ -142,7 +142,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Reads `sectors` at each of `count` random places, `depth` at a time.
-    pub(super) fn read_together(&mut self, count: usize, sectors: u32, depth: u32) -> Result<Together, MeasureError> {
+    pub(super) fn read_together(&mut self, count: usize, sectors: u32, depth: u32) -> Result<BatchTime, MeasureError> {
         self.check_time()?;
         let sectors = sectors.next_multiple_of(self.block);
         let places = self.sectors().saturating_sub(u64::from(sectors)) / u64::from(self.block) + 1;

@@ -62,7 +62,7 @@ pub struct Timed {
 
 /// What many reads took together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Together {
+pub struct BatchTime {
     /// From the first being sent until the last was answered.
     pub time: Nanos,
     /// How many of them could not be read.
@@ -98,7 +98,7 @@ pub trait TimedReads {
     fn read(&mut self, start: Lba, sectors: u32) -> Result<Timed, ReadError>;
 
     /// Reads `sectors` from each of `starts`, with `depth` reads on their way at any time.
-    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<Together, ReadError>;
+    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<BatchTime, ReadError>;
 }
 
 /// How to measure.

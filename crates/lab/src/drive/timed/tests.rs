@@ -82,7 +82,7 @@ impl TimedReads for Virtual {
         Ok(Timed { sent, done: self.now })
     }
 
-    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<Together, ReadError> {
+    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<BatchTime, ReadError> {
         let sent = self.now;
         let mut waiting = 0;
         for &start in starts {
@@ -93,7 +93,7 @@ impl TimedReads for Virtual {
             waiting += 1;
         }
         self.wait(waiting);
-        Ok(Together { time: self.now - sent, unreadable: 0 })
+        Ok(BatchTime { time: self.now - sent, unreadable: 0 })
     }
 }
 

@@ -50,7 +50,7 @@ struct TrackFit {
 
 /// Towards which end of the disk a track is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Towards {
+enum SearchDirection {
     Start,
     End,
 }
@@ -83,16 +83,16 @@ impl TrackFit {
         (self.slope * blocks as f64 - 1.0).abs() < 0.05
     }
 
-    fn block(&self, towards: Towards, distance: u64) -> u64 {
+    fn block(&self, towards: SearchDirection, distance: u64) -> u64 {
         match towards {
-            Towards::Start => self.origin - distance,
-            Towards::End => self.origin + distance,
+            SearchDirection::Start => self.origin - distance,
+            SearchDirection::End => self.origin + distance,
         }
     }
 
     /// Whether the block so far from the origin is on the track; if so, the slope is made more exact by it.
-    fn holds(&mut self, meter: &mut Meter<'_>, towards: Towards, distance: u64) -> Result<bool, MeasureError> {
-        let signed = if towards == Towards::End { distance as f64 } else { -(distance as f64) };
+    fn holds(&mut self, meter: &mut Meter<'_>, towards: SearchDirection, distance: u64) -> Result<bool, MeasureError> {
+        let signed = if towards == SearchDirection::End { distance as f64 } else { -(distance as f64) };
         let angle = meter.angle(self.block(towards, distance))?;
         let expected = self.slope * signed;
         let beside = turned(angle - self.angle - expected);
@@ -107,8 +107,13 @@ impl TrackFit {
     }
 
     /// How many blocks from the origin on belong to the track, where it is expected to have `expected` of them.
-    fn length(&mut self, meter: &mut Meter<'_>, towards: Towards, expected: Option<u64>) -> Result<u64, MeasureError> {
-        let most = if towards == Towards::End { meter.blocks() - 1 - self.origin } else { self.origin };
+    fn length(
+        &mut self,
+        meter: &mut Meter<'_>,
+        towards: SearchDirection,
+        expected: Option<u64>,
+    ) -> Result<u64, MeasureError> {
+        let most = if towards == SearchDirection::End { meter.blocks() - 1 - self.origin } else { self.origin };
         let (mut on, mut off) = (self.step.min(most), None);
         if let Some(expected) = expected {
             let margin = (expected / 32).max(4);
@@ -160,20 +165,20 @@ pub(super) fn at_like(meter: &mut Meter<'_>, near: u64, lengths: &[u64]) -> Resu
     let least = (16 / u64::from(meter.block())).max(2);
     let step = lengths.iter().min().map_or(least, |length| (length / 32).max(least));
     let mut line = TrackFit::at(meter, near, step)?;
-    let end = line.origin + line.length(meter, Towards::End, None)?;
+    let end = line.origin + line.length(meter, SearchDirection::End, None)?;
     // Behind the track's first block, and before it.
     for start in lengths.iter().filter_map(|length| end.checked_sub(*length)) {
         let Some(distance) = line.origin.checked_sub(start).filter(|&distance| distance > step) else { continue };
         if line.is_about(end - start)
-            && line.holds(meter, Towards::Start, distance)?
-            && (start == 0 || !line.holds(meter, Towards::Start, distance + 1)?)
+            && line.holds(meter, SearchDirection::Start, distance)?
+            && (start == 0 || !line.holds(meter, SearchDirection::Start, distance + 1)?)
         {
             return Ok(Track { start, end });
         }
     }
     let turn = if line.slope > 0.0 { (1.0 / line.slope).round() as u64 } else { 0 };
     let expected = (turn + line.origin).checked_sub(end);
-    let start = line.origin + 1 - line.length(meter, Towards::Start, expected)?;
+    let start = line.origin + 1 - line.length(meter, SearchDirection::Start, expected)?;
     Ok(Track { start, end })
 }
 

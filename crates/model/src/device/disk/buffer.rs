@@ -3,7 +3,7 @@
 //! Half of the buffer is for reads, in segments that each follow one stream, the least recently used one making place;
 //! half holds writes, merged where they touch. The split is assumed: data sheets give only the size.
 
-use super::geometry::Place;
+use super::geometry::SectorAddress;
 
 /// A run of sectors that was read, or is being read ahead.
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,7 +115,7 @@ impl ReadSegments {
 struct Run {
     start: u64,
     end: u64,
-    place: Place,
+    place: SectorAddress,
 }
 
 /// The write half: runs of sectors by where they begin. The caller that makes a run says where on the media it is.
@@ -152,7 +152,7 @@ impl DirtyRuns {
     }
 
     /// Adds a write; what it overlaps or touches becomes one run with it.
-    pub(super) fn add(&mut self, mut start: u64, mut end: u64, place: impl Fn(u64) -> Place) {
+    pub(super) fn add(&mut self, mut start: u64, mut end: u64, place: impl Fn(u64) -> SectorAddress) {
         let mut first = self.count_before(start);
         while let Some(run) = self.runs[..first].last().filter(|run| run.end >= start) {
             start = run.start;
@@ -181,7 +181,7 @@ impl DirtyRuns {
     }
 
     /// Takes up to `most` sectors from the front of the run that begins at `first`; returns where they end.
-    pub(super) fn take(&mut self, first: u64, most: u64, place: impl Fn(u64) -> Place) -> u64 {
+    pub(super) fn take(&mut self, first: u64, most: u64, place: impl Fn(u64) -> SectorAddress) -> u64 {
         let index = self.count_before(first);
         let Some(run) = self.runs.get_mut(index).filter(|run| run.start == first) else { return first };
         let end = run.end.min(first + most);
@@ -195,7 +195,7 @@ impl DirtyRuns {
     }
 
     /// Drops what lies in the range.
-    pub(super) fn discard(&mut self, start: u64, end: u64, place: impl Fn(u64) -> Place) {
+    pub(super) fn discard(&mut self, start: u64, end: u64, place: impl Fn(u64) -> SectorAddress) {
         while let Some(index) = self.count_before(end).checked_sub(1) {
             let run = self.runs[index];
             if run.end <= start {
@@ -217,13 +217,13 @@ impl DirtyRuns {
 
     /// The runs that begin at or after `at`, the nearest first: as a sector and on the media.
     #[inline]
-    pub(super) fn after(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
+    pub(super) fn after(&self, at: u64) -> impl Iterator<Item = (u64, SectorAddress)> + '_ {
         self.runs[self.count_before(at)..].iter().map(|run| (run.start, run.place))
     }
 
     /// The runs that begin before `at`, the nearest first.
     #[inline]
-    pub(super) fn before(&self, at: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
+    pub(super) fn before(&self, at: u64) -> impl Iterator<Item = (u64, SectorAddress)> + '_ {
         self.runs[..self.count_before(at)].iter().rev().map(|run| (run.start, run.place))
     }
 }

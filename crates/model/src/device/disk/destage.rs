@@ -2,7 +2,7 @@
 
 use umbrella_units::{Lba, Nanos};
 
-use super::{Completion, DESTAGE_REACH, DESTAGE_SECTORS, Disk, DiskWork, Held, Place, RequestId};
+use super::{BlockedCommand, Completion, DESTAGE_REACH, DESTAGE_SECTORS, Disk, DiskWork, RequestId, SectorAddress};
 
 impl Disk {
     /// From when on, at `now` or later, a run's first data is in the buffer; the rest comes faster than the media takes
@@ -22,7 +22,7 @@ impl Disk {
     #[inline]
     fn nearest_of(
         &self,
-        runs: impl Iterator<Item = (u64, Place)>,
+        runs: impl Iterator<Item = (u64, SectorAddress)>,
         mut best: Option<(u64, Nanos)>,
         now: Nanos,
     ) -> Option<(u64, Nanos)> {
@@ -63,12 +63,12 @@ impl Disk {
     pub(super) fn admit(&mut self, now: Nanos, done: &mut Vec<Completion>) {
         while let Some(&held) = self.held.front() {
             match held {
-                Held::Write { id, start, end, .. } => {
+                BlockedCommand::Write { id, start, end, .. } => {
                     if !self.buffer_write(now, id, start, end) {
                         return;
                     }
                 }
-                Held::Flush { id, .. } => {
+                BlockedCommand::Flush { id, .. } => {
                     if !self.dirty.is_empty() || self.destaging > 0 {
                         return;
                     }

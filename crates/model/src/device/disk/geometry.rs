@@ -16,7 +16,7 @@ pub struct Angle(pub u32);
 
 /// Where a sector begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SectorAddress {
     /// Counted from the outside.
     pub cylinder: u32,
     /// The surface.
@@ -51,7 +51,7 @@ impl Divisor {
 
 /// How fast tracks pass, and how they are shifted against each other.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct TrackTiming {
     pub(super) track: Divisor,
     /// A sector's share of a turn, times 2^48.
     pub(super) sector_turn: u64,
@@ -82,7 +82,7 @@ pub(super) struct Zone {
     pub(super) gap: u64,
     /// Whether reading ahead goes on behind its end.
     pub(super) goes_on: bool,
-    pub(super) pace: Pace,
+    pub(super) pace: TrackTiming,
 }
 
 /// The layout of a disk's sectors.
@@ -148,7 +148,7 @@ impl Geometry {
             let whole = u64::from(cylinders_each) * u64::from(heads) * u64::from(track);
             let sectors = whole.min(capacity - first).min(u64::from(u32::MAX)) as u32;
             let per_track = u64::from(track);
-            let pace = Pace {
+            let pace = TrackTiming {
                 track: Divisor::new(track),
                 sector_turn: (1 << 48) / per_track,
                 sector_time: (turn << 16) / per_track,
@@ -253,7 +253,7 @@ impl Geometry {
 
     /// Where the sector begins; one beyond the end is where the last one is.
     #[inline]
-    pub fn place(&self, lba: Lba) -> Place {
+    pub fn place(&self, lba: Lba) -> SectorAddress {
         let lba = lba.0.min(self.capacity - 1);
         let zone = self.zone(lba);
         let Zone { pace, .. } = zone;
@@ -264,7 +264,7 @@ impl Geometry {
         let along = ((u64::from(sector) * pace.sector_turn) >> 16) as u32;
         let backwards = zone.turns_back.is_some_and(|odd| (cylinder ^ odd) & 1 == 1);
         let head = if backwards { self.heads.divisor - 1 - head } else { head };
-        Place { cylinder: zone.first_cylinder + cylinder, head, angle: Angle(skew.wrapping_add(along)) }
+        SectorAddress { cylinder: zone.first_cylinder + cylinder, head, angle: Angle(skew.wrapping_add(along)) }
     }
 
     /// How long it takes to pass over `sectors` from `lba`, switches of track included, once the first is under the

@@ -27,7 +27,7 @@ pub struct Measured {
 
 /// A time that depends on what the command before was.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct After {
+pub struct CommandGaps {
     /// After a read.
     pub read: Nanos,
     /// After a write.
@@ -38,13 +38,13 @@ pub struct After {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommandTimes {
     /// Until data flows, for a read from the buffer.
-    pub read_hit: After,
+    pub read_hit: CommandGaps,
     /// Until the heads move, for a read from the media.
-    pub read_miss: After,
+    pub read_miss: CommandGaps,
     /// Until data flows, for a write that completes in the buffer.
-    pub write_hit: After,
+    pub write_hit: CommandGaps,
     /// Until the heads may move, for a write that completes on the media.
-    pub write_miss: After,
+    pub write_miss: CommandGaps,
     /// What a write's heads wait longer than that.
     pub write_seek_delay: Nanos,
     /// From then on until the media is written at the earliest, unless the write continues the command before.

@@ -193,7 +193,7 @@ fn seeks_are_on_the_lines_between_the_points() {
 fn a_read_goes_over_the_bus_behind_the_media() {
     let mut spec = buffered();
     *commands(&mut spec) = CommandTimes {
-        read_miss: After { read: sectors(1), write: sectors(2) },
+        read_miss: CommandGaps { read: sectors(1), write: sectors(2) },
         read_resume: sectors(3),
         read_done: sectors(4),
         ..CommandTimes::default()
@@ -217,7 +217,7 @@ fn a_read_goes_over_the_bus_behind_the_media() {
 #[test]
 fn what_a_command_costs_depends_on_the_one_before() {
     let mut spec = buffered();
-    commands(&mut spec).read_hit = After { read: sectors(1), write: sectors(5) };
+    commands(&mut spec).read_hit = CommandGaps { read: sectors(1), write: sectors(5) };
     let mut disk = Disk::new(&spec);
     serve(&mut disk, Op::Read, 20, 8, Nanos(0));
     assert_takes(serve(&mut disk, Op::Read, 20, 8, Nanos(0)), sectors(1));
@@ -240,7 +240,7 @@ fn a_write_after_another_one_elsewhere_leaves_the_bus_once_more_where_the_drive_
     let extra =
         ExtraDisconnect { overhead: sectors(2), seek_delay: sectors(3), prepare: sectors(40), done: sectors(5) };
     *commands(&mut spec) = CommandTimes {
-        write_miss: After { read: sectors(10), write: sectors(12) },
+        write_miss: CommandGaps { read: sectors(10), write: sectors(12) },
         write_done: sectors(1),
         extra_disconnect: Some(extra),
         ..CommandTimes::default()

@@ -31,9 +31,9 @@ use std::collections::VecDeque;
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
-pub use geometry::{Angle, Geometry, Place};
+pub use geometry::{Angle, Geometry, SectorAddress};
 pub use layout::{Band, SectorLayout, Spares, TrackOrder};
-pub use measured::{After, BufferRules, CommandTimes, ExtraDisconnect, Measured, ReadAheadTo, WriteBack};
+pub use measured::{BufferRules, CommandGaps, CommandTimes, ExtraDisconnect, Measured, ReadAheadTo, WriteBack};
 pub use seek::SeekCurve;
 pub use spec::{DiskSpec, Rate, SeekTimes};
 
@@ -54,7 +54,7 @@ struct Command {
     id: RequestId,
     start: u64,
     end: u64,
-    place: Place,
+    place: SectorAddress,
     write: bool,
     since: Nanos,
     /// When the heads may move for it.
@@ -69,15 +69,15 @@ struct Command {
 
 /// A command that waits for the buffer.
 #[derive(Debug, Clone, Copy)]
-enum Held {
+enum BlockedCommand {
     Write { id: RequestId, start: u64, end: u64, since: Nanos },
     Flush { id: RequestId, since: Nanos },
 }
 
-impl Held {
+impl BlockedCommand {
     fn since(self) -> Nanos {
         match self {
-            Held::Write { since, .. } | Held::Flush { since, .. } => since,
+            BlockedCommand::Write { since, .. } | BlockedCommand::Flush { since, .. } => since,
         }
     }
 }
@@ -118,7 +118,7 @@ pub struct Disk {
 
     now: Nanos,
     queue: Vec<Command>,
-    held: VecDeque<Held>,
+    held: VecDeque<BlockedCommand>,
     work: Option<(Nanos, DiskWork)>,
     transfers: VecDeque<Completion>,
     interface_free: Nanos,
@@ -318,14 +318,14 @@ impl Device for Disk {
                     self.segments.forget(start, end);
                     self.queue_command(now, request.id, (start, end), Wants::Write);
                 } else if !self.held.is_empty() || !self.buffer_write(now, request.id, start, end) {
-                    self.held.push_back(Held::Write { id: request.id, start, end, since: now });
+                    self.held.push_back(BlockedCommand::Write { id: request.id, start, end, since: now });
                 }
             }
             Op::Flush => {
                 if self.held.is_empty() && self.dirty.is_empty() && self.destaging == 0 {
                     self.transfer_done(now, request.id, 0, true);
                 } else {
-                    self.held.push_back(Held::Flush { id: request.id, since: now });
+                    self.held.push_back(BlockedCommand::Flush { id: request.id, since: now });
                 }
             }
             Op::Discard => {

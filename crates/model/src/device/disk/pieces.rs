@@ -10,7 +10,7 @@
 
 use umbrella_units::Lba;
 
-use super::geometry::{Divisor, Geometry, Pace, Switches, Zone};
+use super::geometry::{Divisor, Geometry, Switches, TrackTiming, Zone};
 use super::layout::{Band, SectorLayout, Spares, TrackOrder};
 
 /// More pieces than any drive needs: what lies behind them is not there.
@@ -44,7 +44,7 @@ impl Geometry {
         let (mut zones, capacity) = (builder.zones, builder.first.max(1));
         if zones.is_empty() {
             let band = Band::default();
-            let pace = Pace::of_band(&band, layout.spares, heads, turn, switches);
+            let pace = TrackTiming::of_band(&band, layout.spares, heads, turn, switches);
             zones.push(Zone::of_band(&band, layout.order, pace, (0, 0, 1)));
         }
         let last = layout.bands.iter().map(|band| band.last_cylinder).max().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Builder<'_> {
             Spares::RangeEnd => (0, spares, cylinder * u64::from(self.layout.range_cylinders.max(1))),
             Spares::CylinderFront => (spares, 0, cylinder),
         };
-        let pace = Pace::of_band(band, self.layout.spares, self.heads, self.turn, self.switches);
+        let pace = TrackTiming::of_band(band, self.layout.spares, self.heads, self.turn, self.switches);
         let mut start = 0;
         let mut slipped = slipped.into_iter().peekable();
         while start < all && self.first < self.layout.sectors && self.zones.len() < MOST_PIECES {
@@ -123,7 +123,7 @@ impl Builder<'_> {
     }
 
     /// Adds the sectors from `at` to `end` of the band, with those that are remapped in their other places.
-    fn piece(&mut self, band: &Band, pace: Pace, at: u64, end: u64) {
+    fn piece(&mut self, band: &Band, pace: TrackTiming, at: u64, end: u64) {
         let mut at = at;
         while let Some((from, to)) = self.remapped.last().copied().filter(|&(from, _)| from < end) {
             self.remapped.pop();
@@ -137,7 +137,7 @@ impl Builder<'_> {
     }
 
     /// Adds the sectors from `at` to `end` of the band, where they are not reserved.
-    fn run(&mut self, band: &Band, pace: Pace, at: u64, end: u64) {
+    fn run(&mut self, band: &Band, pace: TrackTiming, at: u64, end: u64) {
         let reserved = self.reserved.min(end.saturating_sub(at));
         self.reserved -= reserved;
         let at = at + reserved;
@@ -150,8 +150,8 @@ impl Builder<'_> {
     }
 }
 
-impl Pace {
-    fn of_band(band: &Band, spares: Spares, heads: u32, turn: u64, switches: Switches) -> Pace {
+impl TrackTiming {
+    fn of_band(band: &Band, spares: Spares, heads: u32, turn: u64, switches: Switches) -> TrackTiming {
         let physical = u64::from(band.sectors_per_track.max(1));
         let spare = if spares == Spares::TrackEnd { u64::from(band.spares).min(physical - 1) } else { 0 };
         let sector_turn = (1 << 48) / physical;
@@ -165,7 +165,7 @@ impl Pace {
             (time(band.track_skew, switches.head), time(band.cylinder_skew, switches.cylinder));
         let passing = (physical - spare) * sector_time;
         let streamed = passing + (((u64::from(heads) - 1) * head_skew + cylinder_skew) << 16) / u64::from(heads);
-        Pace {
+        TrackTiming {
             track: Divisor::new((physical - spare) as u32),
             sector_turn,
             sector_time,
@@ -180,7 +180,7 @@ impl Pace {
 
 impl Zone {
     /// The piece of `place`: its first address, its first sector within the band, and how many it has.
-    fn of_band(band: &Band, order: TrackOrder, pace: Pace, place: (u64, u32, u32)) -> Zone {
+    fn of_band(band: &Band, order: TrackOrder, pace: TrackTiming, place: (u64, u32, u32)) -> Zone {
         let (first, skip, sectors) = place;
         let sector = 4_294_967_296.0 / f64::from(band.sectors_per_track.max(1));
         Zone {

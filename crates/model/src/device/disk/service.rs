@@ -3,7 +3,7 @@
 use umbrella_units::{Lba, Nanos};
 
 use super::timing::{Follows, Timing};
-use super::{Command, Disk, DiskWork, Place, ReadAhead, RequestId};
+use super::{Command, Disk, DiskWork, ReadAhead, RequestId, SectorAddress};
 
 /// What a command wants of the media.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub(super) enum Wants {
 
 /// A read's way from the media.
 #[derive(Debug, Clone, Copy)]
-struct Passage {
+struct MediaTransfer {
     /// When its first sector begins to pass.
     first: Nanos,
     /// When the last of its sectors to pass has passed.
@@ -57,7 +57,7 @@ impl Disk {
 
     /// How long the heads take to the track of `place`.
     #[inline]
-    pub(super) fn moving(&self, place: Place, write: bool) -> Nanos {
+    pub(super) fn moving(&self, place: SectorAddress, write: bool) -> Nanos {
         let distance = self.cylinder.abs_diff(place.cylinder);
         match (distance, self.settles_again) {
             (0, true) if write => self.head_switch[1],
@@ -71,7 +71,7 @@ impl Disk {
 
     /// How long until the sector at `place` is under its head, starting at `now`.
     #[inline]
-    pub(super) fn positioning(&self, place: Place, write: bool, now: Nanos) -> Nanos {
+    pub(super) fn positioning(&self, place: SectorAddress, write: bool, now: Nanos) -> Nanos {
         let moved = self.moving(place, write);
         moved + self.geometry.wait(place.angle, now + moved)
     }
@@ -128,7 +128,7 @@ impl Disk {
             let done = passed.max(command.ready).max(now);
             self.ahead = Some(ReadAhead { limit: self.ahead_limit(end), ..ahead });
             self.arrive(end, 0);
-            let told = self.read_told(&command, Passage { first: now, done, front: end - start });
+            let told = self.read_told(&command, MediaTransfer { first: now, done, front: end - start });
             self.work = Some((done, DiskWork::Command { id, told, write, sectors: (start, end) }));
             return;
         }
@@ -152,10 +152,10 @@ impl Disk {
     }
 
     /// How a read's sectors pass when the heads are on its track at `arrived` and its first sector begins at `first`.
-    fn passage(&self, command: &Command, arrived: Nanos, first: Nanos) -> Passage {
+    fn passage(&self, command: &Command, arrived: Nanos, first: Nanos) -> MediaTransfer {
         let sectors = command.end - command.start;
         let done = first + self.geometry.transfer(Lba(command.start), sectors);
-        let whole = Passage { first, done, front: sectors };
+        let whole = MediaTransfer { first, done, front: sectors };
         let (sector, turn) = (self.geometry.transfer(Lba(command.start), 1), self.geometry.turn());
         let in_one_turn = self.geometry.same_track(command.start, command.end - 1) && first.since(arrived) < turn;
         if !self.rules.is_some_and(|rules| rules.any_order) || !in_one_turn {
@@ -167,7 +167,7 @@ impl Disk {
         if front >= sectors {
             whole
         } else {
-            Passage { first, done: first + self.geometry.transfer(Lba(command.start), front), front }
+            MediaTransfer { first, done: first + self.geometry.transfer(Lba(command.start), front), front }
         }
     }
 
@@ -180,7 +180,7 @@ impl Disk {
     }
 
     /// How long after the media is done with a read the host has all of it.
-    fn read_told(&self, command: &Command, passage: Passage) -> Nanos {
+    fn read_told(&self, command: &Command, passage: MediaTransfer) -> Nanos {
         let timing = &self.timing;
         if !timing.bus {
             return Nanos(0);

@@ -6,7 +6,7 @@
 
 use umbrella_units::{Nanos, SECTOR_BYTES};
 
-use super::measured::{After, CommandTimes, ExtraDisconnect};
+use super::measured::{CommandGaps, CommandTimes, ExtraDisconnect};
 use super::spec::DiskSpec;
 
 /// The times of commands, ready to be looked up.
@@ -49,7 +49,7 @@ impl Timing {
             let sector = [times.read_sector, times.write_sector].map(|time| time.0.min(1 << 40) << 16);
             return Timing { times, sector, bus: true };
         }
-        let all = After { read: spec.overhead, write: spec.overhead };
+        let all = CommandGaps { read: spec.overhead, write: spec.overhead };
         let times =
             CommandTimes { read_hit: all, read_miss: all, write_hit: all, write_miss: all, ..CommandTimes::default() };
         let sector = ((SECTOR_BYTES * 1_000_000_000) << 16) / spec.interface.0.max(1 << 16);
@@ -122,7 +122,7 @@ impl Timing {
     }
 }
 
-impl After {
+impl CommandGaps {
     fn of(self, write: bool) -> Nanos {
         if write { self.write } else { self.read }
     }

@@ -28,14 +28,14 @@ pub struct Written {
     /// Now.
     pub now: Clock,
     /// What it replaces; nothing for a block that was not mapped.
-    pub old: Option<Earlier>,
+    pub old: Option<ReplacedVersion>,
     /// When it will be overwritten or discarded, if the caller knows the future.
     pub death: Option<Clock>,
 }
 
 /// The version that a write replaces.
 #[derive(Debug, Clone, Copy)]
-pub struct Earlier {
+pub struct ReplacedVersion {
     /// The stream it lies in.
     pub stream: Stream,
     /// When the user wrote it.

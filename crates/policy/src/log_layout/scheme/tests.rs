@@ -14,7 +14,7 @@ fn scheme(spec: &str) -> Box<dyn Scheme> {
 
 /// The stream of a block that is written at `now` over a version in `stream` that was written at `then`.
 fn rewritten(scheme: &mut dyn Scheme, stream: u8, then: u64, now: u64) -> u8 {
-    let old = Some(Earlier { stream: Stream(stream), written: Clock(then) });
+    let old = Some(ReplacedVersion { stream: Stream(stream), written: Clock(then) });
     scheme.written(&Written { now: Clock(now), old, death: None }).0
 }
 
@@ -130,7 +130,7 @@ fn every_scheme_stays_within_its_streams_whatever_the_times() {
         for time in [0, 1, 63, 1 << 14, 1 << 30, u64::MAX] {
             let then = Clock(u64::MAX - time);
             for stream in (0..streams).map(Stream) {
-                let old = Some(Earlier { stream, written: then });
+                let old = Some(ReplacedVersion { stream, written: then });
                 let write = Written { now: Clock(u64::MAX), old, death: Some(then) };
                 assert!(scheme.written(&write).0 < streams, "{} {time}", info.name);
                 let copy = Copied { now: Clock(u64::MAX), from: stream, written: then, death: None };

@@ -9,7 +9,7 @@ use crate::flash_cache::Percent;
 
 const SHAPE: Shape = Shape { segments: 160, segment_blocks: 16 };
 
-const PACE: Pace = Pace {
+const PACE: CleanerPolicy = CleanerPolicy {
     clean_share: Percent(25),
     quiet: Nanos::from_secs(1),
     checkpoint_every: Pages(300),
@@ -17,8 +17,8 @@ const PACE: Pace = Pace {
     segment: Pages(16),
 };
 
-const BUSY: Standing = Standing { since_checkpoint: Pages(0), changed: Pages(0), since_access: Nanos(0), waiting: 0 };
-const QUIET: Standing = Standing { since_access: Nanos::from_secs(1), ..BUSY };
+const BUSY: LogUsage = LogUsage { since_checkpoint: Pages(0), changed: Pages(0), since_access: Nanos(0), waiting: 0 };
+const QUIET: LogUsage = LogUsage { since_access: Nanos::from_secs(1), ..BUSY };
 
 /// A log of which so many segments are free or on their way to be filled; the first eight above the reserve are below
 /// the low mark.
@@ -48,7 +48,7 @@ fn cleaning_begins_at_the_low_mark_or_when_nobody_asks_for_anything() {
     assert_eq!(PACE.cleans(&above_reserve(9), &BUSY), None);
     assert_eq!(PACE.cleans(&above_reserve(8), &BUSY), Some(CleaningGoal::Due));
     assert_eq!(PACE.cleans(&above_reserve(9), &QUIET), Some(CleaningGoal::Ahead));
-    assert_eq!(PACE.cleans(&above_reserve(9), &Standing { waiting: 1, ..BUSY }), Some(CleaningGoal::Due));
+    assert_eq!(PACE.cleans(&above_reserve(9), &LogUsage { waiting: 1, ..BUSY }), Some(CleaningGoal::Due));
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn the_cleaner_has_its_share_at_the_low_mark_and_all_of_the_disk_at_the_reserve(
 fn the_cleaner_does_not_rest_while_nobody_wants_the_disk_or_somebody_waits_for_it() {
     let worked = Nanos::from_millis(10);
     assert_eq!(PACE.rest(&above_reserve(8), &QUIET, worked), Nanos(0));
-    assert_eq!(PACE.rest(&above_reserve(8), &Standing { waiting: 1, ..BUSY }, worked), Nanos(0));
+    assert_eq!(PACE.rest(&above_reserve(8), &LogUsage { waiting: 1, ..BUSY }, worked), Nanos(0));
 }
 
 #[test]
 fn as_many_victims_are_read_at_once_as_make_four_mebibytes_but_no_more_than_eight() {
-    let of = |segment| Pace { segment: Pages(segment), ..PACE };
+    let of = |segment| CleanerPolicy { segment: Pages(segment), ..PACE };
     assert_eq!([16, 128, 512, 1 << 16].map(|segment| of(segment).victims_at_once()), [8, 8, 2, 1]);
     assert_eq!([16, 1 << 16].map(|segment| of(segment).read_at_once()), [Pages(16), Pages(1024)]);
 }
@@ -83,16 +83,16 @@ fn a_write_pays_from_the_low_mark_on_up_to_what_cleaning_for_it_costs() {
 fn a_checkpoint_is_due_by_the_log_since_the_last_one_and_by_what_of_the_map_is_changed() {
     let layout = above_reserve(9);
     let due = |since, changed| {
-        let standing = Standing { since_checkpoint: Pages(since), changed: Pages(changed), ..BUSY };
+        let standing = LogUsage { since_checkpoint: Pages(since), changed: Pages(changed), ..BUSY };
         PACE.checkpoint_is_due(&layout, &standing)
     };
     assert_eq!([(299, 39), (300, 0), (0, 40)].map(|(since, changed)| due(since, changed)), [false, true, true]);
-    let seldom = Pace { checkpoint_every: Pages(1 << 30), ..PACE };
-    let eighth = Standing { since_checkpoint: Pages(SHAPE.blocks() / 8), ..BUSY };
+    let seldom = CleanerPolicy { checkpoint_every: Pages(1 << 30), ..PACE };
+    let eighth = LogUsage { since_checkpoint: Pages(SHAPE.blocks() / 8), ..BUSY };
     assert!(seldom.checkpoint_is_due(&layout, &eighth), "an eighth of the log is the most");
-    let often = Pace { checkpoint_every: Pages(1), ..PACE };
+    let often = CleanerPolicy { checkpoint_every: Pages(1), ..PACE };
     assert!(
-        !often.checkpoint_is_due(&layout, &Standing { since_checkpoint: Pages(255), ..BUSY }),
+        !often.checkpoint_is_due(&layout, &LogUsage { since_checkpoint: Pages(255), ..BUSY }),
         "1 MiB is the least"
     );
 }
@@ -112,7 +112,7 @@ fn the_map_is_cut_down_when_it_is_too_large_and_enough_of_it_can_go() {
     let layout = above_reserve(9);
     let cut_down = |present, changed| PACE.cut_down(&layout, Pages(present), Pages(changed));
     assert_eq!([cut_down(80, 0), cut_down(81, 71), cut_down(81, 70)], [None, None, Some(Pages(70))]);
-    let little = Pace { map_memory: Pages(1), ..PACE };
+    let little = CleanerPolicy { map_memory: Pages(1), ..PACE };
     assert_eq!(little.map_pages(&layout), Pages(32), "what cleaning one segment may change fits");
 }
 
@@ -126,7 +126,7 @@ fn the_map_takes_no_more_than_eight_bytes_for_each_live_block() {
         });
         Layout::restore(settings(shape, "sepgc", Victim::Greedy, false), table.collect(), &[], Clock(100))
     };
-    let pace = Pace { map_memory: Pages(1 << 16), ..PACE };
+    let pace = CleanerPolicy { map_memory: Pages(1 << 16), ..PACE };
     let bytes_a_block = |layout: &Layout| (pace.map_pages(layout).0 * 4096) as f64 / layout.live().0 as f64;
     let mut layout = with_full(2048);
     assert!((8.0..8.001).contains(&bytes_a_block(&layout)), "{}", bytes_a_block(&layout));
@@ -136,7 +136,7 @@ fn the_map_takes_no_more_than_eight_bytes_for_each_live_block() {
     assert_eq!(layout.live(), Pages(2048 * 4000 - 3000));
     assert!((8.0..8.001).contains(&bytes_a_block(&layout)), "{}", bytes_a_block(&layout));
     assert_eq!(pace.map_pages(&with_full(10)), Pages(4096), "16 MiB are not asked about");
-    let little = Pace { map_memory: Pages(5000), ..PACE };
+    let little = CleanerPolicy { map_memory: Pages(5000), ..PACE };
     assert_eq!(little.map_pages(&layout), Pages(5000), "what the user allows is the most");
 }
 
@@ -152,7 +152,7 @@ proptest! {
     fn the_fuller_the_log_the_less_the_cleaner_rests_and_the_longer_a_write_waits(
         free in 0_u32..30, worked in 0_u64..1 << 40, cost in 0.0..10.0, blocks in 0_u64..1 << 20, share in 0_u8..=255,
     ) {
-        let pace = Pace { clean_share: Percent(share), ..PACE };
+        let pace = CleanerPolicy { clean_share: Percent(share), ..PACE };
         let (less, more) = (above_reserve(free), above_reserve(free + 1));
         let rest = |layout| pace.rest(layout, &BUSY, Nanos(worked));
         prop_assert!(rest(&less) <= rest(&more));
@@ -166,7 +166,7 @@ proptest! {
     fn memory_is_cut_down_to_less_than_is_there_and_to_no_more_than_may_be(
         present in 0_u64..1 << 40, changed in 0_u64..1 << 40, memory in 0_u64..1 << 40,
     ) {
-        let pace = Pace { map_memory: Pages(memory), ..PACE };
+        let pace = CleanerPolicy { map_memory: Pages(memory), ..PACE };
         let layout = above_reserve(9);
         if let Some(keep) = pace.cut_down(&layout, Pages(present), Pages(changed)) {
             prop_assert!(keep < Pages(present) && keep <= pace.map_pages(&layout) && keep.0 > 0);
@@ -186,7 +186,7 @@ fn the_marks_are_a_fiftieth_and_a_twelfth_of_the_segments_within_limits() {
 
 #[test]
 fn only_what_is_live_is_read_of_a_victim_that_has_little_unless_it_is_read_in_pieces() {
-    let of = |segment, live| Pace { segment: Pages(segment), ..PACE }.reads_only_live(Pages(live), false);
+    let of = |segment, live| CleanerPolicy { segment: Pages(segment), ..PACE }.reads_only_live(Pages(live), false);
     assert_eq!(
         [(512, 85), (512, 86), (1024, 10), (2048, 10)].map(|(segment, live)| of(segment, live)),
         [true, false, true, false]

@@ -235,7 +235,7 @@ fn a_new_file_waits_for_close_where_size_or_access_is_asked() {
 #[test]
 fn a_guessed_size_decides_between_rules_and_fills_no_branch() {
     let guessed =
-        |size| FileFacts { size: ByteSize(size), stage: Stage::Guessed(Alike::Extension), ..new_file("/x.mkv") };
+        |size| FileFacts { size: ByteSize(size), stage: Stage::Guessed(SizePeers::Extension), ..new_file("/x.mkv") };
     let rules = compile(
         vec![
             when("read-only", vec![access(Access::Writable), size(Comparison::Greater, 5)], to(&["crypt"])),

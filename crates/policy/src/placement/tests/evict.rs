@@ -269,8 +269,8 @@ impl Surroundings for OnDisk {
         branch == DISK
     }
 
-    fn held_below(&self, _: &[u8], branch: BranchId) -> Held {
-        Held { bytes: ByteSize(0), files: u64::from(branch == DISK) }
+    fn held_below(&self, _: &[u8], branch: BranchId) -> DirUsage {
+        DirUsage { bytes: ByteSize(0), files: u64::from(branch == DISK) }
     }
 
     fn last_used(&self, _: usize) -> Option<BranchId> {
@@ -533,14 +533,14 @@ impl World {
 /// What is where in this world.
 impl Surroundings for World {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
-        self.held_below(dir, branch) > Held::default()
+        self.held_below(dir, branch) > DirUsage::default()
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let is_below = |path: &[u8]| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"));
         let here = self.files.iter().enumerate().filter(|(_, file)| file.0 == branch);
         let below = here.filter(|(at, _)| is_below(path_of(*at).as_bytes()));
-        below.fold(Held::default(), |held, (_, file)| Held {
+        below.fold(DirUsage::default(), |held, (_, file)| DirUsage {
             bytes: ByteSize(held.bytes.0 + file.1),
             files: held.files + 1,
         })

@@ -75,9 +75,9 @@ fn a_guess_is_called_one_and_says_what_it_is_from() {
     };
     let (near, far) = ("the last .mkv files of its directory", "the last .mkv files");
     for (alike, path, from) in [
-        (Alike::ExtensionAndDirectory, "/tv/2.mkv", near),
-        (Alike::Extension, "/tv/2.mkv", far),
-        (Alike::Directory, "/tv/2.mkv", "the last files of its directory"),
+        (SizePeers::ExtensionAndDirectory, "/tv/2.mkv", near),
+        (SizePeers::Extension, "/tv/2.mkv", far),
+        (SizePeers::Directory, "/tv/2.mkv", "the last files of its directory"),
     ] {
         assert_eq!(said(alike, path), step("big", true, &format!("size is about 4 GiB (a guess, as {from})")));
     }

@@ -8,14 +8,14 @@ use crate::placement::spec::{Narrow, SpaceField, Spread, SpreadOrder, TogetherFu
 /// A world in which some branches have some directories.
 #[derive(Default)]
 struct World {
-    held: BTreeMap<(&'static str, BranchId), Held>,
+    held: BTreeMap<(&'static str, BranchId), DirUsage>,
     last: Option<BranchId>,
     draw: u64,
 }
 
 impl World {
     fn with(mut self, dir: &'static str, branch: BranchId, bytes: u64, files: u64) -> World {
-        self.held.insert((dir, branch), Held { bytes: ByteSize(bytes), files });
+        self.held.insert((dir, branch), DirUsage { bytes: ByteSize(bytes), files });
         self
     }
 }
@@ -25,7 +25,7 @@ impl Surroundings for World {
         self.held.keys().any(|(known, on)| *on == branch && known.as_bytes() == dir)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let found = self.held.iter().find(|((known, on), _)| *on == branch && known.as_bytes() == dir);
         found.map(|(_, held)| *held).unwrap_or_default()
     }

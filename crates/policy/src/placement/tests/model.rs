@@ -40,9 +40,9 @@ impl Surroundings for Around {
         self.number(dir, branch).is_multiple_of(3)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> Held {
+    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let number = self.number(dir, branch);
-        Held { bytes: ByteSize(number % 3), files: (number >> 8) % 3 }
+        DirUsage { bytes: ByteSize(number % 3), files: (number >> 8) % 3 }
     }
 
     fn last_used(&self, group: usize) -> Option<BranchId> {
@@ -309,7 +309,7 @@ mod naively {
         let depth = group.together.iter().map(|pattern| pattern.matches('/').count()).min();
         if let Some(dir) = depth.and_then(|depth| dirs.get(depth - 1)) {
             let mut holders: Vec<usize> =
-                open.iter().copied().filter(|one| around.held_below(dir, id(*one)) > Held::default()).collect();
+                open.iter().copied().filter(|one| around.held_below(dir, id(*one)) > DirUsage::default()).collect();
             holders.sort_by_key(|one| std::cmp::Reverse(around.held_below(dir, id(*one))));
             if let Some(&holder) = holders.first() {
                 if has_inode(holder) && view(holder).free.0 >= need.max(1) {
@@ -477,7 +477,7 @@ fn residents() -> impl Strategy<Value = Option<Resident>> {
 }
 
 fn files() -> impl Strategy<Value = Vec<File>> {
-    let guessed = Stage::Guessed(Alike::Directory);
+    let guessed = Stage::Guessed(SizePeers::Directory);
     let stages = prop_oneof![8 => Just(Stage::Settled), 1 => Just(Stage::New), 1 => Just(guessed)];
     let lasting = (stages, kinds(), conditions::xattrs());
     let file = (naive::paths(), prop::array::uniform10(0u32..8), lasting, residents())

@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Included};
 use umbrella_units::{FileId, PageIndex};
 
 use super::runs::{Run, RunSet};
-use super::slab::{Ends, Links, push};
+use super::slab::{Links, ListEnds, push};
 use super::table::{Hash, SlotTable, hash};
 
 /// The order in which a policy wants files.
@@ -35,7 +35,7 @@ pub struct DirtyFile {
 #[derive(Debug)]
 enum FilePages {
     /// In the order in which they came; no index is above `highest`.
-    Listed { ends: Ends, highest: u64 },
+    Listed { ends: ListEnds, highest: u64 },
     /// One run.
     Run { start: u64, len: u64 },
     /// Several.
@@ -127,7 +127,7 @@ impl Files {
         }
         self.places += 1;
         let (order, members) = match self.order {
-            None => (0, FilePages::Listed { ends: Ends::EMPTY, highest: 0 }),
+            None => (0, FilePages::Listed { ends: ListEnds::EMPTY, highest: 0 }),
             Some(FileOrder::FirstDirtied) => (self.places, FilePages::Run { start: 0, len: 0 }),
             Some(FileOrder::Number) => (number_place(id), FilePages::Run { start: 0, len: 0 }),
         };

@@ -40,7 +40,7 @@ pub use zones::{Zone, ZoneOrder};
 use self::files::{Files, Tail};
 use self::places::Places;
 use self::ranks::Ranks;
-use self::slab::{Ends, LIMIT, Links, PageEntry, Slab};
+use self::slab::{LIMIT, Links, ListEnds, PageEntry, Slab};
 use self::table::{Hash, SlotTable, hash};
 use self::zones::Zones;
 use super::event::Event;
@@ -165,7 +165,7 @@ impl Memory {
 #[derive(Debug)]
 struct RecencyList {
     links: Links,
-    ends: Ends,
+    ends: ListEnds,
     kind: Recency,
 }
 
@@ -192,7 +192,7 @@ impl DirtyIndex {
             let cut = if blocks.segments == Segments::InZones { zone.unwrap_or(0) } else { 0 };
             Places::new(cut, blocks.zones.map(|zones| Zones::new(zones.blocks.max(1), zones.order)))
         });
-        let recency = needs.recency.map(|kind| RecencyList { links: Links::default(), ends: Ends::EMPTY, kind });
+        let recency = needs.recency.map(|kind| RecencyList { links: Links::default(), ends: ListEnds::EMPTY, kind });
         DirtyIndex {
             needs,
             pages: Slab::new(),

@@ -159,13 +159,13 @@ pub(super) struct Links {
 
 /// The ends of a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ends {
+pub(super) struct ListEnds {
     pub(super) first: u32,
     pub(super) last: u32,
 }
 
-impl Ends {
-    pub(super) const EMPTY: Ends = Ends { first: NONE, last: NONE };
+impl ListEnds {
+    pub(super) const EMPTY: ListEnds = ListEnds { first: NONE, last: NONE };
 }
 
 impl Links {
@@ -175,7 +175,7 @@ impl Links {
     }
 
     /// Adds a slot at the end of a list.
-    pub(super) fn append(&mut self, list: &mut Ends, slot: u32) {
+    pub(super) fn append(&mut self, list: &mut ListEnds, slot: u32) {
         while self.links.len() <= slot as usize {
             push(&mut self.links, [NONE; 2]);
         }
@@ -189,7 +189,7 @@ impl Links {
     }
 
     /// Takes a slot out of its list.
-    pub(super) fn remove(&mut self, list: &mut Ends, slot: u32) {
+    pub(super) fn remove(&mut self, list: &mut ListEnds, slot: u32) {
         let [before, after] = self.links[slot as usize];
         if before == NONE {
             list.first = after;

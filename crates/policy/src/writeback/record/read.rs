@@ -5,7 +5,7 @@ use std::str::SplitAsciiWhitespace;
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
-use super::{LONGEST_RUN, MAGIC, MOST_SELECTED, RecordEntry, RecordError, Sum, VERSION};
+use super::{Fnv1a, LONGEST_RUN, MAGIC, MOST_SELECTED, RecordEntry, RecordError, VERSION};
 use crate::error::PolicyError;
 use crate::params::Spec;
 use crate::writeback::{DirtyPage, Event};
@@ -14,7 +14,7 @@ use crate::writeback::{DirtyPage, Event};
 #[derive(Debug)]
 pub struct RecordReader {
     lines: u64,
-    sum: Sum,
+    sum: Fnv1a,
     last: Nanos,
     policy: Option<String>,
     /// A selection whose answer is not complete yet, with the lines that are missing.
@@ -24,7 +24,7 @@ pub struct RecordReader {
 
 impl Default for RecordReader {
     fn default() -> RecordReader {
-        RecordReader { lines: 0, sum: Sum::EMPTY, last: Nanos(0), policy: None, open: None, ended: false }
+        RecordReader { lines: 0, sum: Fnv1a::EMPTY, last: Nanos(0), policy: None, open: None, ended: false }
     }
 }
 

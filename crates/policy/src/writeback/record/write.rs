@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use umbrella_units::{BlockNo, Nanos, PageKey, Pages};
 
-use super::{LONGEST_RUN, MAGIC, Sum, VERSION};
+use super::{Fnv1a, LONGEST_RUN, MAGIC, VERSION};
 use crate::params::Spec;
 use crate::writeback::{DirtyPage, Event};
 
@@ -14,7 +14,7 @@ pub struct Recorder {
     text: String,
     line: String,
     lines: u64,
-    sum: Sum,
+    sum: Fnv1a,
     /// The time of the last line.
     last: Nanos,
     /// A line that may become longer.
@@ -65,8 +65,14 @@ impl EventRun {
 impl Recorder {
     /// A record of what this policy decides, from its first event on.
     pub fn new(policy: &Spec) -> Recorder {
-        let mut recorder =
-            Recorder { text: String::new(), line: String::new(), lines: 0, sum: Sum::EMPTY, last: Nanos(0), run: None };
+        let mut recorder = Recorder {
+            text: String::new(),
+            line: String::new(),
+            lines: 0,
+            sum: Fnv1a::EMPTY,
+            last: Nanos(0),
+            run: None,
+        };
         recorder.put(format_args!("{MAGIC} {VERSION}"));
         recorder.put(format_args!("policy {policy}"));
         recorder

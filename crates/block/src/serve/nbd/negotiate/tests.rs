@@ -27,12 +27,12 @@ fn begin(exports: &Exports) -> Negotiation<'_> {
 }
 
 /// The numbers of the answers to one option, with their data.
-fn ask<'e>(negotiation: &mut Negotiation<'e>, number: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, Next<'e>) {
+fn ask<'e>(negotiation: &mut Negotiation<'e>, number: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, NextPhase<'e>) {
     let option = OptionHeader { number, length: data.len() as u32 };
     let mut out = Vec::new();
     let next = match negotiation.admit(option, &mut out) {
         Ok(()) => negotiation.answer(option, data, &mut out),
-        Err(ended) => Next::Close(ended),
+        Err(ended) => NextPhase::Close(ended),
     };
     let mut replies = Vec::new();
     let mut rest = out.as_slice();
@@ -72,7 +72,7 @@ fn list_names_every_export() {
     let server = OptionReply::Server as u32;
     let wanted = [(server, named("one", b"")), (server, named("two", b"the second")), (ACK, Vec::new())];
     assert_eq!(replies, wanted);
-    assert!(matches!(next, Next::Option));
+    assert!(matches!(next, NextPhase::Option));
 }
 
 #[test]
@@ -85,18 +85,18 @@ fn info_tells_size_name_description_and_blocks_and_goes_on() {
     assert_eq!(replies[1].1, b"\x00\x01two");
     assert_eq!(replies[2].1, b"\x00\x02the second");
     assert_eq!(replies[3].1, b"\x00\x03\x00\x00\x02\x00\x00\x00\x10\x00\x02\x00\x00\x00");
-    assert!(matches!(next, Next::Option));
+    assert!(matches!(next, NextPhase::Option));
 }
 
 #[test]
 fn go_and_export_name_begin_transmission_of_the_export_that_they_name() {
     let exports = two_exports();
     let (_, next) = ask(&mut begin(&exports), 7, &named("two", b"\x00\x00"));
-    assert!(matches!(next, Next::Transmit(Session { export, .. }) if export.name() == "two"));
+    assert!(matches!(next, NextPhase::Transmit(Session { export, .. }) if export.name() == "two"));
     let (_, next) = ask(&mut begin(&exports), 1, b"two");
-    assert!(matches!(next, Next::Transmit(Session { export, .. }) if export.name() == "two"));
+    assert!(matches!(next, NextPhase::Transmit(Session { export, .. }) if export.name() == "two"));
     let (_, next) = ask(&mut begin(&exports), 7, &named("", b"\x00\x00"));
-    assert!(matches!(next, Next::Transmit(Session { export, .. }) if export.name() == "one"), "the default");
+    assert!(matches!(next, NextPhase::Transmit(Session { export, .. }) if export.name() == "one"), "the default");
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn an_export_that_does_not_exist_is_an_error_and_the_end_where_there_is_no_answe
     let exports = two_exports();
     let (replies, next) = ask(&mut begin(&exports), 7, &named("three", b"\x00\x00"));
     assert_eq!(kinds(&replies), [OptionReply::UnknownExport as u32]);
-    assert!(matches!(next, Next::Option));
+    assert!(matches!(next, NextPhase::Option));
     let (_, next) = ask(&mut begin(&exports), 1, b"three");
-    assert!(matches!(next, Next::Close(Ended::Protocol(Broken::UnknownExport))));
+    assert!(matches!(next, NextPhase::Close(Ended::Protocol(Broken::UnknownExport))));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn options_that_are_not_known_are_refused_and_the_negotiation_goes_on() {
     for (what, number) in [("STARTTLS", 5), ("EXTENDED_HEADERS", 11), ("PEEK_EXPORT", 4), ("nonsense", u32::MAX)] {
         let (replies, next) = ask(&mut begin(&exports), number, b"");
         assert_eq!(kinds(&replies), [OptionReply::Unsupported as u32], "{what}");
-        assert!(matches!(next, Next::Option), "{what}");
+        assert!(matches!(next, NextPhase::Option), "{what}");
     }
 }
 
@@ -124,7 +124,7 @@ fn abort_is_acknowledged_and_ends_it() {
     let exports = two_exports();
     let (replies, next) = ask(&mut begin(&exports), 2, &[]);
     assert_eq!(kinds(&replies), [ACK]);
-    assert!(matches!(next, Next::Close(Ended::Closed)));
+    assert!(matches!(next, NextPhase::Close(Ended::Closed)));
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn allocation_is_offered_for_files_with_structured_answers_alone() {
     let (replies, _) = ask(&mut negotiation, 10, &query("file"));
     assert_eq!(replies[0], (OptionReply::MetaContext as u32, b"\x00\x00\x00\x01base:allocation".to_vec()));
     let (_, next) = ask(&mut negotiation, 7, &named("memory", b"\x00\x00"));
-    assert!(matches!(next, Next::Transmit(Session { allocation: false, .. })), "it was chosen for another export");
+    assert!(matches!(next, NextPhase::Transmit(Session { allocation: false, .. })), "it was chosen for another export");
     let (_, next) = ask(&mut negotiation, 7, &named("file", b"\x00\x00"));
-    assert!(matches!(next, Next::Transmit(Session { allocation: true, .. })));
+    assert!(matches!(next, NextPhase::Transmit(Session { allocation: true, .. })));
 }
 
 #[test]
@@ -202,7 +202,7 @@ proptest! {
         for (number, data) in options {
             let (replies, next) = ask(&mut negotiation, number, &data);
             prop_assert!(number == 1 || !replies.is_empty());
-            if !matches!(next, Next::Option) {
+            if !matches!(next, NextPhase::Option) {
                 break;
             }
         }

@@ -57,7 +57,7 @@ pub enum ChunkType {
 /// Whether more chunks of the same answer follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
-pub enum More {
+pub enum ChunkFollows {
     /// This is the last one.
     Done = 1,
     /// More follow.
@@ -73,7 +73,7 @@ pub fn simple(error: Option<ErrorCode>, cookie: Cookie) -> [u8; SIMPLE_BYTES] {
 }
 
 /// The front of a chunk with `length` bytes behind it.
-pub fn chunk(more: More, kind: ChunkType, cookie: Cookie, length: u32) -> [u8; CHUNK_BYTES] {
+pub fn chunk(more: ChunkFollows, kind: ChunkType, cookie: Cookie, length: u32) -> [u8; CHUNK_BYTES] {
     let mut bytes = [0; CHUNK_BYTES];
     put(
         &mut bytes,
@@ -89,7 +89,7 @@ pub fn chunk(more: More, kind: ChunkType, cookie: Cookie, length: u32) -> [u8; C
 }
 
 /// The front of a chunk with `length` bytes of data, at most [`MAX_TRANSFER`](super::MAX_TRANSFER).
-pub fn data_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u8; DATA_CHUNK_BYTES] {
+pub fn data_chunk(more: ChunkFollows, cookie: Cookie, offset: Offset, length: u32) -> [u8; DATA_CHUNK_BYTES] {
     let mut bytes = [0; DATA_CHUNK_BYTES];
     let front = chunk(more, ChunkType::OffsetData, cookie, length.saturating_add(8));
     put(&mut bytes, &[&front, &offset.0.to_be_bytes()]);
@@ -97,7 +97,7 @@ pub fn data_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u
 }
 
 /// A chunk that stands for `length` zero bytes.
-pub fn hole_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u8; CHUNK_BYTES + 12] {
+pub fn hole_chunk(more: ChunkFollows, cookie: Cookie, offset: Offset, length: u32) -> [u8; CHUNK_BYTES + 12] {
     let mut bytes = [0; CHUNK_BYTES + 12];
     let front = chunk(more, ChunkType::OffsetHole, cookie, 12);
     put(&mut bytes, &[&front, &offset.0.to_be_bytes(), &length.to_be_bytes()]);
@@ -108,7 +108,7 @@ pub fn hole_chunk(more: More, cookie: Cookie, offset: Offset, length: u32) -> [u
 pub fn error_chunk(out: &mut Vec<u8>, cookie: Cookie, error: ErrorCode, words: &str) {
     let words = words.get(..words.len().min(super::MAX_STRING)).unwrap_or_default();
     let length = 6 + words.len();
-    out.extend_from_slice(&chunk(More::Done, ChunkType::Error, cookie, length as u32));
+    out.extend_from_slice(&chunk(ChunkFollows::Done, ChunkType::Error, cookie, length as u32));
     out.extend_from_slice(&(error as u32).to_be_bytes());
     out.extend_from_slice(&(words.len() as u16).to_be_bytes());
     out.extend_from_slice(words.as_bytes());
@@ -127,7 +127,7 @@ pub enum Status {
 /// A last chunk with extents, each with its length in bytes.
 pub fn status_chunk(out: &mut Vec<u8>, cookie: Cookie, extents: &[(u32, Status)]) {
     let length = 4 + 8 * extents.len();
-    out.extend_from_slice(&chunk(More::Done, ChunkType::BlockStatus, cookie, length as u32));
+    out.extend_from_slice(&chunk(ChunkFollows::Done, ChunkType::BlockStatus, cookie, length as u32));
     out.extend_from_slice(&ALLOCATION_CONTEXT.to_be_bytes());
     for (bytes, status) in extents {
         out.extend_from_slice(&bytes.to_be_bytes());

@@ -3,7 +3,7 @@ use umbrella_units::ByteSize;
 
 use super::option::{ContextQuery, ExportQuery, Info, OptionHeader, OptionKind, OptionReply, info, old_export, reply};
 use super::reply::{
-    ChunkType, ErrorCode, More, Status, chunk, data_chunk, error_chunk, hole_chunk, simple, status_chunk,
+    ChunkFollows, ChunkType, ErrorCode, Status, chunk, data_chunk, error_chunk, hole_chunk, simple, status_chunk,
 };
 use super::request::{Command, Cookie, Request};
 use super::{CommandFlags, ExportFlags, Offset, greeting};
@@ -58,15 +58,15 @@ fn only_a_write_brings_data() {
 fn answers_have_the_layout_of_the_protocol() {
     assert_eq!(simple(Some(ErrorCode::NoSpace), COOKIE), *b"\x67\x44\x66\x98\x00\x00\x00\x1ccookie!!");
     assert_eq!(
-        chunk(More::Done, ChunkType::None, COOKIE, 0),
+        chunk(ChunkFollows::Done, ChunkType::None, COOKIE, 0),
         *b"\x66\x8e\x33\xef\x00\x01\x00\x00cookie!!\x00\x00\x00\x00"
     );
     assert_eq!(
-        data_chunk(More::Follows, COOKIE, Offset(258), 512),
+        data_chunk(ChunkFollows::Follows, COOKIE, Offset(258), 512),
         *b"\x66\x8e\x33\xef\x00\x00\x00\x01cookie!!\x00\x00\x02\x08\x00\x00\x00\x00\x00\x00\x01\x02"
     );
     assert_eq!(
-        hole_chunk(More::Follows, COOKIE, Offset(1), 3),
+        hole_chunk(ChunkFollows::Follows, COOKIE, Offset(1), 3),
         *b"\x66\x8e\x33\xef\x00\x00\x00\x02cookie!!\x00\x00\x00\x0c\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x03"
     );
     let mut error = Vec::new();

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use rustix::fs::{Mode, OFlags, SeekFrom, major, minor};
 use rustix::io::Errno;
 use umbrella_block::file::{ALIGNMENT, AlignedBuffer};
-use umbrella_lab::drive::timed::{ReadError, Timed, TimedReads, Together};
+use umbrella_lab::drive::timed::{BatchTime, ReadError, Timed, TimedReads};
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
 use crate::text::visible_path;
@@ -109,7 +109,7 @@ impl TimedReads for DirectReads {
         read.map(|()| Timed { sent, done })
     }
 
-    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<Together, ReadError> {
+    fn read_together(&mut self, starts: &[Lba], sectors: u32, depth: u32) -> Result<BatchTime, ReadError> {
         let (next, unreadable) = (AtomicUsize::new(0), AtomicU64::new(0));
         let length = (u64::from(sectors) * SECTOR_BYTES) as usize;
         let file = &self.file;
@@ -134,7 +134,7 @@ impl TimedReads for DirectReads {
             others.fold(own, Result::and)
         })?;
         let time = Nanos(begun.elapsed().as_nanos() as u64);
-        Ok(Together { time, unreadable: unreadable.into_inner() })
+        Ok(BatchTime { time, unreadable: unreadable.into_inner() })
     }
 }
 
