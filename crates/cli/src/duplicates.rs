@@ -69,7 +69,7 @@ impl LockedBranch {
     pub(crate) fn lock(root: &Root, is_writable: bool) -> Result<LockedBranch, BranchProblem> {
         let io = |source| BranchProblem::Io { path: root.path.clone(), source };
         let opened = Dir::root(&root.path).map_err(io)?;
-        let lock = match open_below(&opened, Path::new(umbrella_fs::branch::HIDDEN)) {
+        let lock = match open_below(&opened, Path::new(umbrella_fs::branch::HIDDEN_DIR)) {
             // No pool has used it.
             Err(Errno::NOENT) => None,
             hidden => Some(hidden.map_err(io)?),

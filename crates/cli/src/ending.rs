@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use umbrella_fs::branch::HIDDEN;
+use umbrella_fs::branch::HIDDEN_DIR;
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use crate::client::{Client, ClientError};
@@ -41,7 +41,7 @@ fn is_locked(branch: &Path) -> bool {
         return true;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let own = rustix::fs::open(branch.join(HIDDEN), flags, Mode::empty());
+    let own = rustix::fs::open(branch.join(HIDDEN_DIR), flags, Mode::empty());
     own.is_ok_and(|own| rustix::fs::flock(&own, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 

@@ -98,7 +98,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
 
 /// Whether somebody's files are there. What may hang is not asked.
 fn holds_files(branch: &Path) -> bool {
-    let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN || name == "lost+found";
+    let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN_DIR || name == "lost+found";
     matches!(mounts::leads(branch), mounts::PathLocality::Here)
         && std::fs::read_dir(branch).is_ok_and(|names| names.flatten().any(|entry| !is_own(&entry.file_name())))
 }

@@ -44,8 +44,8 @@ use crate::write_back::WriteBack;
 
 pub use crate::admin::Equalise;
 pub use crate::area::obstacle as staging_obstacle;
-pub use crate::branch::HIDDEN;
 pub use crate::context::Kernel;
+pub use crate::ground::HIDDEN_DIR;
 pub use crate::io::{AttributeChange, NewTime, OpenRequest, Opened, TreeSpace};
 pub use crate::migrate::WalkOptions;
 pub use crate::names::{OldName, Replace};

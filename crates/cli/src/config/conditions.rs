@@ -152,7 +152,7 @@ fn path(c: &mut Conversion, of: PathPart, key: &'static str, given: &Spanned<Nam
 
 /// Whether a pattern is of what a branch keeps for itself, and no pool shows.
 pub(super) fn is_hidden(glob: &str) -> bool {
-    let below = glob.strip_prefix('/').and_then(|glob| glob.strip_prefix(umbrella_fs::branch::HIDDEN));
+    let below = glob.strip_prefix('/').and_then(|glob| glob.strip_prefix(umbrella_fs::branch::HIDDEN_DIR));
     below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 

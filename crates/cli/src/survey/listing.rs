@@ -7,9 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-
-/// The pool's own folder at the root of a branch.
-const HIDDEN: &str = umbrella_fs::branch::HIDDEN;
+use umbrella_fs::branch::HIDDEN_DIR;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +47,7 @@ impl Dir {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") || at_root && name == HIDDEN.as_bytes() {
+            if matches!(name, b"." | b"..") || at_root && name == HIDDEN_DIR.as_bytes() {
                 continue;
             }
             let name = OsString::from_vec(name.to_vec());

@@ -341,7 +341,7 @@ impl Admin {
             return failed(format!("the mount point {}", mount.display()));
         }
         if let Some(hidden) =
-            path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN))
+            path.ancestors().find(|above| above.file_name().is_some_and(|name| name == crate::branch::HIDDEN_DIR))
         {
             return failed(format!("Umbrella's own {}", hidden.display()));
         }
@@ -420,7 +420,7 @@ impl Admin {
         let mut stack = vec![(DirAt::root(branch)?, Vec::<u8>::new())];
         while let Some((dir, path)) = stack.pop() {
             for entry in dir.list(true)? {
-                if path.is_empty() && entry.name == crate::branch::HIDDEN {
+                if path.is_empty() && entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
                 let mut below = path.clone();

@@ -203,7 +203,7 @@ impl<'a> EqualiseWalk<'a> {
             }
         }
         let several = names.into_iter().filter(|(_, count)| *count > 1).map(|(name, _)| name);
-        let several = several.filter(|name| node.id != NodeId::ROOT || name != crate::branch::HIDDEN);
+        let several = several.filter(|name| node.id != NodeId::ROOT || name != crate::branch::HIDDEN_DIR);
         let mut several: Vec<_> = several.collect();
         several.sort_unstable_by(|a, b| b.cmp(a));
         let found = several.iter().filter_map(|name| Pinned::lookup(&admin.tree, node, name).ok());

@@ -153,7 +153,7 @@ impl Admin {
                 .explain_dir(&self.tree.root, shown)
                 .map_err(|source| Error::Path { path: "/".to_owned(), source });
         };
-        if parts.first() == Some(&crate::branch::HIDDEN.as_bytes()) {
+        if parts.first() == Some(&crate::branch::HIDDEN_DIR.as_bytes()) {
             return Err(Error::Path { path: shown, source: OpError::Reserved });
         }
         for part in above {

@@ -167,7 +167,7 @@ fn forget(state: &StateDir) {
 
 /// Whether there is an area with a tree in it.
 fn is_there(base: &Path) -> bool {
-    base.join(TREE).join(crate::branch::HIDDEN).is_dir()
+    base.join(TREE).join(crate::branch::HIDDEN_DIR).is_dir()
 }
 
 /// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files

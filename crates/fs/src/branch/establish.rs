@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::HIDDEN;
+use super::HIDDEN_DIR;
 use super::closer::Closer;
 use super::errors::speaks_of_disk;
 use super::identity::{self, HiddenError, Marker, MarkerError};
@@ -440,7 +440,7 @@ pub enum Origin {
 
 /// Whether a branch has anything of its users. One that cannot be read has.
 fn holds_something(root: BorrowedFd<'_>) -> bool {
-    const OWN: [&[u8]; 4] = [b".", b"..", b"lost+found", HIDDEN.as_bytes()];
+    const OWN: [&[u8]; 4] = [b".", b"..", b"lost+found", HIDDEN_DIR.as_bytes()];
     let Ok(names) = rustix::fs::Dir::read_from(root) else { return true };
     names.into_iter().any(|name| name.map_or(true, |name| !OWN.contains(&name.file_name().to_bytes())))
 }

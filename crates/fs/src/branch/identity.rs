@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::closer::Closer;
-use super::{BranchFd, HIDDEN, Hidden, HiddenProblem};
+use super::{BranchFd, HIDDEN_DIR, Hidden, HiddenProblem};
 
 /// Name of the marker in the hidden folder.
 pub(super) const MARKER: &str = "branch.json";
@@ -31,7 +31,7 @@ pub(super) struct Marker {
 pub fn identity_at(path: &std::path::Path) -> Option<Uuid> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let hidden = rustix::fs::openat(root, HIDDEN, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+    let hidden = rustix::fs::openat(root, HIDDEN_DIR, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
     Marker::read(hidden.as_fd()).ok()?.map(|marker| marker.uuid)
 }
 
@@ -147,7 +147,7 @@ pub(super) fn open_marker(hidden: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 
 /// The hidden folder as it is, without making one: for branches that are not written. `None` when there is none.
 pub(super) fn find_hidden(root: BorrowedFd<'_>) -> Result<Option<OwnedFd>, HiddenError> {
-    match open_dir(root, HIDDEN) {
+    match open_dir(root, HIDDEN_DIR) {
         Ok(dir) => check_owner(root, &dir, false).map(|()| Some(dir)),
         Err(Errno::NOENT) => Ok(None),
         Err(Errno::NOTDIR | Errno::LOOP) => Err(HiddenError::Wrong(HiddenProblem::NotADirectory)),
@@ -157,7 +157,7 @@ pub(super) fn find_hidden(root: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Hidde
 
 /// The hidden folder, made if need be.
 pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Closer>) -> Result<Hidden, HiddenError> {
-    let (dir, made) = make_dir(root, HIDDEN)?;
+    let (dir, made) = make_dir(root, HIDDEN_DIR)?;
     if !made {
         check_owner(root, &dir, true)?;
     }
@@ -210,7 +210,7 @@ fn check_owner(root: BorrowedFd<'_>, dir: &OwnedFd, may_write: bool) -> Result<(
     if !may_write {
         return Err(wrong);
     }
-    let name = format!("{HIDDEN}-{}", random_name());
+    let name = format!("{HIDDEN_DIR}-{}", random_name());
     rustix::fs::mkdirat(root, &name, Mode::RWXU)?;
     let made = open_dir(root, &name).and_then(|dir| rustix::fs::fstat(&dir));
     let _ = rustix::fs::unlinkat(root, &name, AtFlags::REMOVEDIR);

@@ -47,6 +47,7 @@ use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::workers::{Lost, Workers};
 use crate::spec::{AccessTimes, BranchPlace, BranchSpec};
 
+pub use crate::ground::HIDDEN_DIR;
 pub(crate) use branches::Branches;
 pub use closer::BranchFd;
 pub use error::{BranchError, HiddenProblem};
@@ -58,9 +59,6 @@ pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
-
-/// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
-pub const HIDDEN: &str = ".umbrella";
 
 /// Errno of calls to a branch that is offline.
 pub const OFFLINE: Errno = Errno::NOTCONN;

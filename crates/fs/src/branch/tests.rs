@@ -87,7 +87,7 @@ fn a_branch_keeps_identity_and_slot_when_the_memory_of_the_pool_is_lost() {
 fn the_hidden_folder_is_for_the_daemon_only() {
     let place = Place::new();
     place.branch("disk", &place.state()).bring_online().unwrap();
-    let hidden = place.dir("disk").join(HIDDEN);
+    let hidden = place.dir("disk").join(HIDDEN_DIR);
     assert_eq!(std::fs::metadata(&hidden).unwrap().permissions().mode() & 0o7777, 0o700);
     assert_eq!(std::fs::read_dir(hidden.join("tmp")).unwrap().count(), 0, "trials are cleaned up");
     let mut names: Vec<_> = std::fs::read_dir(&hidden).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -112,7 +112,7 @@ fn a_directory_that_lost_its_marker_is_not_the_branch_and_stays_empty() {
     let place = Place::new();
     place.branch("disk", &place.state()).bring_online().unwrap();
     let dir = place.dir("disk");
-    std::fs::remove_dir_all(dir.join(HIDDEN)).unwrap();
+    std::fs::remove_dir_all(dir.join(HIDDEN_DIR)).unwrap();
     let branch = place.branch("disk", &place.state());
     branch.bring_online().unwrap_err();
     let told = reason(&branch);
@@ -173,9 +173,9 @@ fn a_cloned_branch_is_refused_whether_the_original_is_online_or_not() {
     let state = place.state();
     let first = place.branch("first", &state);
     first.bring_online().unwrap();
-    let hidden = place.dir("clone").join(HIDDEN);
+    let hidden = place.dir("clone").join(HIDDEN_DIR);
     std::fs::create_dir(&hidden).unwrap();
-    std::fs::copy(place.dir("first").join(HIDDEN).join("branch.json"), hidden.join("branch.json")).unwrap();
+    std::fs::copy(place.dir("first").join(HIDDEN_DIR).join("branch.json"), hidden.join("branch.json")).unwrap();
     let clone = place.branch("clone", &state);
     for _ in 0..2 {
         let error = clone.bring_online().unwrap_err();
@@ -233,13 +233,13 @@ fn a_branch_comes_back_while_its_old_life_is_still_in_use() {
 fn a_hidden_folder_that_is_a_link_or_somebody_elses_is_refused() {
     let place = Place::new();
     let elsewhere = place.dir("elsewhere");
-    symlink(&elsewhere, place.dir("linked").join(HIDDEN)).unwrap();
+    symlink(&elsewhere, place.dir("linked").join(HIDDEN_DIR)).unwrap();
     let linked = place.branch("linked", &place.state());
     let error = linked.bring_online().unwrap_err();
     assert!(matches!(error, BranchError::Hidden { problem: HiddenProblem::NotADirectory, .. }), "{error}");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
 
-    let hidden = place.dir("taken").join(HIDDEN);
+    let hidden = place.dir("taken").join(HIDDEN_DIR);
     std::fs::create_dir(&hidden).unwrap();
     std::os::unix::fs::chown(&hidden, Some(12345), None).unwrap();
     let taken = place.branch("taken", &place.state());
@@ -252,7 +252,7 @@ fn a_hidden_folder_that_is_a_link_or_somebody_elses_is_refused() {
 fn a_damaged_marker_is_reported_and_kept() {
     let place = Place::new();
     place.branch("disk", &place.state()).bring_online().unwrap();
-    let marker = place.dir("disk").join(HIDDEN).join("branch.json");
+    let marker = place.dir("disk").join(HIDDEN_DIR).join("branch.json");
     std::fs::write(&marker, "{").unwrap();
     let branch = place.branch("disk", &place.state());
     assert!(matches!(branch.bring_online(), Err(BranchError::Marker { .. })));

@@ -14,3 +14,7 @@ pub(crate) mod meta;
 pub(crate) mod shortage;
 pub(crate) mod workers;
 pub(crate) mod write_out;
+
+/// Name of the hidden directory in the root of every writable branch. Never shown in the tree: no path in the pool may
+/// begin with it.
+pub const HIDDEN_DIR: &str = ".umbrella";

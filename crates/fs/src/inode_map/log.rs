@@ -78,7 +78,7 @@ impl LogFile {
 
 /// Reads the log of a branch that is not written.
 pub(super) fn read_only(root: BorrowedFd<'_>) -> Result<Vec<Record>, InodeMapError> {
-    let path = format!("{}/{NAME}", crate::branch::HIDDEN);
+    let path = format!("{}/{NAME}", crate::branch::HIDDEN_DIR);
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     match crate::branch::beneath::open_beneath(root, path.as_bytes(), flags, Mode::empty()) {
         Ok(file) => match decode(&read_all(file.as_fd())?) {

@@ -116,7 +116,7 @@ impl Migrations {
         }
         let mut below = Vec::new();
         for entry in here.list(true)? {
-            if node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+            if node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN_DIR {
                 continue;
             }
             if here.find(&entry.name)?.is_some_and(|meta| meta.kind == FileKind::Directory) {
@@ -155,7 +155,7 @@ impl Migrations {
         let mut stack = vec![DirPair { here: DirAt::root(branch)?, others, path: PathBuf::new() }];
         while let Some(place) = stack.pop() {
             for entry in place.here.list(true)? {
-                if place.path.as_os_str().is_empty() && entry.name == crate::branch::HIDDEN {
+                if place.path.as_os_str().is_empty() && entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
                 left.look(&place, &entry.name, &mut stack)?;

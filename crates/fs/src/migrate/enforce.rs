@@ -18,6 +18,7 @@ mod warm;
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use umbrella_policy::placement::spec::FileKind;
@@ -25,9 +26,12 @@ use umbrella_policy::placement::{Choice, FileFacts, Rules, Selection, Slot};
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::Branch;
-use crate::control::protocol::{EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, bytes_unless_text};
+use crate::control::protocol::{
+    EnforceSummary, MoveEvent, MoveOutcome, Progress, Purpose, WalkStatus, bytes_unless_text,
+};
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
+use crate::ground::locks::{RankedMutex, rank};
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::MoveResult;
@@ -35,7 +39,6 @@ use crate::migrate::enforce::gather::{MisplacedFile, MovesByRoute};
 use crate::migrate::enforce::planned::Planned;
 use crate::migrate::enforce::warm::{MOST_WARM, WarmFile};
 use crate::migrate::moving::{MoveReason, NotMoved};
-use crate::migrate::walks::WalkGuard;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
@@ -269,7 +272,7 @@ impl EnforceWalker<'_> {
                 Vec::new()
             });
             for entry in entries {
-                if dir.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+                if dir.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
                 if copies.len() > 1 {
@@ -524,5 +527,46 @@ impl EnforceWalker<'_> {
             };
             self.note(&meta, event, moved);
         }
+    }
+}
+
+/// The walks that are under way, for those who ask what the disks are busy with.
+#[derive(Default)]
+pub(crate) struct Walks {
+    under_way: RankedMutex<rank::EnforcerWalks, Vec<(u64, WalkStatus)>>,
+    begun: AtomicU64,
+}
+
+/// One walk, until this is dropped.
+pub(crate) struct WalkGuard<'a> {
+    walks: &'a Walks,
+    number: u64,
+}
+
+impl Migrations {
+    /// For `status`.
+    pub(crate) fn walks_under_way(&self) -> Vec<WalkStatus> {
+        self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()
+    }
+
+    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> WalkGuard<'_> {
+        let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
+        let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
+        self.walks.under_way.lock().push((number, status));
+        WalkGuard { walks: &self.walks, number }
+    }
+}
+
+impl WalkGuard<'_> {
+    pub(crate) fn note(&self, progress: &Progress) {
+        if let Some((_, walk)) = self.walks.under_way.lock().iter_mut().find(|(number, _)| *number == self.number) {
+            walk.progress.clone_from(progress);
+        }
+    }
+}
+
+impl Drop for WalkGuard<'_> {
+    fn drop(&mut self) {
+        self.walks.under_way.lock().retain(|(number, _)| *number != self.number);
     }
 }

@@ -27,7 +27,6 @@ mod revisit;
 mod schedule;
 mod transfer;
 mod unnamed;
-mod walks;
 mod warm;
 
 use std::ffi::OsString;
@@ -61,7 +60,7 @@ pub(crate) struct Migrations {
     tree: Arc<Tree>,
     mover: mover::Mover,
     disk_turns: disk_turns::DiskTurns,
-    walks: walks::Walks,
+    walks: enforce::Walks,
     revisits: revisit::Revisits,
     evicts: evict::Evicts,
     /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
@@ -81,7 +80,7 @@ impl Migrations {
             tree: Arc::clone(tree),
             mover: mover::Mover::new(),
             disk_turns: disk_turns::DiskTurns::default(),
-            walks: walks::Walks::default(),
+            walks: enforce::Walks::default(),
             revisits: revisit::Revisits::default(),
             evicts: evict::Evicts::default(),
             given_up: RankedMutex::default(),

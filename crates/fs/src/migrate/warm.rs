@@ -84,7 +84,7 @@ impl Migrations {
         let mut next: Vec<OsString> = Vec::new();
         for copy in copies.unwrap_or_default() {
             for entry in copy.list(true).unwrap_or_default() {
-                if order(&entry.name, after).is_le() || entry.name == crate::branch::HIDDEN {
+                if order(&entry.name, after).is_le() || entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
                 if let Err(place) = next.binary_search_by(|known| order(known, &entry.name)) {

@@ -108,8 +108,8 @@ pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recov
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;
 
-/// The hidden directory at a branch's root; no pool path may begin with it.
-pub const HIDDEN_DIR: &str = ".umbrella";
+pub use crate::ground::HIDDEN_DIR;
+
 /// Below [`HIDDEN_DIR`]: copies under way.
 pub const TEMP_DIR: &str = "tmp";
 /// Below [`HIDDEN_DIR`]: one file for each change that takes several steps.

@@ -505,7 +505,7 @@ impl Staging {
                 entries => entries?,
             };
             for entry in entries {
-                if node.node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN {
+                if node.node.id == NodeId::ROOT && entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
                 let Some(meta) = dir.find(&entry.name)? else { continue };

@@ -123,7 +123,7 @@ pub(crate) fn keeps_all(at: &DirAt) -> bool {
 
 /// Whether a branch's root holds nothing of its users. One that cannot be read holds something.
 pub(crate) fn is_empty_root(root: &DirAt) -> bool {
-    let own = |name: &OsStr| name == crate::branch::HIDDEN || name == "lost+found";
+    let own = |name: &OsStr| name == crate::branch::HIDDEN_DIR || name == "lost+found";
     root.list(true).is_ok_and(|entries| entries.iter().all(|entry| own(&entry.name)))
 }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::Ino;
 
-use crate::branch::HIDDEN;
+use crate::branch::HIDDEN_DIR;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::listing::{DirEntry, Listing, cookie_of};
@@ -113,7 +113,7 @@ impl Tree {
             };
             answered = true;
             for entry in raw {
-                if node.id == NodeId::ROOT && entry.name == HIDDEN {
+                if node.id == NodeId::ROOT && entry.name == HIDDEN_DIR {
                     continue;
                 }
                 let kind = kind_of(at, &entry.name, entry.kind);

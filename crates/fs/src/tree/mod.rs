@@ -26,7 +26,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use umbrella_units::Ino;
 
-use crate::branch::{Branches, HIDDEN};
+use crate::branch::{Branches, HIDDEN_DIR};
 use crate::context::Context;
 use crate::error::{OpError, OpResult};
 use crate::ground::locks::rank::Ranked;
@@ -122,7 +122,7 @@ impl Tree {
 
 /// Whether a name at the root is Umbrella's own.
 pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
-    parent.id == NodeId::ROOT && name == HIDDEN
+    parent.id == NodeId::ROOT && name == HIDDEN_DIR
 }
 
 /// Locks something; `None`: it took longer than it may.

@@ -1,25 +1,8 @@
-//! Shared by the tests of devices: numbers from a seed, and a client that keeps a number of requests under way.
+//! Shared by the tests of devices: a client that keeps a number of requests under way, and requests for it.
 
-use umbrella_units::{Lba, Nanos};
+use umbrella_units::{Lba, Nanos, SplitMix64};
 
 use super::{Completion, Device, Op, Request, RequestId};
-
-/// Numbers from a seed (splitmix64).
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
-}
 
 /// Keeps `depth` requests under way until all are done; returns the completions and when the last one was.
 pub(crate) fn run(
@@ -47,7 +30,7 @@ pub(crate) fn run(
 
 /// Requests of 4 KiB all over the first `capacity` sectors.
 pub(crate) fn random(op: Op, count: usize, capacity: Lba, seed: u64) -> Vec<(Op, Lba, u32)> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64::new(seed);
     (0..count).map(|_| (op, Lba(numbers.below(capacity.0 / 8) * 8), 8)).collect()
 }
 

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::profiles::{Options, profile, profiles};
-use super::testing::{Numbers, random, run};
+use super::testing::{random, run};
 use super::{Completion, Device, Op, Request, RequestId, SubmitError};
 use crate::scheduler::{scheduler, schedulers};
-use umbrella_units::{ByteSize, Lba, Nanos};
+use umbrella_units::{ByteSize, Lba, Nanos, SplitMix64};
 
 /// Every device, alone and behind every scheduler.
 fn combinations(options: &Options) -> Vec<(String, Box<dyn Device>)> {
@@ -132,7 +132,7 @@ fn every_profile_says_where_its_figures_come_from() {
 #[test]
 fn a_closed_loop_is_busy_all_the_time() {
     for (name, mut device) in combinations(&Options { write_cache: Some(false), ..Options::default() }) {
-        let mut numbers = Numbers(9);
+        let mut numbers = SplitMix64::new(9);
         let capacity = device.capacity().0;
         let requests = (0..200).map(|_| (Op::Read, Lba(numbers.below(capacity / 8) * 8), 8));
         let (_, end) = run(&mut *device, requests.collect::<Vec<_>>(), 1);

@@ -8,7 +8,7 @@ use umbrella_policy::placement::spec::FileKind;
 use umbrella_policy::placement::{Evict, FileFacts, Leaving, Selection, Urgency};
 use umbrella_units::ByteSize;
 
-use crate::branch::{Branch, HIDDEN};
+use crate::branch::{Branch, HIDDEN_DIR};
 use crate::control::protocol::EvictStay;
 use crate::ground::at::DirAt;
 use crate::ground::meta::Meta;
@@ -106,7 +106,7 @@ impl EvictionScan<'_> {
                 }
             };
             for entry in entries {
-                if path.is_empty() && entry.name == HIDDEN {
+                if path.is_empty() && entry.name == HIDDEN_DIR {
                     continue;
                 }
                 let Ok(meta) = dir.stat(&entry.name) else { continue };

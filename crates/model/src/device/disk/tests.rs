@@ -1,8 +1,9 @@
 use proptest::prelude::*;
+use umbrella_units::SplitMix64;
 
 use super::*;
 use crate::device::profiles::{Options, Profile, Spec, profile, profiles};
-use crate::device::testing::{Numbers, random, run, sequential};
+use crate::device::testing::{random, run, sequential};
 
 fn disks() -> Vec<(Profile, DiskSpec)> {
     let all = profiles().into_iter();
@@ -30,7 +31,7 @@ fn seeks_match_the_data_sheet() {
             assert_eq!(curve.time(0), Nanos(0));
             assert_near(name, curve.time(1).0 as f64, times.track_to_track.0 as f64, 1e-5);
             assert_near(name, curve.time(cylinders - 1).0 as f64, times.full_stroke.0 as f64, 1e-3);
-            let mut numbers = Numbers(1);
+            let mut numbers = SplitMix64::new(1);
             let pairs = 200_000;
             let sum: u64 = (0..pairs)
                 .map(|_| {
@@ -56,9 +57,9 @@ fn a_longer_seek_never_takes_less_time() {
 #[test]
 fn a_sector_is_half_a_turn_away_on_average() {
     let geometry = Geometry::new(&spec("cheetah_10k7"));
-    let mut numbers = Numbers(2);
+    let mut numbers = SplitMix64::new(2);
     let count = 100_000;
-    let wait = |numbers: &mut Numbers| {
+    let wait = |numbers: &mut SplitMix64| {
         let place = geometry.place(Lba(numbers.below(geometry.capacity().0)));
         geometry.wait(place.angle, Nanos(numbers.below(10_000_000_000))).0
     };
@@ -88,7 +89,7 @@ fn a_track_passes_in_one_turn_and_the_next_one_follows_after_the_switch() {
 fn places_follow_each_other_over_the_whole_disk() {
     for (Profile { name, .. }, spec) in disks() {
         let geometry = Geometry::new(&spec);
-        let mut numbers = Numbers(3);
+        let mut numbers = SplitMix64::new(3);
         for _ in 0..20_000 {
             let lba = numbers.below(geometry.capacity().0 - 1);
             let (here, next) = (geometry.place(Lba(lba)), geometry.place(Lba(lba + 1)));
@@ -104,7 +105,7 @@ fn places_follow_each_other_over_the_whole_disk() {
 #[test]
 fn passing_over_two_ranges_takes_as_long_as_passing_over_both() {
     let geometry = Geometry::new(&spec("deskstar_500gb"));
-    let mut numbers = Numbers(4);
+    let mut numbers = SplitMix64::new(4);
     for _ in 0..10_000 {
         let (lba, first, second) =
             (numbers.below(geometry.capacity().0 - 20_000), numbers.below(5000) + 1, numbers.below(5000) + 1);
@@ -179,7 +180,7 @@ fn a_queue_makes_random_reads_faster() {
 fn a_far_request_is_served_though_nearer_ones_keep_coming() {
     let spec = spec("deskstar_500gb");
     let mut disk = Disk::new(&spec);
-    let mut numbers = Numbers(7);
+    let mut numbers = SplitMix64::new(7);
     let far = RequestId(u64::MAX);
     for near in 0..31 {
         disk.submit(Nanos(0), Request { id: RequestId(0), op: Op::Read, lba: Lba(near * 10_000), sectors: 8 });
@@ -190,7 +191,7 @@ fn a_far_request_is_served_though_nearer_ones_keep_coming() {
 }
 
 /// Keeps the queue full of reads from the outermost part of the disk until `wanted` is done, or `end` has come.
-fn busy_until(disk: &mut Disk, numbers: &mut Numbers, wanted: RequestId, end: Nanos) -> Option<Nanos> {
+fn busy_until(disk: &mut Disk, numbers: &mut SplitMix64, wanted: RequestId, end: Nanos) -> Option<Nanos> {
     let mut done: Vec<Completion> = Vec::new();
     loop {
         let now = disk.next_event().unwrap();
@@ -221,7 +222,7 @@ fn buffered(disk: &mut Disk, share: f64) {
 #[test]
 fn a_buffer_that_is_more_than_half_full_is_written_out_beside_reads() {
     let mut disk = Disk::new(&spec("deskstar_500gb"));
-    let mut numbers = Numbers(11);
+    let mut numbers = SplitMix64::new(11);
     buffered(&mut disk, 0.7);
     let full = disk.dirty.sectors();
     assert!(full * 2 > disk.write_room);
@@ -247,7 +248,7 @@ fn a_write_without_room_in_the_buffer_does_not_wait_for_ever_behind_reads() {
     let held = RequestId(u64::MAX);
     disk.submit(Nanos(0), Request { id: held, op: Op::Write, lba: Lba(inner - 8192), sectors: 128 });
     assert_eq!(disk.held.len(), 1);
-    let at = busy_until(&mut disk, &mut Numbers(12), held, Nanos(4 * spec.age_limit.0)).expect("it is let in");
+    let at = busy_until(&mut disk, &mut SplitMix64::new(12), held, Nanos(4 * spec.age_limit.0)).expect("it is let in");
     assert!(at > spec.age_limit && at < spec.age_limit + Nanos::from_millis(100), "{at}");
 }
 

@@ -1,6 +1,8 @@
+use umbrella_units::SplitMix64;
+
 use super::*;
 use crate::device::profiles::{Options, profile};
-use crate::device::testing::{Numbers, random, run, sequential};
+use crate::device::testing::{random, run, sequential};
 
 const CHUNK: u64 = 128;
 
@@ -67,7 +69,7 @@ fn no_two_addresses_share_a_sector_of_a_disk() {
 #[test]
 fn a_write_touches_its_data_and_one_parity_a_stripe() {
     let array = array();
-    let mut numbers = Numbers(1);
+    let mut numbers = SplitMix64::new(1);
     for _ in 0..2000 {
         let (start, sectors) = (numbers.below(1 << 20), numbers.below(3000) + 1);
         let (_, writes) = array.plan_write(start, start + sectors);
